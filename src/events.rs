@@ -73,7 +73,7 @@ impl Events for NodeEvents {
     }
 
     fn evicted(ctx: Context<'_>, name: KeyName<'_>) {
-        dropped_locks::evicted(ctx.db(), name.bytes());
+        dropped_locks::evicted(Key { db: ctx.db(), name: name.bytes() });
     }
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {

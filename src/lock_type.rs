@@ -46,7 +46,7 @@ impl DataType for LockType {
             state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);
         }
-        dropped_locks::unlinked(db, name, lock);
+        dropped_locks::unlinked(Key { db, name }, lock);
         state::with(|node| node.unlinked(Key { db, name }, lock));
     }
 

@@ -4,8 +4,17 @@ use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::request::{Note, Owner, Ttl};
+use crate::values::key::Key;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
+
+/// The key of most tables.
+pub const KEY: Key<'static> = key_of(b"k");
+
+/// The key `name` of the first database.
+pub const fn key_of(name: &[u8]) -> Key<'_> {
+    Key { db: 0, name }
+}
 
 /// A node that serves.
 pub fn node() -> Node {

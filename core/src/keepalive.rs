@@ -83,14 +83,9 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// The database of the lock's key.
-    pub fn db(&self) -> u32 {
-        self.holder.db
-    }
-
-    /// The name of the lock's key.
-    pub fn name(&self) -> &[u8] {
-        &self.holder.name
+    /// The lock's key.
+    pub fn key(&self) -> Key<'_> {
+        Key { db: self.holder.db, name: &self.holder.name }
     }
 
     /// The connection that must be open.

@@ -7,7 +7,7 @@ use palisade_core::{Lock, Mode, Token, WaiterId};
 use crate::clients::Wish;
 use crate::driver::Performed;
 use crate::oracle::{Done, Place, grant_of};
-use crate::world::{State, World, name_of};
+use crate::world::{State, World, key_of, name_of};
 
 impl World {
     pub fn acquire(
@@ -94,7 +94,8 @@ impl World {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
                     // Where there is no room for that nothing is kept.
                     let name = name_of(place);
-                    if self.node.waiting().kept(place.0, &name).any(|(kept_for, ..)| *kept_for == *owner.bytes()) {
+                    if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, ..)| *kept_for == *owner.bytes())
+                    {
                         self.tell(place, owner.bytes(), mode);
                     }
                 }

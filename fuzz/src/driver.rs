@@ -191,7 +191,10 @@ impl World {
             Question::MayGrant(by) => {
                 let itself = matches!(request, Request::Expire(_) | Request::Look);
                 assert_eq!(by, if itself { By::Itself } else { By::Command });
-                assert!(self.node.waiting().len_of(place.0, &name_of(place)) > 0, "nobody is there to be granted it");
+                assert!(
+                    self.node.waiting().len_of(key_of(place, &name_of(place))) > 0,
+                    "nobody is there to be granted it"
+                );
                 let refusal = match self.doubt() {
                     1 => Refusal::NotYet,
                     3 => Refusal::Poisoned,
@@ -363,7 +366,7 @@ impl World {
     /// The request is in the queue, as long as it asked for.
     fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
-        let waiter = waiting.of(place.0, &name_of(place)).find(|waiter| waiter.id == id).expect("it waits");
+        let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");
         let (owner, wanted, ms, ttl) = match request {
             Request::Acquire(Acquire { owner, ttl, wanted, patience, .. }) => {
                 (owner, *wanted, patience.ms(), Some(*ttl))

@@ -53,7 +53,7 @@ impl World {
         let mut before = self.state(place);
         let queue = |world: &Self| {
             let waiting = world.node.waiting();
-            let ids: Vec<WaiterId> = waiting.of(place.0, &name_of(place)).map(|waiter| waiter.id).collect();
+            let ids: Vec<WaiterId> = waiting.of(key_of(place, &name_of(place))).map(|waiter| waiter.id).collect();
             (ids, waiting.has_answers(), world.outbox.len(), world.waits.len(), world.watchers.len())
         };
         let queue_before = queue(self);

@@ -34,7 +34,7 @@ impl World {
         let name = name_of(place);
         let is_known = self.node.left(key_of(place, &name));
         let (waits, watches) =
-            (self.node.waiting().has_queue(place.0, &name), self.node.watching().has(key_of(place, &name)));
+            (self.node.waiting().has_queue(key_of(place, &name)), self.node.watching().has(key_of(place, &name)));
         assert_eq!(is_known, waits || watches);
     }
 

@@ -162,7 +162,9 @@ fn granted(node: &mut Node, held: &mut Option<Lock>, owner: &[u8], wanted: Wante
     let (note, patience) = (Note::default(), Patience::NONE);
     let (Ok(owner), Ok(ttl)) = (Owner::new(owner), Ttl::new(Some(1_000), 1_000)) else { return };
     let ask = Acquire { owner, ttl, wanted, retry: false, fence: None, note, patience, behind: Default::default() };
-    if let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask, node, Now::new(now, 1)) {
+    if let Ok(Acquired::Granted(lock)) =
+        acquire(palisade_core::engine::Key { db: 0, name: b"k" }, held.as_mut(), &ask, node, Now::new(now, 1))
+    {
         *held = Some(*lock);
     }
 }

@@ -7,7 +7,7 @@ use palisade_core::{Answer, Deadlines, Lock, Mode, Refusal, Waiter, WaiterId, Wa
 
 use crate::clients::{Stands, Waits};
 use crate::oracle::{Place, grant_of};
-use crate::world::{World, name_of};
+use crate::world::{World, key_of, name_of};
 
 /// So few answers are sent at a time: there are more now and then.
 const ANSWERS_A_PASS: usize = 2;
@@ -48,7 +48,7 @@ impl World {
     /// Who stands in line and is not answered yet, with the name of each request.
     fn line(&self, place: Place) -> impl Iterator<Item = (u64, &Waits)> {
         let name = name_of(place);
-        let ids: Vec<u64> = self.node.waiting().of(place.0, &name).map(|waiter| waiter.id.0).collect();
+        let ids: Vec<u64> = self.node.waiting().of(key_of(place, &name)).map(|waiter| waiter.id.0).collect();
         ids.into_iter().filter_map(|id| Some((id, self.waits.get(&id)?)))
     }
 

@@ -84,7 +84,7 @@ pub fn name_of((_, name): Place) -> [u8; 1] {
     [b'k' + name]
 }
 
-fn place_of(db: u32, name: &[u8]) -> Place {
+fn place_of(Key { db, name }: Key<'_>) -> Place {
     (db, name[0] - b'k')
 }
 
@@ -136,7 +136,7 @@ impl World {
 
     /// How many wait whose time is not up. The others may be told at any moment.
     fn in_time(&self, place: Place) -> usize {
-        self.node.waiting().of(place.0, &name_of(place)).filter(|waiter| self.boot <= waiter.until).count()
+        self.node.waiting().of(key_of(place, &name_of(place))).filter(|waiter| self.boot <= waiter.until).count()
     }
 
     pub fn is_held(&self, place: Place) -> bool {
@@ -233,16 +233,16 @@ impl World {
             match self.node.take_due(self.boot, may_answer) {
                 Some(Work::Look(db, name)) => {
                     assert!(may_answer, "those who wait are served when they can be answered");
-                    let looked = self.perform(place_of(db, &name), &Request::Look);
+                    let looked = self.perform(place_of(Key { db, name: &name }), &Request::Look);
                     assert!(looked.answer.is_ok(), "nobody asked");
                 }
-                Some(Work::Renew(renewal)) => self.renews(place_of(renewal.db(), renewal.name()), &renewal),
+                Some(Work::Renew(renewal)) => self.renews(place_of(renewal.key()), &renewal),
                 Some(Work::Break(breaking)) => {
-                    let place = place_of(breaking.db, &breaking.name);
+                    let place = place_of(breaking.key());
                     assert!(self.perform(place, &Request::BreakOn(&breaking)).answer.is_ok(), "nobody asked");
                 }
                 Some(Work::Expire(due)) => {
-                    let place = place_of(due.db, due.name());
+                    let place = place_of(due.key());
                     let lock = self.locks.get(&place).expect("every entry is of a lock");
                     assert!(due.is_of(lock) && self.boot > lock.next_end());
                     let expired = self.perform(place, &Request::Expire(&due));
@@ -270,10 +270,10 @@ impl World {
     /// Of each owner in a queue those behind it are counted, once.
     fn those_behind_are_counted(&self) {
         for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
-            let waiters = self.node.waiting().of(db, &name);
+            let waiters = self.node.waiting().of(Key { db, name: &name });
             let behind: BTreeMap<_, _> =
                 waiters.map(|waiter| (waiter.owner().bytes(), u64::from(waiter.behind.get()))).collect();
-            assert_eq!(self.node.waiting().behind(db, &name), behind.values().sum::<u64>());
+            assert_eq!(self.node.waiting().behind(Key { db, name: &name }), behind.values().sum::<u64>());
         }
     }
 
@@ -291,7 +291,8 @@ impl World {
         self.log_is_sound();
         self.those_behind_are_counted();
         self.oracle.is_kept_by(&self.locks, self.boot);
-        let mut watched: Vec<Place> = self.node.deadlines().names().map(|(db, name)| place_of(db, name)).collect();
+        let mut watched: Vec<Place> =
+            self.node.deadlines().names().map(|(db, name)| place_of(Key { db, name })).collect();
         watched.sort_unstable();
         assert!(watched.iter().eq(self.locks.keys()), "one entry a lock: {watched:?}");
         self.leases_are_looked_after();

@@ -26,23 +26,23 @@ impl Command for Info {
         let request::Info { holders, waiters: listed } = request::Info::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         let key = look(call)?;
-        let (db, name) = (call.ctx.db(), key.name().bytes());
+        let at = Key { db: call.ctx.db(), name: key.name().bytes() };
         let lock = key.lock().filter(|lock| !lock.is_expired(now));
         state::with(|node| {
-            let reserved = node.waiting().reservation(db, name, now);
-            let waiters = node.waiting().len_of(db, name);
+            let reserved = node.waiting().reservation(at, now);
+            let waiters = node.waiting().len_of(at);
             // A free lock has something to tell only to one who asks for its queue.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
-            let mut fields = sight::fields(lock, Key { db, name }, node, now);
+            let mut fields = sight::fields(lock, at, node, now);
             if let Some(ListedHolders(count)) = holders {
                 let live = lock.into_iter().flat_map(|lock| sight::live(lock, now)).take(count);
-                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, Key { db, name }, node, now));
+                let grants = live.map(|(mode, grant)| describe_grant(mode, grant, at, node, now));
                 fields.push(("grants", Reply::List(grants.collect())));
             }
             if let Some(ListedWaiters(count)) = listed {
-                let waiters = node.waiting().of(db, name).take(count).map(|waiter| describe(waiter, now));
+                let waiters = node.waiting().of(at).take(count).map(|waiter| describe(waiter, now));
                 fields.push(("queue", Reply::List(waiters.collect())));
                 let (owner, until) = reserved.map_or((&b""[..], now), |(owner, until)| (owner.bytes(), until));
                 fields.push(("reserved", Reply::Bytes(owner.to_vec())));

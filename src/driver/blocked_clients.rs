@@ -132,10 +132,10 @@ pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
 }
 
-/// Answers those who wait for the lock `name` of `db` with an error of the server's own: as many as may be answered in this
+/// Answers those who wait for the lock of `key` with an error of the server's own: as many as may be answered in this
 /// pass. The queue of the others is looked at in the next.
-pub fn dismiss(db: u32, name: &[u8], error: &str) {
-    for id in state::with(|node| node.dismiss(db, name, pass::answers_left(), clock::boot_now())) {
+pub fn dismiss(key: Key<'_>, error: &str) {
+    for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
         if id.is_heard() {
             listeners::tell(id, Told::Error(error.into()));
         } else {

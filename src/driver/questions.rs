@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::engine::{By, Question, Said};
+use palisade_core::engine::{By, Key, Question, Said};
 use palisade_core::{BootTime, Refusal};
 
 use super::blocked_clients::{self, Asker};
@@ -61,7 +61,7 @@ impl Questions {
     /// Sends those who wait for the lock of `name` where it is served.
     pub fn redirect_all(&mut self, ctx: Context<'_>, name: KeyName<'_>) {
         if let Some(redirect) = self.redirect.take() {
-            blocked_clients::dismiss(ctx.db(), name.bytes(), &redirect);
+            blocked_clients::dismiss(Key { db: ctx.db(), name: name.bytes() }, &redirect);
         }
     }
 }

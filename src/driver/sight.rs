@@ -20,13 +20,13 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
         ("ttl", number(&|grant| grant.left_ms(now))),
         ("held", number(&|grant| grant.held_ms(now))),
         ("note", bytes(Grant::note)),
-        ("waiters", Reply::Integer(node.waiting().len_of(key.db, key.name) as u64)),
+        ("waiters", Reply::Integer(node.waiting().len_of(key) as u64)),
         ("suspect", number(&|grant| node.is_suspect(grant).into())),
         ("mode", Reply::Bytes(first.map_or("", |(mode, _)| mode.word()).into())),
         ("holders", Reply::Integer(held.map_or(0, |lock| lock.live_len(now)) as u64)),
         ("seq", number(&|grant| grant.note_sequence().get())),
         ("keepalive", number(&|grant| kept_ms(key, grant, node, now))),
-        ("waiters_behind", Reply::Integer(node.waiting().behind(key.db, key.name))),
+        ("waiters_behind", Reply::Integer(node.waiting().behind(key))),
     ]
 }
 

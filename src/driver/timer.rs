@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
-use palisade_core::engine::{Request, Work};
+use palisade_core::engine::Work;
 use palisade_core::request::Form;
 use palisade_core::{BootTime, Now, Refusal};
 
@@ -176,23 +176,25 @@ fn run(ctx: Context<'_>, slice_us: u64) {
 /// Does what has been due longest; `false` if nothing is.
 fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(work) = state::with(|node| node.take_due(now, pass::may_answer())) else { return false };
-    let (db, name, request) = match &work {
-        Work::Look(db, name) => (*db, &**name, Request::Look),
-        Work::Renew(renewal) => (renewal.db(), renewal.name(), Request::Renew(renewal)),
-        Work::Break(breaking) => (breaking.db, &*breaking.name, Request::BreakOn(breaking)),
-        Work::Expire(due) => (due.db, due.name(), Request::Expire(due)),
-    };
-    ctx.select(db);
-    KeyName::with(name, |key_name| match LockKey::write(ctx, key_name) {
-        Ok(mut key) => {
+    let key = work.key();
+    ctx.select(key.db);
+    KeyName::with(key.name, |key_name| match LockKey::write(ctx, key_name) {
+        Ok(mut lock) => {
             // Nobody is answered, so nothing is refused either.
-            perform(ctx, &mut key, &request, &Form::Token.into(), Now { boot: now, ..clock::now() }, |_, _, _| {});
+            perform(
+                ctx,
+                &mut lock,
+                &work.request(),
+                &Form::Token.into(),
+                Now { boot: now, ..clock::now() },
+                |_, _, _| {},
+            );
         }
         Err(NotALock) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stops_renewing(renewal),
             Work::Break(breaking) => node.has_broken(breaking),
             Work::Expire(due) => node.forget_due(due),
-            Work::Look(..) => node.postpone(db, name, Refusal::WrongType, now),
+            Work::Look(..) => node.postpone(key, Refusal::WrongType, now),
         }),
     });
     true

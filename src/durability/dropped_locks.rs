@@ -104,20 +104,20 @@ pub fn watch_evictions(evicts: bool) {
     EVICTS.store(evicts, Relaxed);
 }
 
-/// `lock` is about to leave `name` in `db`; whether to make room the next event tells.
-pub fn unlinked(db: u32, name: &[u8], lock: &Lock) {
+/// `lock` is about to leave `key`; whether to make room the next event tells.
+pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     if EVICTS.load(Relaxed) {
         UNLINKED.replace(Some((db, name.into(), Evictee::of(lock))));
     }
 }
 
-/// The key `name` of `db` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
+/// `key` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
 /// know either, so nothing proves this incarnation any more.
-pub fn evicted(db: u32, name: &[u8]) {
+pub fn evicted(key: Key<'_>) {
     let now = clock::now();
-    let unlinked = UNLINKED.take().filter(|(unlinked_db, unlinked, _)| *unlinked_db == db && **unlinked == *name);
+    let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);
     let Some((_, _, lock)) = unlinked else { return };
-    if state::with(|node| node.evict(Key { db, name }, lock, now)) {
+    if state::with(|node| node.evict(key, lock, now)) {
         incarnation::not_all_in_aof();
     }
 }

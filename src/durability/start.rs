@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use palisade_core::engine::Key;
 use palisade_core::{
     Beginning, BootTime, CleanEnd, Found, IncarnationId, LocksDigest, Node, NodeState, Start, Tokens, token_floor,
 };
@@ -145,7 +146,7 @@ fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
             if let Ok(key) = LockKey::read(ctx, key_name)
                 && let Some(lock) = key.lock()
             {
-                digest.add(db, &name, lock, &counts);
+                digest.add(Key { db, name: &name }, lock, &counts);
             }
         });
     }

@@ -9,7 +9,6 @@ use crate::queue::shares::{Asker, UserId};
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Ticket, Wait};
 use crate::rules::acquire::{Acquired, acquire_later};
-use crate::values::key::Key;
 use crate::values::limits::DISK_WAIT_MS;
 use crate::values::time::Now;
 
@@ -22,12 +21,11 @@ impl Run<'_> {
             self.asked_disk = true;
             return self.then(Stage::Ready, Step::Ask(Question::OnDisk));
         }
-        let Key { db, name } = self.key;
         let queues = match self.request {
-            Request::Acquire(ask) => acquire_later(db, name, ask, refusal, node)
+            Request::Acquire(ask) => acquire_later(self.key, ask, refusal, node)
                 .map(|acquired| Stage::Blocks { for_disk: acquired == Acquired::WaitsForDisk }),
             Request::Wait(ask) => {
-                let room = || node.waiting.room_for(db, name, ask.owner);
+                let room = || node.waiting.room_for(self.key, ask.owner);
                 refusal.or_queue(ask.patience.ms(), room, Stage::Blocks { for_disk: false })
             }
             _ => Err(refusal),
@@ -90,7 +88,6 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) {
-        let Key { db, name } = self.key;
         self.touches_queue = true;
         let held = held.filter(|lock| !lock.is_expired(now.boot));
         let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
@@ -98,12 +95,12 @@ impl Run<'_> {
         if is_own && matches!(held, Some(Lock::Joint(_))) {
             waiter = waiter.of_holder();
         }
-        let is_first = node.waiting.join(db, name, waiter, ticket);
+        let is_first = node.waiting.join(self.key, waiter, ticket);
         // By its ticket it may be before all others, and go with those who hold the lock together.
         let may_join = matches!(held, Some(Lock::Joint(_))) && is_first;
         // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
         if for_disk || !is_others || may_join {
-            node.waiting.wake_at(db, name, now.boot);
+            node.waiting.wake_at(self.key, now.boot);
         }
     }
 }

@@ -19,7 +19,6 @@ use crate::rules::reenter::{Reentered, reenter};
 use crate::rules::release::{Released, release};
 use crate::rules::renew::{Renewed, renew};
 use crate::rules::wait::{Waited, wait};
-use crate::values::key::Key;
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
@@ -27,7 +26,6 @@ use crate::values::token::Token;
 impl Run<'_> {
     /// The rule of the request, and what follows from its outcome.
     pub(super) fn decide(&mut self, mut held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
-        let Key { db, name } = self.key;
         match self.request {
             Request::Acquire(ask) => self.decide_acquire(held, ask, node, now),
             Request::Release(ask) => self.decide_release(held, ask, node, now),
@@ -50,18 +48,20 @@ impl Run<'_> {
                 Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
                 Err(refusal) => self.refuse(refusal, node, now),
             },
-            Request::Fence(owner, token) => match fence(name, held.as_deref_mut(), *owner, *token, node, now) {
-                Ok(Fenced::Raised(own, token)) => {
-                    self.notice(held.as_deref(), own, Happened::Raised, node, now);
-                    self.changed(held, own, None, Reply::Token(token), node)
+            Request::Fence(owner, token) => {
+                match fence(self.key.name, held.as_deref_mut(), *owner, *token, node, now) {
+                    Ok(Fenced::Raised(own, token)) => {
+                        self.notice(held.as_deref(), own, Happened::Raised, node, now);
+                        self.changed(held, own, None, Reply::Token(token), node)
+                    }
+                    Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
+                    Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
+                    Err(refusal) => self.refuse(refusal, node, now),
                 }
-                Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
-                Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
-                Err(refusal) => self.refuse(refusal, node, now),
-            },
+            }
             Request::Wait(ask) => {
                 self.touches_queue = true;
-                match wait(db, name, held.as_deref(), ask, node, now) {
+                match wait(self.key, held.as_deref(), ask, node, now) {
                     Ok(Waited::Turn(number)) => self.answer(Ok(Reply::Turn(number))),
                     Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(0))),
                     Ok(Waited::Queues) => self.block(false),
@@ -112,8 +112,7 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
-        let Key { db, name } = self.key;
-        match acquire(db, name, held.as_deref_mut(), ask, node, now) {
+        match acquire(self.key, held.as_deref_mut(), ask, node, now) {
             Ok(Acquired::Granted(mut lock)) => {
                 let (mode, grant) = lock.oldest();
                 let (token, number) = (grant.token(), mode.number());
@@ -157,8 +156,7 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
-        let Key { db, name } = self.key;
-        match release(db, name, held.as_deref_mut(), ask, node, now) {
+        match release(self.key, held.as_deref_mut(), ask, node, now) {
             // The usual case: nobody waits.
             Released::Freed if !self.touches_queue => {
                 node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
@@ -185,8 +183,7 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
-        let Key { db, name } = self.key;
-        match convert(db, name, held.as_deref_mut(), ask, node, now) {
+        match convert(self.key, held.as_deref_mut(), ask, node, now) {
             Ok(Converted::Changed(own, token)) => {
                 self.notice(held.as_deref(), own, Happened::Converted, node, now);
                 node.schedule_expiry(self.key, held.as_deref_mut());

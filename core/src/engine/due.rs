@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::step::Request;
 use crate::keepalive::Renewal;
 use crate::lock::deadlines::Due;
 use crate::node::Node;
 use crate::queue::breaking::Breaking;
 use crate::queue::of_key::WaiterId;
 use crate::queue::waiting::Answer;
+use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// Something that is due, for one key: [`super::Run`] does it.
@@ -21,6 +23,28 @@ pub enum Work {
     Break(Breaking),
     /// This lease has ended.
     Expire(Due),
+}
+
+impl Work {
+    /// The key for which it is due.
+    pub fn key(&self) -> Key<'_> {
+        match self {
+            Work::Look(db, name) => Key { db: *db, name },
+            Work::Renew(renewal) => renewal.key(),
+            Work::Break(breaking) => breaking.key(),
+            Work::Expire(due) => due.key(),
+        }
+    }
+
+    /// What is to be done about the key.
+    pub fn request(&self) -> Request<'_> {
+        match self {
+            Work::Look(..) => Request::Look,
+            Work::Renew(renewal) => Request::Renew(renewal),
+            Work::Break(breaking) => Request::BreakOn(breaking),
+            Work::Expire(due) => Request::Expire(due),
+        }
+    }
 }
 
 impl Node {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
-use crate::fixture::{at, node, owner, ttl};
+use crate::fixture::{KEY, at, key_of, node, owner, ttl};
 use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, encode_change, encode_end};
 use crate::lock::Lock;
 use crate::node::Node;
@@ -246,7 +246,7 @@ impl Key {
         Ok(match self.node.watch(self.lock.as_ref(), &ask, now)? {
             Watched::Differs | Watched::Same => None,
             Watched::Watches => {
-                let key = At { db: 0, name: b"k" };
+                let key = KEY;
                 self.node.ensure_may_watch(key, Asker::default())?;
                 let id = self.new_id();
                 self.node.watches(key, (id, Asker::default()), self.lock.as_ref(), &ask, now);
@@ -268,7 +268,7 @@ impl Key {
 
     /// Somebody deletes the key.
     pub fn del(&mut self) {
-        let key = At { db: 0, name: b"k" };
+        let key = KEY;
         if let Some(mut lock) = self.lock.take() {
             self.node.deleted(key, &lock, at(self.now).boot);
             self.node.unlinked(key, &mut lock);
@@ -279,12 +279,12 @@ impl Key {
     /// Somebody renames the key `from`: its lock is here, in place of what was.
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
-        self.node.deleted(At { db: 0, name: from }, &lock, at(self.now).boot);
-        self.node.unlinked(At { db: 0, name: from }, &mut lock);
+        self.node.deleted(key_of(from), &lock, at(self.now).boot);
+        self.node.unlinked(key_of(from), &mut lock);
         if self.lock.is_some() {
             self.del();
         }
-        self.node.arrived(At { db: 0, name: b"k" }, &mut lock, at(self.now).boot);
+        self.node.arrived(KEY, &mut lock, at(self.now).boot);
         (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
 
@@ -305,18 +305,10 @@ impl Key {
                 self.told.extend(told.iter().map(|id| id.0));
                 continue;
             }
-            match self.node.take_due(now, true) {
-                Some(Work::Look(_, name)) => self.perform_for(&name, &Request::Look).unwrap(),
-                Some(Work::Renew(renewal)) => {
-                    self.perform_for(renewal.name(), &Request::Renew(&renewal)).unwrap_or(Reply::Null)
-                }
-                Some(Work::Break(breaking)) => {
-                    self.slices += 1;
-                    self.perform_for(&breaking.name, &Request::BreakOn(&breaking)).unwrap()
-                }
-                Some(Work::Expire(due)) => self.perform_for(due.name(), &Request::Expire(&due)).unwrap(),
-                None => break,
-            };
+            let Some(work) = self.node.take_due(now, true) else { break };
+            self.slices += usize::from(matches!(work, Work::Break(_)));
+            let answer = self.perform_for(work.key().name, &work.request());
+            assert!(answer.is_ok() || matches!(work, Work::Renew(_)), "nobody asked");
         }
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
     }
@@ -335,7 +327,7 @@ impl Key {
     }
 
     pub fn queue(&self) -> Vec<u64> {
-        self.node.waiting.of(0, b"k").map(|waiter| waiter.id.0).collect()
+        self.node.waiting.of(KEY).map(|waiter| waiter.id.0).collect()
     }
 
     /// The steps of the last request that do something: no question, no answer.

@@ -16,9 +16,9 @@ use crate::values::token::Token;
 
 impl Node {
     /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.
-    pub fn schedule_expiry(&mut self, Key { db, name }: Key<'_>, lock: Option<&mut Lock>) {
+    pub fn schedule_expiry(&mut self, key: Key<'_>, lock: Option<&mut Lock>) {
         if let Some(lock) = lock {
-            self.deadlines.schedule(db, name, lock);
+            self.deadlines.schedule(key, lock);
         }
     }
 
@@ -31,7 +31,7 @@ impl Node {
         self.waiting.history.arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
-        self.watching.wake(key.db, key.name);
+        self.watching.wake(key);
     }
 
     /// The grant `id` of `lock` in `key` came or was changed from elsewhere (replicated).
@@ -39,7 +39,7 @@ impl Node {
         let grant = lock.grant(id);
         self.saw(key, grant.token(), grant.ttl_ms(), now);
         self.schedule_expiry(key, Some(lock));
-        self.watching.wake(key.db, key.name);
+        self.watching.wake(key);
     }
 
     fn saw(&mut self, key: Key<'_>, token: Token, ttl_ms: u32, now: BootTime) {
@@ -60,21 +60,20 @@ impl Node {
     /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it, and by those who watch it.
     /// Whether there is any of them.
     pub fn left(&mut self, key: Key<'_>) -> bool {
-        let Key { db, name } = key;
-        self.waiting.wake_at(db, name, BootTime::default());
-        self.watching.wake(db, name);
-        self.waiting.has_queue(db, name) || self.watching.has(key)
+        self.waiting.wake_at(key, BootTime::default());
+        self.watching.wake(key);
+        self.waiting.has_queue(key) || self.watching.has(key)
     }
 
     /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
     /// have ended. Whether it was live.
-    pub fn evict(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: Now) -> bool {
-        self.waiting.history.was_evicted(Key { db, name });
+    pub fn evict(&mut self, key: Key<'_>, lock: Evictee, now: Now) -> bool {
+        self.waiting.history.was_evicted(key);
         if now.boot > lock.end {
             return false;
         }
         if self.evicted.len() < EVICTED_MAX {
-            self.evicted.note(db, name, lock);
+            self.evicted.note(key, lock);
         } else {
             self.arm_guard(Cause::Flush, now.boot, lock.end);
         }

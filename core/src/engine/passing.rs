@@ -185,13 +185,13 @@ impl Passing {
     }
 
     /// Somebody was served: perhaps the next can be too.
-    fn served_one(&mut self, At { key: Key { db, name }, held, node, now, .. }: &mut At<'_>) -> Stage {
+    fn served_one(&mut self, at: &mut At<'_>) -> Stage {
         self.served += 1;
-        let is_exclusive = matches!(held, Some(Lock::Exclusive(_))) && !self.has_ended;
-        if is_exclusive || !node.waiting.has_queue(*db, name) {
+        let is_exclusive = matches!(at.held, Some(Lock::Exclusive(_))) && !self.has_ended;
+        if is_exclusive || !at.node.waiting.has_queue(at.key) {
             Stage::Stays
         } else if self.served == ANSWERS_A_PASS_MAX {
-            node.waiting.wake_at(*db, name, now.boot);
+            at.node.waiting.wake_at(at.key, at.now.boot);
             Stage::Stays
         } else {
             Stage::First
@@ -202,7 +202,7 @@ impl Passing {
 impl At<'_> {
     fn end(&mut self, event: Event) -> (Stage, Option<Step>) {
         self.node.lock_ends(self.key, self.held.as_deref(), ending(event), self.now.boot);
-        if !self.node.waiting.has_queue(self.key.db, self.key.name) {
+        if !self.node.waiting.has_queue(self.key) {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
         // Whether the slot is still served here shows only for a key that is not there.
@@ -222,11 +222,11 @@ impl At<'_> {
             self.node.ready(self.now.boot)?;
         }
         let in_key = self.held.as_deref_mut().filter(|_| !has_ended);
-        hand_over(self.key.db, self.key.name, in_key, self.node, self.now)
+        hand_over(self.key, in_key, self.node, self.now)
     }
 
     fn somebody_waits(&self) -> bool {
-        self.node.waiting.len_of(self.key.db, self.key.name) > 0
+        self.node.waiting.len_of(self.key) > 0
     }
 
     fn schedule_expiry(&mut self) {
@@ -235,7 +235,7 @@ impl At<'_> {
 
     /// Nobody gets it now.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
-        self.node.waiting.postpone(self.key.db, self.key.name, refusal, self.now.boot);
+        self.node.waiting.postpone(self.key, refusal, self.now.boot);
         Stage::Stays
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn unmet(
     let needs = |precondition| from <= precondition && is_needed(precondition, request);
     if needs(NoneIsOver) && matches!(held, Some(lock @ Lock::Joint(_)) if lock.ended(now.boot).is_some()) {
         Some(NoneIsOver)
-    } else if needs(QueueServed) && node.waiting.has_queue(key.db, key.name) {
+    } else if needs(QueueServed) && node.waiting.has_queue(key) {
         Some(QueueServed)
     } else if needs(SlotKnown) && node.slots.needs_look(key.name) {
         Some(SlotKnown)

@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
     fn is_plain(&self, held: Option<&Lock>, node: &Node, now: Now) -> bool {
         matches!(self.request, Request::Acquire(_) | Request::Release(_))
             && !matches!(held, Some(Lock::Joint(_)))
-            && !node.waiting.has_queue(self.key.db, self.key.name)
+            && !node.waiting.has_queue(self.key)
             && !node.watching.has(self.key)
             && self.unmet(Precondition::NoneIsOver, held, node, now).is_none()
     }
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
     }
 
     fn has_queue(&self, node: &Node) -> bool {
-        node.waiting.has_queue(self.key.db, self.key.name)
+        node.waiting.has_queue(self.key)
     }
 
     /// Who asks for the lock.

@@ -6,6 +6,7 @@ use super::fields::flags;
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::request::NoteSequence;
+use crate::values::key::Key;
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
@@ -21,13 +22,13 @@ pub struct LocksDigest {
 }
 
 impl LocksDigest {
-    /// Counts in the grants of the lock that the key `name` of `db` holds, those whose deadlines `counts` picks.
-    pub fn add(&mut self, db: u32, name: &[u8], lock: &Lock, counts: impl Fn(BootTime) -> bool) {
+    /// Counts in the grants of the lock that `key` holds, those whose deadlines `counts` picks.
+    pub fn add(&mut self, key: Key<'_>, lock: &Lock, counts: impl Fn(BootTime) -> bool) {
         let picked = lock.grants().filter(|(_, grant)| counts(grant.deadline()));
-        picked.for_each(|(mode, grant)| self.add_grant(db, name, mode, grant));
+        picked.for_each(|(mode, grant)| self.add_grant(key, mode, grant));
     }
 
-    fn add_grant(&mut self, db: u32, name: &[u8], mode: Mode, grant: &Grant) {
+    fn add_grant(&mut self, Key { db, name }: Key<'_>, mode: Mode, grant: &Grant) {
         let mut hash = Sha256::new();
         hash.update(db.to_le_bytes());
         for bytes in [name, grant.owner(), grant.note()] {
@@ -72,7 +73,7 @@ mod tests {
     fn of(locks: &[(u32, &str, Lock)]) -> LocksDigest {
         let mut digest = LocksDigest::default();
         for (db, name, lock) in locks {
-            digest.add(*db, name.as_bytes(), lock, |_| true);
+            digest.add(Key { db: *db, name: name.as_bytes() }, lock, |_| true);
         }
         digest
     }

@@ -182,13 +182,9 @@ mod tests {
     use crate::fixture::*;
     use crate::request::Note;
 
-    fn key(name: &[u8]) -> Key<'_> {
-        Key { db: 0, name }
-    }
-
     fn ended(log: &mut Log, name: &[u8], note: &[u8], held_ms: u64) {
         let grant = Grant::new(owner("me"), Note::new(note).unwrap(), token(7), ms(10), ttl(60_000));
-        log.push_grant(key(name), (Mode::Exclusive, &grant), Ending::Released, 0, ms(10 + held_ms));
+        log.push_grant(key_of(name), (Mode::Exclusive, &grant), Ending::Released, 0, ms(10 + held_ms));
     }
 
     #[test]
@@ -214,7 +210,7 @@ mod tests {
     fn what_was_broken_is_kept_however_young() {
         let mut log = Log::default();
         let grant = Grant::new(owner("me"), Note::default(), token(7), ms(10), ttl(60_000));
-        let ends = |log: &mut Log, ending| log.push_grant(key(b"k"), (Mode::Exclusive, &grant), ending, 0, ms(11));
+        let ends = |log: &mut Log, ending| log.push_grant(KEY, (Mode::Exclusive, &grant), ending, 0, ms(11));
         for ending in [Ending::Released, Ending::Broken, Ending::Deleted] {
             ends(&mut log, ending);
         }

@@ -28,8 +28,8 @@ pub struct Counted {
 }
 
 impl Counted {
-    fn is_of(&self, db: u32, name: &[u8]) -> bool {
-        self.db == db && *self.name == *name
+    fn is_of(&self, key: Key<'_>) -> bool {
+        self.db == key.db && *self.name == *key.name
     }
 }
 
@@ -54,15 +54,15 @@ impl Top {
             name
         };
         self.total += 1;
-        let hash = self.hasher.hash_one((db, name));
-        let known = self.places.find(hash, |&place| self.counters[place].is_of(db, name)).copied();
-        let place = known.unwrap_or_else(|| self.begins(db, name, hash));
+        let (key, hash) = (Key { db, name }, self.hasher.hash_one((db, name)));
+        let known = self.places.find(hash, |&place| self.counters[place].is_of(key)).copied();
+        let place = known.unwrap_or_else(|| self.begin(key, hash));
         self.counters[place].count += 1;
     }
 
     /// A counter for a key that has none: a new one, or the smallest. It is looked for among all, which are few: to keep them in order
     /// would cost each event more.
-    fn begins(&mut self, db: u32, name: &[u8], hash: u64) -> usize {
+    fn begin(&mut self, Key { db, name }: Key<'_>, hash: u64) -> usize {
         let places = 0..self.counters.len();
         let least = places.min_by_key(|&place| self.counters[place].count).filter(|_| self.counters.len() == TOP_KEYS);
         let error = least.map_or(0, |place| self.counters[place].count);

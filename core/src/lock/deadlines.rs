@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::lock::Lock;
 use crate::lock::entries::{self, Entries, Name};
 use crate::lock::entry::DeadlineEntry;
+use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// The database that nearly all locks are in.
@@ -28,9 +29,9 @@ pub struct Due {
 }
 
 impl Due {
-    /// The name of the lock's key.
-    pub fn name(&self) -> &[u8] {
-        &self.name
+    /// The lock's key.
+    pub fn key(&self) -> Key<'_> {
+        Key { db: self.db, name: &self.name }
     }
 
     /// Whether this entry is the one of `lock`, and not of an earlier lock under the same name.
@@ -109,9 +110,9 @@ impl Deadlines {
     /// How late an entry comes due at the most, in microseconds. Commands look at the lock itself, which ends at its deadline.
     pub const LATE_US: u64 = entries::LATE_US;
 
-    /// Sees to it that `lock`, now stored under `name` in `db`, has its entry at its first deadline.
+    /// Sees to it that `lock`, now stored in `key`, has its entry at its first deadline.
     #[inline]
-    pub fn schedule(&mut self, db: u32, name: &[u8], lock: &mut Lock) {
+    pub fn schedule(&mut self, Key { db, name }: Key<'_>, lock: &mut Lock) {
         let entry = lock.entry();
         let (due, since, end) = match lock {
             Lock::Exclusive(grant) => (grant.deadline, grant.renewed(), None),
@@ -343,7 +344,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::fixture::{at, exclusive, owner, token};
+    use crate::fixture::{KEY, at, exclusive, key_of, owner, token};
     use crate::lock::grant::{Grant, GrantId};
     use crate::lock::phase::Past;
     use crate::request::{Note, Ttl};
@@ -366,14 +367,14 @@ mod tests {
     }
 
     fn pop(deadlines: &mut Deadlines, now: BootTime) -> Option<(u32, Vec<u8>)> {
-        deadlines.pop_due(now).map(|due| (due.db, due.name().to_vec()))
+        deadlines.pop_due(now).map(|due| (due.db, due.name.to_vec()))
     }
 
     #[test]
     fn comes_due_after_the_deadline_in_order_over_all_databases() {
         let mut deadlines = Deadlines::default();
         for (db, name, ms) in [(0, "a", 30), (3, "b", 10), (0, "c", 20)] {
-            deadlines.schedule(db, name.as_bytes(), &mut until(ms));
+            deadlines.schedule(Key { db, name: name.as_bytes() }, &mut until(ms));
         }
         let earliest = deadlines.earliest().unwrap();
         assert_eq!((deadlines.len(), earliest.us_since(us(10, 0))), (3, 239), "at the end of tick 9");
@@ -393,15 +394,15 @@ mod tests {
             assert!(deadlines.len() == 1 && late_us <= Deadlines::LATE_US);
         };
         let mut lock = until(10);
-        deadlines.schedule(0, b"k", &mut lock);
+        deadlines.schedule(KEY, &mut lock);
         lock.prolong(GrantId::default(), us(5, 0), ttl(20));
-        deadlines.schedule(0, b"k", &mut lock);
+        deadlines.schedule(KEY, &mut lock);
         is_next(&deadlines, 25);
         lock.replace(until(20));
-        deadlines.schedule(0, b"k", &mut lock);
+        deadlines.schedule(KEY, &mut lock);
         is_next(&deadlines, 20);
         let due = deadlines.pop_due(us(22, 0)).unwrap();
-        assert!(due.is_of(&lock) && due.name() == b"k");
+        assert!(due.is_of(&lock) && due.key() == KEY);
     }
 
     /// Between the moment at which an entry comes due and what becomes of its lock anything may happen to other locks.
@@ -409,10 +410,10 @@ mod tests {
     fn an_entry_that_came_due_is_nobody_elses() {
         let mut deadlines = Deadlines::default();
         let (mut first, mut second, mut third) = (until(10), until(10), until(30));
-        deadlines.schedule(0, b"k", &mut first);
+        deadlines.schedule(KEY, &mut first);
         let due = deadlines.pop_due(us(12, 0)).unwrap();
-        deadlines.schedule(0, b"l", &mut second);
-        deadlines.schedule(0, b"m", &mut third);
+        deadlines.schedule(key_of(b"l"), &mut second);
+        deadlines.schedule(key_of(b"m"), &mut third);
         assert!(due.is_of(&first) && !due.is_of(&second) && !due.is_of(&third));
         deadlines.forget(&due);
         assert_eq!((deadlines.len(), deadlines.database_of(0, first.entry())), (2, Some(0)));
@@ -422,7 +423,7 @@ mod tests {
         let due = deadlines.pop_due(us(12, 0)).unwrap();
         assert!(due.is_of(&second));
         second.replace(until(50));
-        deadlines.schedule(0, b"l", &mut second);
+        deadlines.schedule(key_of(b"l"), &mut second);
         deadlines.forget(&due);
         assert_eq!(deadlines.len(), 2, "it was scheduled again");
         assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"m".to_vec())));
@@ -434,19 +435,19 @@ mod tests {
     fn what_a_lock_keeps_of_an_entry_that_was_detached_is_nobodys() {
         let mut deadlines = Deadlines::default();
         let mut stale: Vec<_> = (0..4).map(|n| until(10 + n)).collect();
-        stale.iter_mut().for_each(|lock| deadlines.schedule(3, b"old", lock));
+        stale.iter_mut().for_each(|lock| deadlines.schedule(Key { db: 3, name: b"old" }, lock));
         deadlines.detach(Some(3));
         let mut fresh: Vec<_> = (0..4).map(|n| until(20 + n)).collect();
-        fresh.iter_mut().for_each(|lock| deadlines.schedule(3, b"new", lock));
+        fresh.iter_mut().for_each(|lock| deadlines.schedule(Key { db: 3, name: b"new" }, lock));
         deadlines.cancel(3, &mut stale[0]);
         deadlines.cancel(0, &mut stale[1]);
         assert_eq!(deadlines.len(), 4);
         stale[2].prolong(GrantId::default(), us(5, 0), ttl(40));
-        deadlines.schedule(3, b"old", &mut stale[2]);
+        deadlines.schedule(Key { db: 3, name: b"old" }, &mut stale[2]);
         assert_eq!(deadlines.len(), 5, "it has an entry again");
         deadlines.cancel(0, &mut fresh[0]);
         assert_eq!((deadlines.len(), fresh[0].entry()), (4, DeadlineEntry::default()));
-        deadlines.schedule(7, b"moved", &mut fresh[1]);
+        deadlines.schedule(Key { db: 7, name: b"moved" }, &mut fresh[1]);
         assert_eq!((deadlines.len(), deadlines.others.len()), (4, 2));
     }
 
@@ -455,7 +456,7 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut locks: Vec<_> = (0..4).map(|n| until(10 + n)).collect();
         for (db, lock) in locks.iter_mut().enumerate() {
-            deadlines.schedule(db as u32, b"k", lock);
+            deadlines.schedule(Key { db: db as u32, ..KEY }, lock);
         }
         deadlines.swap(1, 9);
         deadlines.cancel(9, &mut locks[1]);
@@ -481,10 +482,10 @@ mod tests {
     fn only_databases_with_locks_are_known() {
         let mut deadlines = Deadlines::default();
         let mut last = until(30);
-        deadlines.schedule(u32::MAX, b"k", &mut last);
+        deadlines.schedule(Key { db: u32::MAX, ..KEY }, &mut last);
         let mut moves = until(10);
         for db in 1..1_000 {
-            deadlines.schedule(db, b"k", &mut moves);
+            deadlines.schedule(Key { db, ..KEY }, &mut moves);
             assert!(deadlines.earliest().unwrap() < us(12, 0) && deadlines.others.len() == 2);
             if db % 2 == 0 {
                 deadlines.cancel(db, &mut moves);
@@ -495,7 +496,7 @@ mod tests {
             assert_eq!((deadlines.others.len(), deadlines.firsts.len(), deadlines.len()), (1, 1, 1));
         }
         assert!(deadlines.numbers < 10 && deadlines.free_numbers.len() < 10, "sets are used again");
-        deadlines.schedule(7, b"k", &mut moves);
+        deadlines.schedule(Key { db: 7, ..KEY }, &mut moves);
         assert_eq!(deadlines.pop_due(us(12, 0)).map(|due| due.db), Some(7));
         assert_eq!(deadlines.detach(Some(u32::MAX)).len(), 1);
         deadlines.cancel(7, &mut moves);
@@ -509,7 +510,7 @@ mod tests {
         const HOUR_MS: u64 = 3_600_000;
         let mut deadlines = Deadlines::default();
         let mut locks: Vec<_> = (0..LOCKS).map(|n| until(HOUR_MS + n)).collect();
-        locks.iter_mut().for_each(|lock| deadlines.schedule(0, b"k", lock));
+        locks.iter_mut().for_each(|lock| deadlines.schedule(KEY, lock));
         let (mut looks, mut now) = (0, BootTime::default());
         while let Some(next) = deadlines.earliest().filter(|next| *next < us(HOUR_MS, 0)) {
             now = now.max(next.plus_us(1));
@@ -585,21 +586,21 @@ mod tests {
                             None => lock,
                         };
                         let lock = locks.entry(place.clone()).or_insert(lock);
-                        deadlines.schedule(place.0, &place.1, lock);
+                        deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
                     }
                     4 => if let Some(lock) = locks.get_mut(&place) {
                         match lock {
                             Lock::Joint(holders) => drop(holders.put(Mode::Shared, grant("you", now, ms))),
                             Lock::Exclusive(_) => lock.convert(GrantId::default(), Mode::Shared, Past::default()),
                         }
-                        deadlines.schedule(place.0, &place.1, lock);
+                        deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
                     },
                     5 => if let Some(lock) = locks.get_mut(&place) {
                         lock.prolong(lock.first_id(), now, ttl(ms));
                         if lock.len() == 1 && flag {
                             lock.convert(lock.first_id(), Mode::Exclusive, Past::default());
                         }
-                        deadlines.schedule(place.0, &place.1, lock);
+                        deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
                     },
                     6 => if let Some(mut lock) = locks.remove(&place) {
                         deadlines.cancel(place.0, &mut lock);
@@ -608,7 +609,7 @@ mod tests {
                             if let Some(mut old) = locks.remove(&elsewhere) {
                                 deadlines.cancel(elsewhere.0, &mut old);
                             }
-                            deadlines.schedule(elsewhere.0, &elsewhere.1, &mut lock);
+                            deadlines.schedule(Key { db: elsewhere.0, name: &elsewhere.1 }, &mut lock);
                             locks.insert(elsewhere, lock);
                         }
                     },
@@ -638,12 +639,12 @@ mod tests {
                         now = now.plus_us(ms * 1_000 + u64::from(number));
                         while deadlines.earliest().is_some_and(|earliest| now > earliest) {
                             let Some(due) = deadlines.pop_due(now) else { continue };
-                            let place = (due.db, due.name().to_vec());
+                            let place = (due.db, due.name.to_vec());
                             let lock = locks.get_mut(&place).expect("no entry without a lock");
                             prop_assert!(due.is_of(lock) && now > lock.next_end());
                             let ended = lock.ended(now);
                             if ended.and_then(|id| lock.take(id)).is_some() {
-                                deadlines.schedule(place.0, &place.1, lock);
+                                deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
                             } else {
                                 deadlines.cancel(place.0, &mut locks.remove(&place).unwrap());
                             }

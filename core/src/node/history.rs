@@ -30,7 +30,7 @@ impl Node {
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
         if self.waiting.history.notices_grants() {
-            let waiters = self.waiting.len_of(key.db, key.name);
+            let waiters = self.waiting.len_of(key);
             self.waiting.history.notice(key, (lock.mode(id), lock.grant(id)), happened, waiters, now);
         }
     }
@@ -60,7 +60,7 @@ impl Node {
         match lock {
             Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, ending, now) => {}
             Some(lock) => {
-                let waiters = self.waiting.len_of(key.db, key.name);
+                let waiters = self.waiting.len_of(key);
                 self.waiting.history.lock_ended(key, lock, ending, waiters, now);
             }
             None => {}
@@ -71,7 +71,7 @@ impl Node {
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
         self.keepalives.ended(key, of.1.owner());
         if self.waiting.history.wants(of.1, ending, now) {
-            let waiters = self.waiting.len_of(key.db, key.name);
+            let waiters = self.waiting.len_of(key);
             self.waiting.history.grant_ended(key, of, ending, waiters, now);
         }
     }

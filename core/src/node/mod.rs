@@ -283,7 +283,7 @@ impl Node {
     ) -> Result<(), Refusal> {
         self.guard.ensure_open(now)?;
         self.slots.ensure_open(key.name, now)?;
-        if is_free { self.evicted.ensure_open(key.db, key.name, owner, now) } else { Ok(()) }
+        if is_free { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 
     /// Refuses what the node cannot vouch for: a grant that came from outside or from an incarnation it cannot prove to remember, and

@@ -94,13 +94,13 @@ impl Node {
     }
 
     /// Takes requests out of the queue of `name` in `db`, at most `count`, without an answer: the driver has one.
-    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize, now: BootTime) -> Vec<WaiterId> {
-        self.waiting.dismiss(db, name, count, now)
+    pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
+        self.waiting.dismiss(key, count, now)
     }
 
     /// Nobody can be granted the lock `name` of `db` now, for this reason.
-    pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
-        self.waiting.postpone(db, name, refusal, now);
+    pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
+        self.waiting.postpone(key, refusal, now);
     }
 
     /// A request whose listener ended leaves its queue at `now`, or something else that it left is dropped; `false` if there is nothing.

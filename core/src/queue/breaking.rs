@@ -3,17 +3,24 @@
 use std::sync::Arc;
 
 use crate::queue::of_key::WaiterId;
+use crate::values::key::Key;
 use crate::values::token::Token;
 
 /// A BREAK of many grants with one token, done in slices while its client waits.
 #[derive(Clone, Debug)]
 pub struct Breaking {
-    /// The database of the lock's key.
-    pub db: u32,
-    /// The name of the lock's key.
-    pub name: Arc<[u8]>,
+    /// The database and the name of the lock's key.
+    pub(crate) db: u32,
+    pub(crate) name: Arc<[u8]>,
     /// The token whose grants end.
     pub(crate) token: Token,
     /// The client that waits for the end.
     pub(crate) client: WaiterId,
+}
+
+impl Breaking {
+    /// The lock's key.
+    pub fn key(&self) -> Key<'_> {
+        Key { db: self.db, name: &self.name }
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// A look at all names, one after the other.
@@ -81,27 +82,27 @@ impl<T> Default for Planned<T> {
 
 impl<T: Default> Planned<T> {
     #[inline(always)]
-    pub fn get(&self, db: u32, name: &[u8]) -> Option<&T> {
-        if self.is_empty() { None } else { self.find(db, name) }
+    pub fn get(&self, key: Key<'_>) -> Option<&T> {
+        if self.is_empty() { None } else { self.find(key) }
     }
 
     #[inline(never)]
-    fn find(&self, db: u32, name: &[u8]) -> Option<&T> {
+    fn find(&self, Key { db, name }: Key<'_>) -> Option<&T> {
         if self.kinds.may_have(name) { Some(&self.names.get(&db)?.get(name)?.value) } else { None }
     }
 
     #[inline(always)]
-    pub fn get_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut T> {
-        if self.is_empty() { None } else { self.find_mut(db, name) }
+    pub fn get_mut(&mut self, key: Key<'_>) -> Option<&mut T> {
+        if self.is_empty() { None } else { self.find_mut(key) }
     }
 
     #[inline(never)]
-    fn find_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut T> {
+    fn find_mut(&mut self, Key { db, name }: Key<'_>) -> Option<&mut T> {
         if self.kinds.may_have(name) { Some(&mut self.names.get_mut(&db)?.get_mut(name)?.value) } else { None }
     }
 
     /// What stands for `name`, a new one if there was none, and the name under which it is kept.
-    pub fn reach(&mut self, db: u32, name: &[u8]) -> (Arc<[u8]>, &mut T) {
+    pub fn reach(&mut self, Key { db, name }: Key<'_>) -> (Arc<[u8]>, &mut T) {
         self.kinds.add(name);
         let names = self.names.entry(db).or_default();
         let name = names.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
@@ -109,7 +110,7 @@ impl<T: Default> Planned<T> {
     }
 
     /// Forgets `name` and its plans if nothing is left of it. Whether it did.
-    pub fn remove_if(&mut self, db: u32, name: &[u8], is_empty: impl FnOnce(&T) -> bool) -> bool {
+    pub fn remove_if(&mut self, Key { db, name }: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
         let Some(names) = self.names.get_mut(&db) else { return false };
         if !names.get(name).is_some_and(|entry| is_empty(&entry.value)) {
             return false;
@@ -152,14 +153,14 @@ impl<T: Default> Planned<T> {
 
     /// `name`, if it has something, is to be looked at by `when`, or earlier if that is planned.
     #[inline]
-    pub fn wake_at(&mut self, db: u32, name: &[u8], when: BootTime) {
-        if !self.is_empty() && self.kinds.may_have(name) {
-            self.plan(db, name, when);
+    pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
+        if !self.is_empty() && self.kinds.may_have(key.name) {
+            self.plan(key, when);
         }
     }
 
     #[inline(never)]
-    fn plan(&mut self, db: u32, name: &[u8], when: BootTime) {
+    fn plan(&mut self, Key { db, name }: Key<'_>, when: BootTime) {
         let Some(names) = self.names.get_mut(&db) else { return };
         let Some((name, _)) = names.get_key_value(name) else { return };
         let name = Arc::clone(name);
@@ -229,6 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fixture::key_of;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
@@ -241,15 +243,15 @@ mod tests {
             for (from, count, come) in steps {
                 for n in from..from + count {
                     if come {
-                        planned.reach(0, &name(n));
+                        planned.reach(key_of(&name(n)));
                         names.insert(n);
                     } else {
-                        prop_assert_eq!(planned.remove_if(0, &name(n), |_| true), names.remove(&n));
+                        prop_assert_eq!(planned.remove_if(key_of(&name(n)), |_| true), names.remove(&n));
                     }
                 }
                 for n in 0..900 {
-                    prop_assert_eq!(planned.get(0, &name(n)).is_some(), names.contains(&n), "{}", n);
-                    prop_assert_eq!(planned.get_mut(0, &name(n)).is_some(), names.contains(&n), "{}", n);
+                    prop_assert_eq!(planned.get(key_of(&name(n))).is_some(), names.contains(&n), "{}", n);
+                    prop_assert_eq!(planned.get_mut(key_of(&name(n))).is_some(), names.contains(&n), "{}", n);
                 }
             }
         }
@@ -259,14 +261,14 @@ mod tests {
     #[test]
     fn kinds_are_forgotten() {
         let mut planned = Planned::<u32>::default();
-        planned.reach(0, b"stays");
+        planned.reach(key_of(b"stays"));
         for n in 0..=NAMES_OF_KINDS_MAX {
             let name = format!("goes{n}");
-            planned.reach(0, name.as_bytes());
-            planned.remove_if(0, name.as_bytes(), |_| true);
+            planned.reach(key_of(name.as_bytes()));
+            planned.remove_if(key_of(name.as_bytes()), |_| true);
         }
         assert_eq!(planned.kinds.seen.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
-        planned.remove_if(0, b"stays", |_| true);
+        planned.remove_if(key_of(b"stays"), |_| true);
         assert!(planned.is_empty() && planned.kinds.seen == [0; KIND_WORDS]);
     }
 }

@@ -129,26 +129,26 @@ impl Waiting {
         self.turns
     }
 
-    /// Refuses one request more than `owner` may have in the queue of `name`.
-    pub fn room_for(&self, db: u32, name: &[u8], owner: Owner<'_>) -> Result<(), Refusal> {
-        let own = self.queue(db, name).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
+    /// Refuses one request more than `owner` may have in the queue of `key`.
+    pub fn room_for(&self, key: Key<'_>, owner: Owner<'_>) -> Result<(), Refusal> {
+        let own = self.queue(key).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
         if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
     }
 
-    /// `waiter` waits for the lock `name` of `db`. Whether its owner is the first who does.
-    pub fn join(&mut self, db: u32, name: &[u8], waiter: Waiter, ticket: Option<Ticket>) -> bool {
+    /// `waiter` waits for the lock of `key`. Whether its owner is the first who does.
+    pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         if !waiter.at_once {
-            self.history.waits(Key { db, name });
+            self.history.waits(key);
         }
         self.arrivals += 1;
         let arrival = self.arrivals;
         let (id, until) = (waiter.id, waiter.until);
         debug_assert!(!self.places.contains_key(&id), "every request has an id of its own");
-        self.loads.add(waiter.user, waiter.load(name));
-        let (name, queue) = self.queues.reach(db, name);
+        self.loads.add(waiter.user, waiter.load(key.name));
+        let (name, queue) = self.queues.reach(key);
         let place = queue.join(waiter, ticket.map(Ticket::get), arrival);
         let is_first = queue.is_owner_first(place);
-        self.places.insert(id, (db, name, place));
+        self.places.insert(id, (key.db, name, place));
         self.timeouts.insert((until, id));
         self.most = self.most.max(self.places.len());
         is_first
@@ -166,15 +166,16 @@ impl Waiting {
             return None;
         };
         let unused_max = self.unused_turns_max;
-        let queue = self.queue_mut(db, &name)?;
+        let key = Key { db, name: &name };
+        let queue = self.queue_mut(key)?;
         let was_first = queue.first(unused_max).is_some_and(|first| first.id == id);
         let waiter = queue.leave(place)?;
         self.unlist(&name, &waiter);
         if was_first {
-            self.first_left(db, &name);
+            self.first_left(key);
         }
-        self.tidy(db, &name);
-        self.in_vain(Key { db, name: &name }, &waiter, ending, now);
+        self.tidy(key);
+        self.in_vain(key, &waiter, ending, now);
         Some(waiter)
     }
 
@@ -201,46 +202,46 @@ impl Waiting {
 
     /// The owner takes its requests back; what is kept free for it is not any more.
     #[inline]
-    pub fn withdraw(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
+    pub fn withdraw(&mut self, key: Key<'_>, owner: Owner<'_>, now: BootTime) {
         // Mostly nobody waits.
-        if self.has_queue(db, name) {
-            self.withdraw_all(db, name, owner, now);
+        if self.has_queue(key) {
+            self.withdraw_all(key, owner, now);
         }
     }
 
     #[inline(never)]
-    fn withdraw_all(&mut self, db: u32, name: &[u8], owner: Owner<'_>, now: BootTime) {
-        let unreserved = self.end_turn(db, name, owner);
-        let Some(queue) = self.queue_mut(db, name) else { return };
+    fn withdraw_all(&mut self, key: Key<'_>, owner: Owner<'_>, now: BootTime) {
+        let unreserved = self.end_turn(key, owner);
+        let Some(queue) = self.queue_mut(key) else { return };
         let gone = queue.leave_all_of(owner, |_| true);
         if unreserved {
             queue.turn_was_not_used();
         }
-        self.answer(Key { db, name }, gone, now, |waiter| (Answer::TimedOut(waiter.want), Some(Ending::Withdrawn)));
+        self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), Some(Ending::Withdrawn)));
         if unreserved {
-            self.wake_at(db, name, now);
+            self.wake_at(key, now);
         }
-        self.tidy(db, name);
+        self.tidy(key);
     }
 
     /// The requests of `owner` that `which` picks wait no longer for the lock of `key`; what is kept free for it is. How many they were.
     pub(crate) fn stop(
         &mut self,
-        key @ Key { db, name }: Key<'_>,
+        key: Key<'_>,
         owner: Owner<'_>,
         which: impl Fn(WaiterId) -> bool,
         now: BootTime,
     ) -> usize {
         let unused_max = self.unused_turns_max;
-        let Some(queue) = self.queue_mut(db, name) else { return 0 };
+        let Some(queue) = self.queue_mut(key) else { return 0 };
         let was_first = queue.first(unused_max).map(|first| first.id);
         let gone = queue.leave_all_of(owner, |waiter| which(waiter.id));
         let (count, first_left) = (gone.len(), gone.iter().any(|waiter| Some(waiter.id) == was_first));
         self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), Some(Ending::Withdrawn)));
         if first_left {
-            self.first_left(db, name);
+            self.first_left(key);
         }
-        self.tidy(db, name);
+        self.tidy(key);
         count
     }
 
@@ -284,25 +285,25 @@ impl Waiting {
         !self.answered.is_empty()
     }
 
-    /// The first in the queue of `name`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
+    /// The first in the queue of `key`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
     /// are left, it is looked at again, and soon.
-    pub fn dismiss(&mut self, db: u32, name: &[u8], count: usize, now: BootTime) -> Vec<WaiterId> {
-        self.end_turns(db, name);
-        let Some(queue) = self.queue_mut(db, name) else { return vec![] };
+    pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
+        self.end_turns(key);
+        let Some(queue) = self.queue_mut(key) else { return vec![] };
         let gone = queue.leave_first(count);
         let ids = gone.iter().map(|waiter| waiter.id).collect();
         for waiter in &gone {
-            self.unlist(name, waiter);
-            self.in_vain(Key { db, name }, waiter, Ending::Redirected, now);
+            self.unlist(key.name, waiter);
+            self.in_vain(key, waiter, Ending::Redirected, now);
         }
-        self.wake_at(db, name, BootTime::default());
-        self.tidy(db, name);
+        self.wake_at(key, BootTime::default());
+        self.tidy(key);
         ids
     }
 
-    /// The queue of `name`, if there is one, is to be looked at by `when`, or earlier if that is planned.
-    pub fn wake_at(&mut self, db: u32, name: &[u8], when: BootTime) {
-        self.queues.wake_at(db, name, when);
+    /// The queue of `key`, if there is one, is to be looked at by `when`, or earlier if that is planned.
+    pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
+        self.queues.wake_at(key, when);
     }
 
     /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
@@ -345,19 +346,19 @@ impl Waiting {
         self.timeouts_ever
     }
 
-    /// How many wait for the lock `name` of `db`.
-    pub fn len_of(&self, db: u32, name: &[u8]) -> usize {
-        self.queue(db, name).map_or(0, Queue::len)
+    /// How many wait for the lock of `key`.
+    pub fn len_of(&self, key: Key<'_>) -> usize {
+        self.queue(key).map_or(0, Queue::len)
     }
 
-    /// How many wait for the lock `name` of `db` behind those in the queue, in their clients, as those say.
-    pub fn behind(&self, db: u32, name: &[u8]) -> u64 {
-        self.queue(db, name).map_or(0, Queue::behind)
+    /// How many wait for the lock of `key` behind those in the queue, in their clients, as those say.
+    pub fn behind(&self, key: Key<'_>) -> u64 {
+        self.queue(key).map_or(0, Queue::behind)
     }
 
-    /// Who waits for the lock `name` of `db`, in order.
-    pub fn of(&self, db: u32, name: &[u8]) -> impl Iterator<Item = &Waiter> {
-        self.queue(db, name).into_iter().flat_map(Queue::iter)
+    /// Who waits for the lock of `key`, in order.
+    pub fn of(&self, key: Key<'_>) -> impl Iterator<Item = &Waiter> {
+        self.queue(key).into_iter().flat_map(Queue::iter)
     }
 
     /// The locks of `db` that have a queue.
@@ -365,31 +366,31 @@ impl Waiting {
         self.queues.names(db)
     }
 
-    /// For whom the lock `name` of `db` is kept, or was until a moment ago: owner, mode and until when.
-    pub fn kept(&self, db: u32, name: &[u8]) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
-        self.queue(db, name).into_iter().flat_map(|queue| queue.kept.iter())
+    /// For whom the lock of `key` is kept, or was until a moment ago: owner, mode and until when.
+    pub fn kept(&self, key: Key<'_>) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
+        self.queue(key).into_iter().flat_map(|queue| queue.kept.iter())
     }
 
-    /// Whether the lock `name` of `db` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
-    pub fn has_queue(&self, db: u32, name: &[u8]) -> bool {
-        self.queue(db, name).is_some()
+    /// Whether the lock of `key` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
+    pub fn has_queue(&self, key: Key<'_>) -> bool {
+        self.queue(key).is_some()
     }
 
     /// The hand-over of a free lock did not come about for this reason. Where it is a matter of time, it is tried again
     /// then, and who waits less long than that is refused now; else everybody is. What the whole node cannot do yet is tried
     /// with one queue at a time.
-    pub fn postpone(&mut self, db: u32, name: &[u8], refusal: Refusal, now: BootTime) {
+    pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
-            return self.wake_at(db, name, self.not_before);
+            return self.wake_at(key, self.not_before);
         }
-        let Some(queue) = self.queue_mut(db, name) else { return };
+        let Some(queue) = self.queue_mut(key) else { return };
         let Some(ms) = refusal.passes_in_ms() else {
             let gone = queue.leave_first(ANSWERS_A_PASS_MAX);
-            self.end_turns(db, name);
-            self.answer(Key { db, name }, gone, now, |_| refused(refusal));
-            self.wake_at(db, name, now);
-            return self.tidy(db, name);
+            self.end_turns(key);
+            self.answer(key, gone, now, |_| refused(refusal));
+            self.wake_at(key, now);
+            return self.tidy(key);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
         // Who joined later can wait as long: it was asked. (A moment more is only the rounding of the time left.)
@@ -402,48 +403,48 @@ impl Waiting {
             let cannot_wait = |waiter: &Waiter| waiter.at_once || waiter.until < until;
             let (gone, rest) = queue.leave_if(from, ANSWERS_A_PASS_MAX, cannot_wait);
             queue.not_told = rest;
-            self.answer(Key { db, name }, gone, now, |_| refused(refusal));
-            self.wake_at(db, name, if rest.is_some() { now } else { then });
+            self.answer(key, gone, now, |_| refused(refusal));
+            self.wake_at(key, if rest.is_some() { now } else { then });
         } else {
-            self.wake_at(db, name, then);
+            self.wake_at(key, then);
         }
-        self.tidy(db, name);
+        self.tidy(key);
     }
 
-    /// Somebody else has the lock `name` of `db`, or is before them: those are told who want their answer at once. How many
+    /// Somebody else has the lock of `key`, or is before them: those are told who want their answer at once. How many
     /// were; if others are left, the queue is looked at again.
-    pub(crate) fn answer_at_once(&mut self, db: u32, name: &[u8], now: BootTime) -> u64 {
-        let Some(queue) = self.queue_mut(db, name).filter(|queue| queue.has_at_once()) else { return 0 };
+    pub(crate) fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
+        let Some(queue) = self.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
         let (count, more) = (gone.len() as u64, queue.has_at_once());
         // Nobody kept it waiting.
-        self.answer(Key { db, name }, gone, now, |waiter| (Answer::TimedOut(waiter.want), None));
+        self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), None));
         if more {
-            self.wake_at(db, name, now);
+            self.wake_at(key, now);
         }
-        self.first_left(db, name);
-        self.tidy(db, name);
+        self.first_left(key);
+        self.tidy(key);
         count
     }
 
-    /// The lock `name` of `db` is held, by `owner` in `mode` with `token`: its own requests need not wait. One that says that it may
+    /// The lock of `key` is held, by `owner` in `mode` with `token`: its own requests need not wait. One that says that it may
     /// be a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
     pub(crate) fn held_by(
         &mut self,
-        Key { db, name }: Key<'_>,
+        key: Key<'_>,
         owner: Owner<'_>,
         (mode, token): (Mode, Token),
         vouched: Result<(), Refusal>,
         now: BootTime,
     ) -> Option<Ttl> {
-        let queue = self.queue_mut(db, name)?;
+        let queue = self.queue_mut(key)?;
         let repeated = queue.longest_ttl(owner, mode, true).filter(|_| vouched.is_ok());
         let own = queue.leave_all_of(owner, |_| true);
         if own.is_empty() {
             return None;
         }
         let number = mode.number();
-        self.answer(Key { db, name }, own, now, |waiter| match (waiter.want, vouched) {
+        self.answer(key, own, now, |waiter| match (waiter.want, vouched) {
             (_, _) if !waiter.wanted.is(mode) => refused(Refusal::Owned),
             (Want::Turn, _) => (Answer::Turn(number), None),
             (Want::Lock { retry: false, .. }, _) => refused(Refusal::Owned),
@@ -453,62 +454,62 @@ impl Waiting {
             }
             (Want::Lock { .. }, Err(refusal)) => refused(refusal),
         });
-        self.first_left(db, name);
-        self.tidy(db, name);
+        self.first_left(key);
+        self.tidy(key);
         repeated
     }
 
-    /// The longest lease that `owner` asks for in this mode in the queue of `name`.
-    pub(crate) fn longest_ttl(&self, db: u32, name: &[u8], owner: Owner<'_>, mode: Mode) -> Option<Ttl> {
-        self.queue(db, name)?.longest_ttl(owner, mode, false)
+    /// The longest lease that `owner` asks for in this mode in the queue of `key`.
+    pub(crate) fn longest_ttl(&self, key: Key<'_>, owner: Owner<'_>, mode: Mode) -> Option<Ttl> {
+        self.queue(key)?.longest_ttl(owner, mode, false)
     }
 
-    /// The mode in which `owner` may have the lock `name` of `db` if it asks at `now`, beside those who hold it in the modes `held`;
+    /// The mode in which `owner` may have the lock of `key` if it asks at `now`, beside those who hold it in the modes `held`;
     /// `None`: others hold it, or are before it.
     #[inline]
     pub(crate) fn claim(
         &mut self,
-        Key { db, name }: Key<'_>,
+        key: Key<'_>,
         owner: Owner<'_>,
         wanted: Wanted,
         held: &Modes,
         now: BootTime,
     ) -> Option<Mode> {
-        if self.has_queue(db, name) {
-            self.end_turns_over(db, name, now);
+        if self.has_queue(key) {
+            self.end_turns_over(key, now);
         }
-        match self.queue(db, name) {
+        match self.queue(key) {
             Some(queue) => queue.claim(owner, wanted, held),
             None if wanted == Wanted::Exclusive => held.is_empty().then_some(Mode::Exclusive),
             None => held.admitted(wanted, Modes::free()),
         }
     }
 
-    /// The turn of the lock `name` of `db` that is over first at `now`: whose it is, and until when it is kept.
-    pub fn reservation(&self, db: u32, name: &[u8], now: BootTime) -> Option<(Owner<'_>, BootTime)> {
-        self.queue(db, name)?.kept.first().filter(|(_, until)| now <= *until)
+    /// The turn of the lock of `key` that is over first at `now`: whose it is, and until when it is kept.
+    pub fn reservation(&self, key: Key<'_>, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
+        self.queue(key)?.kept.first().filter(|(_, until)| now <= *until)
     }
 
     /// The mode in which the lock of `key` is kept for `owner`, or was until a moment ago.
-    pub(crate) fn turn_of(&self, Key { db, name }: Key<'_>, owner: Owner<'_>) -> Option<Mode> {
-        self.queue(db, name)?.kept.mode_of(owner)
+    pub(crate) fn turn_of(&self, key: Key<'_>, owner: Owner<'_>) -> Option<Mode> {
+        self.queue(key)?.kept.mode_of(owner)
     }
 
-    /// Whether the lock `name` of `db` is kept for anybody but `owner`.
-    pub(crate) fn is_kept_for_others(&self, db: u32, name: &[u8], owner: Owner<'_>) -> bool {
-        self.kept(db, name).any(|(kept_for, ..)| *kept_for != *owner.bytes())
+    /// Whether the lock of `key` is kept for anybody but `owner`.
+    pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
+        self.kept(key).any(|(kept_for, ..)| *kept_for != *owner.bytes())
     }
 
     /// The lock of `key` is kept for `owner` no longer: it has what it was told of.
-    pub(crate) fn withdraw_turn(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>) {
-        self.end_turn(db, name, owner);
-        self.tidy(db, name);
+    pub(crate) fn withdraw_turn(&mut self, key: Key<'_>, owner: Owner<'_>) {
+        self.end_turn(key, owner);
+        self.tidy(key);
     }
 
     /// The owners of requests that need not wait for those before them: it held the lock together with others when it asked, or it
     /// was its turn. And the owner of the one that is next: a lock that it holds may have come to the key since.
-    pub(crate) fn owners_at_hand(&self, db: u32, name: &[u8]) -> impl Iterator<Item = Owner<'_>> {
-        let queue = self.queue(db, name);
+    pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
+        let queue = self.queue(key);
         let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
         queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
     }
@@ -516,15 +517,15 @@ impl Waiting {
     /// `owner` was granted the lock in `mode` with `token`: that answers all its requests. Since when it had waited.
     pub(crate) fn granted(
         &mut self,
-        key @ Key { db, name }: Key<'_>,
+        key: Key<'_>,
         owner: Owner<'_>,
         (mode, token): (Mode, Token),
         now: BootTime,
     ) -> BootTime {
-        let told = self.queue(db, name).and_then(|queue| queue.kept.since(owner));
-        self.end_turn(db, name, owner);
+        let told = self.queue(key).and_then(|queue| queue.kept.since(owner));
+        self.end_turn(key, owner);
         let unused_max = self.unused_turns_max;
-        let Some(queue) = self.queue_mut(db, name) else { return told.unwrap_or(now) };
+        let Some(queue) = self.queue_mut(key) else { return told.unwrap_or(now) };
         let first = |queue: &Queue| queue.first(unused_max).map(|first| first.id);
         let was_first = first(queue);
         queue.was_acquired();
@@ -543,28 +544,28 @@ impl Waiting {
         }
         // The count of unused turns begins anew, so the first in the queue may be before the one who waited longest again.
         if leaves || is_first_again {
-            self.first_left(db, name);
+            self.first_left(key);
         }
-        self.tidy(db, name);
+        self.tidy(key);
         since
     }
 
     /// The lock is kept for `owner` in `mode` from now on, and everybody who waits for that owner's turn is told.
-    pub(crate) fn reserve(&mut self, Key { db, name }: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
+    pub(crate) fn reserve(&mut self, key: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.handoff_window_ms);
-        let before = self.queue(db, name).and_then(|queue| queue.kept.since(owner));
-        self.end_turn(db, name, owner);
-        let (name, queue) = self.queues.reach(db, name);
+        let before = self.queue(key).and_then(|queue| queue.kept.since(owner));
+        self.end_turn(key, owner);
+        let (_, queue) = self.queues.reach(key);
         let told = queue.leave_all_of(owner, |waiter| waiter.want == Want::Turn && waiter.wanted.is(mode));
         let since = told.iter().map(|waiter| waiter.since).chain(before).min().unwrap_or(now);
-        self.change_turns(db, &name, |queue| queue.keep(owner, mode, until, since));
-        self.serve(Key { db, name: &name }, told, now, |_| Answer::Turn(mode.number()));
-        self.wake_at(db, &name, until.plus_us(1));
+        self.change_turns(key, |queue| queue.keep(owner, mode, until, since));
+        self.serve(key, told, now, |_| Answer::Turn(mode.number()));
+        self.wake_at(key, until.plus_us(1));
     }
 
     /// Drops what is left of a queue that nobody stands in.
-    pub(crate) fn tidy(&mut self, db: u32, name: &[u8]) {
-        if !self.queues.remove_if(db, name, Queue::is_empty) {
+    pub(crate) fn tidy(&mut self, key: Key<'_>) {
+        if !self.queues.remove_if(key, Queue::is_empty) {
             return;
         }
         // After a storm the list is as large as it was.
@@ -574,64 +575,64 @@ impl Waiting {
     }
 
     /// The lock is kept no longer for those who were told and did not acquire it in time.
-    fn end_turns_over(&mut self, db: u32, name: &[u8], now: BootTime) {
-        if self.queue(db, name).is_none_or(|queue| queue.kept.is_empty()) {
+    fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
+        if self.queue(key).is_none_or(|queue| queue.kept.is_empty()) {
             return;
         }
-        self.change_turns(db, name, |queue| {
+        self.change_turns(key, |queue| {
             while queue.kept.end_one_over(now) {
                 queue.turn_was_not_used();
             }
         });
-        self.tidy(db, name);
+        self.tidy(key);
     }
 
-    /// Who is next for the lock `name` of `db`, which is held in the modes `held`; those before it whose time is up at `now` are
+    /// Who is next for the lock of `key`, which is held in the modes `held`; those before it whose time is up at `now` are
     /// answered. Who asks for the lock itself is granted it where it is that owner's turn.
-    pub(crate) fn next(&mut self, Key { db, name }: Key<'_>, held: &Modes, now: BootTime) -> Next {
-        self.end_turns_over(db, name, now);
+    pub(crate) fn next(&mut self, key: Key<'_>, held: &Modes, now: BootTime) -> Next {
+        self.end_turns_over(key, now);
         let unused_max = self.unused_turns_max;
         for _ in 0..ANSWERS_A_PASS_MAX {
-            let Some(queue) = self.queue(db, name) else { return Next::Nobody };
+            let Some(queue) = self.queue(key) else { return Next::Nobody };
             if let Some(own) = queue.of_turn(now)
                 && let Some(mode) = queue.kept.mode_of(own.owner()).filter(|&mode| held.admits(mode))
             {
                 return Next::Request(own.clone(), mode);
             }
-            let Some(first) = queue.first(unused_max) else { return self.kept_until(db, name) };
+            let Some(first) = queue.first(unused_max) else { return self.kept_until(key) };
             if now <= first.until {
                 let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
                 // A turn is kept no longer than until its end, whoever asks for it again.
                 let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
                 return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
                     Some(mode) => Next::Request(request.clone(), mode),
-                    None => self.kept_until(db, name),
+                    None => self.kept_until(key),
                 };
             }
             let id = first.id;
             self.give_up(id, now);
         }
-        self.wake_at(db, name, now);
+        self.wake_at(key, now);
         Next::Nobody
     }
 
     /// Nobody gets it before something ends. Of what is kept it is known when that is.
-    fn kept_until(&mut self, db: u32, name: &[u8]) -> Next {
-        if let Some(until) = self.queue(db, name).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
-            self.wake_at(db, name, until.plus_us(1));
+    fn kept_until(&mut self, key: Key<'_>) -> Next {
+        if let Some(until) = self.queue(key).and_then(|queue| queue.kept.first()).map(|(_, until)| until) {
+            self.wake_at(key, until.plus_us(1));
         }
         Next::Blocked
     }
 
     /// The first in the queue left it. If the one behind it may join those who hold the lock together, or it is its own turn alone
     /// that keeps it from the lock, the queue is looked at.
-    fn first_left(&mut self, db: u32, name: &[u8]) {
+    fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {
             !queue.kept.is_empty() || queue.first(unused_max).is_some_and(|first| first.wanted != Wanted::Exclusive)
         };
-        if self.queue(db, name).is_some_and(may_have_it) {
-            self.wake_at(db, name, BootTime::default());
+        if self.queue(key).is_some_and(may_have_it) {
+            self.wake_at(key, BootTime::default());
         }
     }
 
@@ -645,21 +646,21 @@ impl Waiting {
     }
 
     /// It is kept for `owner` no longer; whether it was.
-    fn end_turn(&mut self, db: u32, name: &[u8], owner: Owner<'_>) -> bool {
-        self.change_turns(db, name, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
+    fn end_turn(&mut self, key: Key<'_>, owner: Owner<'_>) -> bool {
+        self.change_turns(key, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
     }
 
     /// It is kept for nobody any more.
-    fn end_turns(&mut self, db: u32, name: &[u8]) {
-        self.change_turns(db, name, |queue| queue.kept.end_all());
+    fn end_turns(&mut self, key: Key<'_>) {
+        self.change_turns(key, |queue| queue.kept.end_all());
     }
 
-    /// Changes for whom the lock `name` of `db` is kept, if it has a queue, and counts what that takes.
-    fn change_turns<T>(&mut self, db: u32, name: &[u8], change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
-        let queue = self.queues.get_mut(db, name)?;
-        let before = queue.kept.load(name);
+    /// Changes for whom the lock of `key` is kept, if it has a queue, and counts what that takes.
+    fn change_turns<T>(&mut self, key: Key<'_>, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        let queue = self.queues.get_mut(key)?;
+        let before = queue.kept.load(key.name);
         let changed = change(queue);
-        self.turns = self.turns.minus(before).plus(queue.kept.load(name));
+        self.turns = self.turns.minus(before).plus(queue.kept.load(key.name));
         Some(changed)
     }
 
@@ -694,7 +695,7 @@ impl Waiting {
     /// A request that left the queue of `key` had waited in vain.
     fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
         if !waiter.at_once {
-            let left = self.len_of(key.db, key.name);
+            let left = self.len_of(key);
             self.history.wait_ended(key, waiter.in_vain(), ending, left, now);
         }
     }
@@ -704,7 +705,7 @@ impl Waiting {
         self.answered.push_back(id);
     }
 
-    /// `waiter` left the queue of `name`.
+    /// `waiter` left the queue of `key`.
     fn unlist(&mut self, name: &[u8], waiter: &Waiter) {
         self.loads.remove(waiter.user, waiter.load(name));
         self.places.remove(&waiter.id);
@@ -713,13 +714,13 @@ impl Waiting {
 
     // Inlined: nearly always nobody waits for any lock, which is one comparison.
     #[inline(always)]
-    fn queue(&self, db: u32, name: &[u8]) -> Option<&Queue> {
-        self.queues.get(db, name)
+    fn queue(&self, key: Key<'_>) -> Option<&Queue> {
+        self.queues.get(key)
     }
 
     #[inline(always)]
-    fn queue_mut(&mut self, db: u32, name: &[u8]) -> Option<&mut Queue> {
-        self.queues.get_mut(db, name)
+    fn queue_mut(&mut self, key: Key<'_>) -> Option<&mut Queue> {
+        self.queues.get_mut(key)
     }
 }
 

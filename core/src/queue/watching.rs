@@ -61,26 +61,26 @@ impl Watching {
 
     /// Whether anybody watches the lock of `key`.
     #[inline]
-    pub fn has(&self, Key { db, name }: Key<'_>) -> bool {
-        !self.watchers.is_empty() && self.locks.get(db, name).is_some()
+    pub fn has(&self, key: Key<'_>) -> bool {
+        !self.watchers.is_empty() && self.locks.get(key).is_some()
     }
 
     /// The client `id` of `user` watches the lock of `key` until `until`; what it knows is true until `look`, if nothing happens before.
     pub(crate) fn join(
         &mut self,
-        Key { db, name }: Key<'_>,
+        key: Key<'_>,
         (id, user): (WaiterId, UserId),
         known: Known,
         until: BootTime,
         look: BootTime,
     ) {
         debug_assert!(!self.watchers.contains_key(&id), "every request has an id of its own");
-        self.loads.add(user, Watcher::load(name));
-        let (name, watched) = self.locks.reach(db, name);
+        self.loads.add(user, Watcher::load(key.name));
+        let (name, watched) = self.locks.reach(key);
         watched.entry(known).or_default().insert(id);
-        self.plan(db, &name, look);
+        self.plan(key, look);
         self.timeouts.insert((until, id));
-        self.watchers.insert(id, Watcher { db, name, known, until, user });
+        self.watchers.insert(id, Watcher { db: key.db, name, known, until, user });
     }
 
     /// The client `id` watches no longer; whether it did.
@@ -88,7 +88,7 @@ impl Watching {
         let Some(Watcher { db, name, known, until, user }) = self.watchers.remove(&id) else { return false };
         self.loads.remove(user, Watcher::load(&name));
         self.timeouts.remove(&(until, id));
-        if let Some(watched) = self.locks.get_mut(db, &name)
+        if let Some(watched) = self.locks.get_mut(Key { db, name: &name })
             && let Some(alike) = watched.get_mut(&known)
         {
             alike.remove(&id);
@@ -96,7 +96,7 @@ impl Watching {
                 watched.remove(&known);
             }
         }
-        self.locks.remove_if(db, &name, BTreeMap::is_empty);
+        self.locks.remove_if(Key { db, name: &name }, BTreeMap::is_empty);
         true
     }
 
@@ -109,8 +109,7 @@ impl Watching {
         count: usize,
         now: BootTime,
     ) -> Vec<WaiterId> {
-        let Key { db, name } = key;
-        let Some(watched) = self.locks.get(db, name) else { return vec![] };
+        let Some(watched) = self.locks.get(key) else { return vec![] };
         let mut next_look = BootTime::MAX;
         let (mut told, mut are_all) = (vec![], true);
         for (known, alike) in watched {
@@ -124,9 +123,9 @@ impl Watching {
             }
         }
         if are_all {
-            self.plan(db, name, next_look);
+            self.plan(key, next_look);
         } else {
-            self.wake(db, name);
+            self.wake(key);
         }
         for &id in &told {
             self.leave(id);
@@ -136,13 +135,13 @@ impl Watching {
 
     /// Who watches the lock of `key`, `count` at most: somebody else knows what to tell them. If others are left, it is looked at again,
     /// and soon.
-    pub(crate) fn dismiss(&mut self, Key { db, name }: Key<'_>, count: usize) -> Vec<WaiterId> {
-        let watched = self.locks.get(db, name);
+    pub(crate) fn dismiss(&mut self, key: Key<'_>, count: usize) -> Vec<WaiterId> {
+        let watched = self.locks.get(key);
         let gone: Vec<_> = watched.into_iter().flat_map(BTreeMap::values).flatten().take(count).copied().collect();
         for &id in &gone {
             self.leave(id);
         }
-        self.wake(db, name);
+        self.wake(key);
         gone
     }
 
@@ -153,12 +152,12 @@ impl Watching {
         Some(id)
     }
 
-    /// Something may have happened to the lock `name` of `db`.
+    /// Something may have happened to the lock of `key`.
     #[inline]
-    pub(crate) fn wake(&mut self, db: u32, name: &[u8]) {
+    pub(crate) fn wake(&mut self, key: Key<'_>) {
         // Mostly nobody watches anything.
         if !self.is_empty() {
-            self.locks.wake_at(db, name, BootTime::default());
+            self.locks.wake_at(key, BootTime::default());
         }
     }
 
@@ -182,9 +181,9 @@ impl Watching {
     }
 
     /// A lease that is known ends then: the lock is looked at right after.
-    fn plan(&mut self, db: u32, name: &[u8], end: BootTime) {
+    fn plan(&mut self, key: Key<'_>, end: BootTime) {
         if end < BootTime::MAX {
-            self.locks.wake_at(db, name, end.plus_us(1));
+            self.locks.wake_at(key, end.plus_us(1));
         }
     }
 }

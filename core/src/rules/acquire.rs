@@ -35,21 +35,15 @@ pub enum Acquired {
 ///
 /// A request that proposes a token is of a client that asks several nodes: it repeats by itself, and what else it sends over the
 /// same connection must not wait for this node's disk.
-pub fn acquire_later(
-    db: u32,
-    name: &[u8],
-    ask: &Acquire<'_>,
-    refusal: Refusal,
-    node: &Node,
-) -> Result<Acquired, Refusal> {
-    let room = || node.waiting.room_for(db, name, ask.owner);
+pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &Node) -> Result<Acquired, Refusal> {
+    let room = || node.waiting.room_for(key, ask.owner);
     match refusal.or_queue(ask.patience.ms(), room, Acquired::Queues) {
         Err(Refusal::NotYet) if ask.fence.is_none() && room().is_ok() => Ok(Acquired::WaitsForDisk),
         outcome => outcome,
     }
 }
 
-/// Takes the lock `name` of `db` for the owner that asks, if it is free at `now`, or held together in a mode that goes with the one
+/// Takes the lock of `key` for the owner that asks, if it is free at `now`, or held together in a mode that goes with the one
 /// that is asked for, and if it is nobody else's turn; `held` is what the key holds. While the node is guarded it grants nothing:
 /// what is free here may be held by somebody it has forgotten. Of a refusal that passes before the request's patience ends,
 /// [`acquire_later`] makes a place in the queue.
@@ -61,14 +55,13 @@ pub fn acquire_later(
 // Inlined, with what it calls, no lock is copied on its way (`make instructions`).
 #[inline(always)]
 pub fn acquire(
-    db: u32,
-    name: &[u8],
+    key: Key<'_>,
     held: Option<&mut Lock>,
     ask: &Acquire<'_>,
     node: &mut Node,
     now: Now,
 ) -> Result<Acquired, Refusal> {
-    let key = Key { db, name };
+    let key = key;
     let in_memory = held.as_ref().map_or(0, |lock| lock.len() as u64);
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
@@ -82,7 +75,7 @@ pub fn acquire(
         node.ensure_may_grant(key, ask.owner, false, now.boot)?;
         match lock {
             _ if own.is_some() => return Err(Refusal::Owned),
-            Lock::Exclusive(_) => return contended(db, name, ask, node),
+            Lock::Exclusive(_) => return contended(key, ask, node),
             Lock::Joint(joint) => holders = Some(joint),
         }
     } else {
@@ -90,7 +83,7 @@ pub fn acquire(
     }
     let held = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
     let Some(mode) = node.waiting.claim(key, ask.owner, ask.wanted, held, now.boot) else {
-        return contended(db, name, ask, node);
+        return contended(key, ask, node);
     };
     let is_free = holders.is_none();
     let given = grant(key, holders.map(|holders| &mut **holders), ask, mode, node, now)?;
@@ -103,12 +96,12 @@ pub fn acquire(
 }
 
 /// Somebody else has it: the request waits, if it wants to and there is room.
-fn contended(db: u32, name: &[u8], ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
+fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
-        return node.waiting.room_for(db, name, ask.owner).map(|()| Acquired::Queues);
+        return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);
     }
-    node.contended(Key { db, name }, 1);
-    node.waiting.history.is_refused(Key { db, name });
+    node.contended(key, 1);
+    node.waiting.history.is_refused(key);
     Ok(Acquired::Contended)
 }
 
@@ -152,7 +145,7 @@ mod tests {
         for (held, name, retry, ms, expected) in cases {
             let mut held = held;
             let before = held.clone();
-            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), node, at(ms)), expected);
+            assert_eq!(acquire(KEY, held.as_mut(), &ask(name, retry), node, at(ms)), expected);
             assert_eq!(held, before, "a refusal changes nothing");
         }
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
@@ -171,7 +164,7 @@ mod tests {
         ];
         for (ms, expected, deadline_ms) in cases {
             let mut lock = mine(3);
-            assert_eq!(acquire(0, b"k", Some(&mut lock), &ask("me", true), node, at(ms)), Ok(expected));
+            assert_eq!(acquire(KEY, Some(&mut lock), &ask("me", true), node, at(ms)), Ok(expected));
             assert_eq!(
                 (lock.first().deadline(), lock.first().holds(), lock.first().granted),
                 (at(deadline_ms).boot, 3, at(0).boot)
@@ -186,7 +179,7 @@ mod tests {
         for (held, name) in [(None, "you"), (Some(mine(4)), "you"), (Some(mine(4)), "me"), (Some(suspect()), "me")] {
             let mut held = held;
             let now = at(1_001);
-            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", held.as_mut(), &ask(name, true), node, now) else {
+            let Ok(Acquired::Granted(lock)) = acquire(KEY, held.as_mut(), &ask(name, true), node, now) else {
                 panic!("{held:?} is free for {name}")
             };
             assert_eq!(
@@ -203,7 +196,7 @@ mod tests {
         let node = &mut node();
         let mut last = 0;
         for ms in [5_000, 5_000, 4_000, 0, 6_000] {
-            let Ok(Acquired::Granted(lock)) = acquire(0, b"k", None, &ask("me", false), node, at(ms)) else { panic!() };
+            let Ok(Acquired::Granted(lock)) = acquire(KEY, None, &ask("me", false), node, at(ms)) else { panic!() };
             assert!(lock.first().token().get() > last);
             last = lock.first().token().get();
         }
@@ -212,7 +205,7 @@ mod tests {
     #[test]
     fn without_tokens_nothing_is_granted() {
         let node = &mut Node::new(u64::MAX);
-        assert_eq!(acquire(0, b"k", None, &ask("me", false), node, at(0)), Err(Refusal::TokensExhausted));
+        assert_eq!(acquire(KEY, None, &ask("me", false), node, at(0)), Err(Refusal::TokensExhausted));
         assert_eq!(node.counters.grants, 0);
     }
 
@@ -229,33 +222,33 @@ mod tests {
             (Some(mine(1)), "me", true),
         ] {
             let mut held = held;
-            assert_eq!(acquire(0, b"k", held.as_mut(), &ask(name, retry), &mut node, at(20)), guarded);
+            assert_eq!(acquire(KEY, held.as_mut(), &ask(name, retry), &mut node, at(20)), guarded);
         }
-        let repeated = acquire(0, b"k", Some(&mut since), &ask("me", true), &mut node, at(20));
+        let repeated = acquire(KEY, Some(&mut since), &ask("me", true), &mut node, at(20));
         assert_eq!(repeated, Ok(Acquired::Unchanged(GrantId::default())));
-        assert!(acquire(0, b"k", None, &ask("me", false), &mut node, at(501)).is_ok());
+        assert!(acquire(KEY, None, &ask("me", false), &mut node, at(501)).is_ok());
     }
 
     #[test]
     fn locks_of_a_life_that_is_not_remembered_are_suspect() {
         let mut node = node();
         node.trusted_since = at(100).boot;
-        let repeated = acquire(0, b"k", Some(&mut mine(1)), &ask("me", true), &mut node, at(200));
+        let repeated = acquire(KEY, Some(&mut mine(1)), &ask("me", true), &mut node, at(200));
         assert_eq!(repeated, Err(Refusal::Suspect { left_ms: 800 }));
-        assert_eq!(
-            acquire(0, b"k", Some(&mut mine(1)), &ask("you", true), &mut node, at(200)),
-            Ok(Acquired::Contended)
-        );
+        assert_eq!(acquire(KEY, Some(&mut mine(1)), &ask("you", true), &mut node, at(200)), Ok(Acquired::Contended));
     }
 
     #[test]
     fn an_evicted_lock_bars_its_key_from_others() {
         let mut node = node();
-        node.evicted.note(0, b"k", Evictee::of(&mine(1)));
+        node.evicted.note(KEY, Evictee::of(&mine(1)));
         let refusal = Err(Refusal::Evicted { left_ms: 900 });
-        assert_eq!(acquire(0, b"k", None, &ask("you", false), &mut node, at(100)), refusal);
-        assert!(matches!(acquire(1, b"k", None, &ask("you", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
-        assert!(matches!(acquire(0, b"k", None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
+        assert_eq!(acquire(KEY, None, &ask("you", false), &mut node, at(100)), refusal);
+        assert!(matches!(
+            acquire(Key { db: 1, ..KEY }, None, &ask("you", false), &mut node, at(100)),
+            Ok(Acquired::Granted(_))
+        ));
+        assert!(matches!(acquire(KEY, None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
         assert!(node.evicted.is_empty());
     }
 
@@ -273,7 +266,7 @@ mod tests {
             patience: Patience::NONE,
             behind: Default::default(),
         };
-        let later = |ask: &Acquire<'_>, refusal| acquire_later(0, b"k", ask, refusal, &node);
+        let later = |ask: &Acquire<'_>, refusal| acquire_later(KEY, ask, refusal, &node);
         assert_eq!(later(&ask, Refusal::NotYet), Ok(Acquired::WaitsForDisk));
         let guarded = Refusal::Guarded { left_ms: 1, cause: Cause::Restart };
         assert_eq!(later(&ask, guarded), Err(guarded));

@@ -25,8 +25,7 @@ pub enum Converted {
 /// Converts the grant of the owner that asks. From exclusive to shared at once, with the same token. From shared to exclusive only
 /// for the one who is left, with a token above all there were; it never waits, so two who want it do not wait for each other.
 pub fn convert(
-    db: u32,
-    name: &[u8],
+    key: Key<'_>,
     held: Option<&mut Lock>,
     ask: &Convert<'_>,
     node: &mut Node,
@@ -44,18 +43,18 @@ pub fn convert(
             return Ok(Converted::Unchanged(token));
         }
         (Mode::Exclusive, Conversion::Shared) => {
-            lock.convert(own, Mode::Shared, node.past(Key { db, name }));
+            lock.convert(own, Mode::Shared, node.past(key));
             token
         }
-        (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(db, name, ask.owner) => {
+        (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(key, ask.owner) => {
             // Readers that the node has forgotten may still read.
-            node.ensure_may_grant(Key { db, name }, ask.owner, false, now.boot)?;
-            let token = node.tokens.issue(name, None, now, node.skew_ms)?;
+            node.ensure_may_grant(key, ask.owner, false, now.boot)?;
+            let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
             // Those whose lease is over and that were not taken out yet end here.
             node.counters.expiries += lock.len() as u64 - 1;
             lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);
-            node.waiting.withdraw_turn(Key { db, name }, ask.owner);
+            node.waiting.withdraw_turn(key, ask.owner);
             token
         }
         _ => return Ok(Converted::NotHeld),

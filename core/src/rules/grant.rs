@@ -66,8 +66,7 @@ pub(crate) fn grant(
 // Inlined, with what it calls, no grant is copied on its way: a hundred instructions an ACQUIRE (`make instructions`).
 #[inline(always)]
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
-    let Key { db, name } = key;
-    node.evicted.forget(db, name);
+    node.evicted.forget(key);
     // What was kept for it is an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
@@ -77,14 +76,14 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
         Mode::Permit(_) => node.counters.permit_grants += 1,
     }
     let (mut ttl, mut waited) = (ask.ttl, Waited::default());
-    if node.waiting.has_queue(db, name) {
+    if node.waiting.has_queue(key) {
         // All requests of its owner are answered, so the lease is the longest that any of them was told of.
-        let asked = node.waiting.longest_ttl(db, name, ask.owner, mode);
+        let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
         let since = node.waiting.granted(key, ask.owner, (mode, token), now.boot);
         waited = Waited::of_ms(now.boot.ms_since(since));
         if mode == Mode::Exclusive {
-            let told = node.waiting.answer_at_once(db, name, now.boot);
+            let told = node.waiting.answer_at_once(key, now.boot);
             node.contended(key, told);
         }
     }

@@ -29,29 +29,23 @@ pub enum HandedOver {
     Answered,
 }
 
-/// Passes the lock `name` of `db` to the first live request in its queue, if it is free at `now` or held together in a mode that
+/// Passes the lock of `key` to the first live request in its queue, if it is free at `now` or held together in a mode that
 /// goes with the one that is wanted; `held` is what the key holds, nothing if its lock has just ended. Where more than one may get
 /// it, it is asked again. Answers are left in [`crate::Waiting`].
 ///
 /// While it is refused nothing changes but for those whose time is up. [`crate::Waiting::postpone`] says what comes of
 /// those who wait.
-pub fn hand_over(
-    db: u32,
-    name: &[u8],
-    held: Option<&mut Lock>,
-    node: &mut Node,
-    now: Now,
-) -> Result<HandedOver, Refusal> {
-    let key = Key { db, name };
+pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Result<HandedOver, Refusal> {
+    let key = key;
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
         // Nobody gets it before the guard ends, whatever its holders do.
         node.guard.ensure_open(now.boot)?;
-        let waited = node.waiting.len_of(db, name);
+        let waited = node.waiting.len_of(key);
         if let Some(prolonged) = answer_holders(key, lock, node, now)? {
             return Ok(HandedOver::Prolonged(prolonged));
         }
-        if matches!(lock, Lock::Joint(_)) && node.waiting.len_of(db, name) < waited {
+        if matches!(lock, Lock::Joint(_)) && node.waiting.len_of(key) < waited {
             return Ok(HandedOver::Answered);
         }
         match lock {
@@ -97,7 +91,7 @@ pub fn hand_over(
 
 /// Nobody gets it now: those are told who want their answer at once.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
-    let told = node.waiting.answer_at_once(key.db, key.name, now.boot);
+    let told = node.waiting.answer_at_once(key, now.boot);
     node.contended(key, told);
     HandedOver::Stays
 }
@@ -108,7 +102,7 @@ fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> R
     loop {
         let own = match lock {
             Lock::Exclusive(_) => Some(lock.first_id()),
-            Lock::Joint(joint) => node.waiting.owners_at_hand(key.db, key.name).find_map(|owner| joint.find(owner)),
+            Lock::Joint(joint) => node.waiting.owners_at_hand(key).find_map(|owner| joint.find(owner)),
         };
         let Some(own) = own.filter(|&own| !lock.grant(own).is_expired(now.boot)) else { return Ok(None) };
         let grant = lock.grant(own);

@@ -22,22 +22,15 @@ pub enum Released {
     NotHeld,
 }
 
-/// Lowers the holds of the lock `name` of `db` by one or, with a level, to `level - 1`: that is idempotent, so it can be
+/// Lowers the holds of the lock of `key` by one or, with a level, to `level - 1`: that is idempotent, so it can be
 /// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
 ///
 /// An adopted grant ends by its token or a level alone: without both it is the attempt that took the lock, and had told nobody, which
 /// gives it up, and another process of the owner goes on with it.
 #[inline(always)]
-pub fn release(
-    db: u32,
-    name: &[u8],
-    held: Option<&mut Lock>,
-    ask: &Release<'_>,
-    node: &mut Node,
-    now: Now,
-) -> Released {
+pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {
-        node.waiting.withdraw(db, name, ask.owner, now.boot);
+        node.waiting.withdraw(key, ask.owner, now.boot);
     }
     let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
     let grant = lock.grant(own);
@@ -53,7 +46,7 @@ pub fn release(
         Released::Unchanged(holds)
     } else if left == 0 {
         node.counters.releases += 1;
-        node.keepalives.ended(Key { db, name }, ask.owner.bytes());
+        node.keepalives.ended(key, ask.owner.bytes());
         if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {
         lock.set_holds(own, left);
@@ -93,7 +86,7 @@ mod tests {
                 level: level.map(|level| Level::new(Some(level)).unwrap()),
                 token: tok.map(token),
             };
-            assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(ms)), expected);
+            assert_eq!(release(KEY, Some(&mut lock), &ask, node, at(ms)), expected);
             assert_eq!(lock.first().holds(), after);
             assert_eq!(lock.first().deadline(), mine(1).first().deadline());
         }
@@ -121,7 +114,7 @@ mod tests {
             lock.mark_adopted(GrantId::default());
             let level = level.map(|level| Level::new(Some(level)).unwrap());
             let ask = Release { owner: owner("me"), level, token: tok.map(token) };
-            assert_eq!(release(0, b"k", Some(&mut lock), &ask, node, at(0)), expected, "{ask:?}");
+            assert_eq!(release(KEY, Some(&mut lock), &ask, node, at(0)), expected, "{ask:?}");
             assert_eq!((lock.first().holds(), lock.first().is_adopted()), (after, true), "{ask:?}");
         }
     }
@@ -130,7 +123,7 @@ mod tests {
     fn an_absent_lock_is_not_held_and_a_suspect_one_can_be_released() {
         let node = &mut node();
         let ask = Release { owner: owner("me"), level: None, token: None };
-        assert_eq!(release(0, b"k", None, &ask, node, at(0)), Released::NotHeld);
-        assert_eq!(release(0, b"k", Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
+        assert_eq!(release(KEY, None, &ask, node, at(0)), Released::NotHeld);
+        assert_eq!(release(KEY, Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
     }
 }

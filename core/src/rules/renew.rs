@@ -60,8 +60,6 @@ mod tests {
     use crate::values::limits::RENEWALS_A_SECOND_MAX;
     use crate::values::mode::Wanted;
 
-    const KEY: Key<'_> = Key { db: 0, name: b"k" };
-
     /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
         let mut node = node();
@@ -130,7 +128,7 @@ mod tests {
     fn a_release_ends_it_at_once() {
         let (mut node, mut lock) = kept(60_000);
         let ask = Release { owner: owner("me"), level: None, token: None };
-        release(0, b"k", Some(&mut lock), &ask, &mut node, at(5));
+        release(KEY, Some(&mut lock), &ask, &mut node, at(5));
         assert!(node.keepalives.is_empty() && node.keepalives.next_due().is_none());
     }
 
@@ -191,7 +189,7 @@ mod tests {
         node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
         let ask = Release { owner: owner("me"), level: None, token: None };
-        release(0, first.name, Some(&mut mine(1)), &ask, &mut node, at(2));
+        release(first, Some(&mut mine(1)), &ask, &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
@@ -228,7 +226,7 @@ mod tests {
         let done = pass(&mut node, Some(&mut lock), 5, 400);
         assert!(matches!(done[..], [(334, Ok(Renewed::Prolonged(_)))]), "{done:?}");
         let ask = Release { owner: owner("me"), level: None, token: None };
-        release(0, b"k", Some(&mut lock), &ask, &mut node, at(401));
+        release(KEY, Some(&mut lock), &ask, &mut node, at(401));
         assert!(node.keepalives.is_empty());
     }
 
@@ -248,7 +246,7 @@ mod tests {
         for (granted, left_ms) in [(0, 59_990), (9, 5_000)] {
             let (mut node, _) = kept(60_000);
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
-            acquire(KEY.db, KEY.name, Some(&mut lock), &again, &mut node, at(10)).unwrap();
+            acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
             let keep = KeepAlive::new(ClientId(2), Some(5_000), ttl(1_000)).unwrap();
             node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(10).boot);
             assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(10).boot), Some(left_ms));

@@ -19,16 +19,9 @@ pub enum Waited {
     TimedOut,
 }
 
-/// Whether this owner could have the lock `name` of `db` at `now`; `held` is what the key holds. It changes no lock.
+/// Whether this owner could have the lock of `key` at `now`; `held` is what the key holds. It changes no lock.
 /// Of a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
-pub fn wait(
-    db: u32,
-    name: &[u8],
-    held: Option<&Lock>,
-    ask: &Wait<'_>,
-    node: &mut Node,
-    now: Now,
-) -> Result<Waited, Refusal> {
+pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, now: Now) -> Result<Waited, Refusal> {
     let held = held.filter(|lock| !lock.is_expired(now.boot));
     if let Some(lock) = held
         && let Some(own) = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot))
@@ -40,7 +33,7 @@ pub fn wait(
             Err(Refusal::Owned)
         };
     }
-    let key = Key { db, name };
+    let key = key;
     node.ensure_may_grant(key, ask.owner, held.is_none(), now.boot)?;
     let modes = match held {
         None => Some(Modes::free()),
@@ -58,5 +51,5 @@ pub fn wait(
     if ask.patience.ms() == 0 {
         return Ok(Waited::TimedOut);
     }
-    node.waiting.room_for(db, name, ask.owner).map(|()| Waited::Queues)
+    node.waiting.room_for(key, ask.owner).map(|()| Waited::Queues)
 }

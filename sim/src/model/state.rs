@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use palisade_core::BootId;
+use palisade_core::engine::Key;
 use palisade_core::quorum::NodeId;
 use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, StripeCeiling, Token, WaiterId};
 
@@ -293,7 +294,7 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
     };
     let waiters = |key: u32| {
         let name = name(key);
-        let of = node.waiting().of(0, &name);
+        let of = node.waiting().of(Key { db: 0, name: &name });
         of.map(move |waiter| (key, waiter.id, waiter.until)).collect::<Vec<_>>()
     };
     Essence {
@@ -311,11 +312,11 @@ fn essence(server: &Server, wall_off_us: i64) -> Essence {
 
 impl Node {
     fn knows(&self, key: u32, owner: &[u8]) -> bool {
-        let waiting = self.server.node().waiting();
+        let (waiting, name) = (self.server.node().waiting(), name(key));
+        let at = Key { db: 0, name: &name };
         self.server.locks().get(&key).is_some_and(|lock| lock.first().owner() == owner)
-            || waiting.has_queue(0, &name(key))
-                && waiting.of(0, &name(key)).any(|waiter| waiter.owner().bytes() == owner)
-            || waiting.kept(0, &name(key)).any(|(kept_for, ..)| kept_for == owner)
+            || waiting.of(at).any(|waiter| waiter.owner().bytes() == owner)
+            || waiting.kept(at).any(|(kept_for, ..)| kept_for == owner)
     }
 }
 

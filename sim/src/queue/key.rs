@@ -267,12 +267,12 @@ impl OneKey {
 
     fn first_to_the_end(&mut self) {
         let now = self.now().boot;
-        let first = self.node.waiting().of(AT.db, AT.name).next().map(|first| first.id);
+        let first = self.node.waiting().of(AT).next().map(|first| first.id);
         if let Some(first) = first.and_then(|first| self.node.leave_queue(first, now)) {
             let Waiter { id, want, since, .. } = first;
             let last =
                 Waiter::new(id, first.owner(), first.note(), want, since, u32::try_from(WAIT_MS).unwrap_or(u32::MAX));
-            self.node.tamper().waiting.join(AT.db, AT.name, last, None);
+            self.node.tamper().waiting.join(AT, last, None);
         }
     }
 
@@ -371,11 +371,9 @@ impl OneKey {
             .lock
             .as_ref()
             .map(|lock| (lock.first().owner().to_vec(), lock.first().deadline(), lock.first().holds()));
-        let order: Vec<_> =
-            self.node.waiting().of(AT.db, AT.name).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
+        let order: Vec<_> = self.node.waiting().of(AT).map(|waiter| (waiter.id, waiter.want == Want::Turn)).collect();
         let now = self.now().boot;
-        let reserved =
-            self.node.waiting().reservation(AT.db, AT.name, now).map(|(owner, until)| (owner.bytes().to_vec(), until));
+        let reserved = self.node.waiting().reservation(AT, now).map(|(owner, until)| (owner.bytes().to_vec(), until));
         let guard = self.node.guard().armed(now).map(|armed| (armed.since, armed.until));
         (
             (self.tick, lock, order, reserved, guard),

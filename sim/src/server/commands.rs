@@ -6,8 +6,9 @@ use palisade_core::request::{
 };
 use palisade_core::{Lock, Mode, Now, Refusal, Token, WaiterId, Wanted};
 
+use super::Server;
+use super::keys::{key_of, name};
 use super::watch::Change;
-use super::{DB, Server, name};
 use crate::messages::{Command, Replied, Request};
 use crate::rules::Rule;
 
@@ -122,7 +123,7 @@ impl Server {
     fn joins(&mut self, id: WaiterId, key: u32, owner: &[u8], command: Command) {
         let Command::Acquire { retry, .. } = command else { return };
         let name = name(key);
-        let queue = || self.node.waiting().of(DB, &name);
+        let queue = || self.node.waiting().of(key_of(&name));
         let Some(until) = queue().find(|waiter| waiter.id == id).map(|waiter| waiter.until) else { return };
         let is_answered = |other| queue().all(|waiter| waiter.id != other);
         self.watch.joins(id, key, owner, (until, retry), is_answered);

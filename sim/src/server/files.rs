@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use palisade_core::record::{Applied, Arrival, Here};
 use palisade_core::{BootId, BootTime, CleanEnd, Lock, LocksDigest, NodeState, Now, record};
 
-use super::{DB, Server, name};
+use super::Server;
+use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
@@ -115,7 +116,7 @@ impl Server {
 
     pub(super) fn digest(&self, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
         let mut digest = LocksDigest::default();
-        self.locks.iter().for_each(|(key, lock)| digest.add(DB, &name(*key), lock, &counts));
+        self.locks.iter().for_each(|(key, lock)| digest.add(key_of(&name(*key)), lock, &counts));
         digest
     }
 }

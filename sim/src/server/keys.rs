@@ -1,5 +1,6 @@
 //! Keys of a node, and the stripes of tokens that they share.
 
+use palisade_core::engine::Key;
 use palisade_core::{Token, Tokens};
 
 /// Stripes of tokens: few, so that keys share one, and a node is small.
@@ -17,6 +18,11 @@ pub const NOT_YET_MS: u32 = 10;
 /// The name of a key.
 pub fn name(key: u32) -> [u8; 4] {
     key.to_be_bytes()
+}
+
+/// The key `name` of the only database.
+pub(super) fn key_of(name: &[u8]) -> Key<'_> {
+    Key { db: DB, name }
 }
 
 /// A key that shares its stripe of tokens with none of the first `keys`.

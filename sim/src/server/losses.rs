@@ -1,10 +1,11 @@
 //! How locks go without their holders: flushed, evicted, deleted by hand, broken; and the guard that an operator arms.
 
 use palisade_core::Evictee;
-use palisade_core::engine::{Key, Reply as Outcome, Request as Does};
+use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::{Now, Token};
 
-use super::{DB, Server, name};
+use super::Server;
+use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
@@ -55,7 +56,7 @@ impl Server {
     pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = self.largest(key, now)?.get();
         self.end(key);
-        self.node.left(Key { db: DB, name: &name(key) });
+        self.node.left(key_of(&name(key)));
         self.watch.was_taken_away(key, token);
         Some(token)
     }
@@ -66,9 +67,9 @@ impl Server {
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));
         self.end(key);
         if !self.without.is(Rule::EvictedBars) {
-            self.node.evict(Key { db: DB, name: &name }, Evictee::of(&lock), now);
+            self.node.evict(key_of(&name), Evictee::of(&lock), now);
         }
-        self.node.left(Key { db: DB, name: &name });
+        self.node.left(key_of(&name));
         // Its files do not tell of it.
         if is_live && !self.without.is(Rule::EvictedUnproved) {
             self.aof_life = false;

@@ -17,7 +17,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 use palisade_core::BootId;
-use palisade_core::engine::{Event, Key, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
+use palisade_core::engine::{Event, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
 use palisade_core::quorum::NodeId;
 use palisade_core::record;
 use palisade_core::{BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Refusal, Waiter, WaiterId, Want};
@@ -26,7 +26,7 @@ pub use keys::{NOT_YET_MS, name, shares_stripe};
 pub use setup::{Found, Setup};
 pub use watch::Wrong;
 
-use self::keys::DB;
+use self::keys::{DB, key_of};
 use self::watch::Watch;
 use crate::client::owner;
 use crate::messages::{Hears, Request, Says};
@@ -108,7 +108,7 @@ impl Server {
         now: Now,
     ) -> Result<Outcome, Refusal> {
         let name = name(key);
-        let mut run = Run::new(Key { db: DB, name: &name }, request);
+        let mut run = Run::new(key_of(&name), request);
         let mut said = Said::Yes;
         loop {
             let step = run.next(self.locks.get_mut(&key), said, &mut self.node, now);
@@ -137,7 +137,7 @@ impl Server {
                 }
                 Step::Delete(_) => self.end(key),
                 Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Said::No,
-                Step::Redirect => self.sent_away.extend(self.node.dismiss(DB, &name, usize::MAX, now.boot)),
+                Step::Redirect => self.sent_away.extend(self.node.dismiss(key_of(&name), usize::MAX, now.boot)),
                 Step::Block => {
                     said = waiter.map_or(Said::No, Said::Blocked);
                     if self.without.is(Rule::FirstInFirstOut) {
@@ -169,13 +169,15 @@ impl Server {
             let _ = match self.node.take_due(now.boot, true) {
                 Some(Work::Look(_, name)) if self.forgets_to_serve(key(&name), now) => continue,
                 Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
-                Some(Work::Renew(renewal)) => self.perform(key(renewal.name()), &Does::Renew(&renewal), None, now),
-                Some(Work::Break(breaking)) => self.perform(key(&breaking.name), &Does::BreakOn(&breaking), None, now),
+                Some(Work::Renew(renewal)) => self.perform(key(renewal.key().name), &Does::Renew(&renewal), None, now),
+                Some(Work::Break(breaking)) => {
+                    self.perform(key(breaking.key().name), &Does::BreakOn(&breaking), None, now)
+                }
                 Some(Work::Expire(due)) if self.without.is(Rule::QueueIsLookedAt) => {
-                    self.end(key(due.name()));
+                    self.end(key(due.key().name));
                     continue;
                 }
-                Some(Work::Expire(due)) => self.perform(key(due.name()), &Does::Expire(&due), None, now),
+                Some(Work::Expire(due)) => self.perform(key(due.key().name), &Does::Expire(&due), None, now),
                 None => return,
             };
         }
@@ -216,16 +218,16 @@ impl Server {
     /// Without the rule that waiters are served in order: the first goes to the end.
     fn first_to_the_end(&mut self, key: u32, now: Now) {
         let name = name(key);
-        let first = self.node.waiting().of(DB, &name).find(|first| first.want != Want::Turn).map(|first| first.id);
+        let first = self.node.waiting().of(key_of(&name)).find(|first| first.want != Want::Turn).map(|first| first.id);
         if let Some(first) = first.and_then(|first| self.node.leave_queue(first, now.boot)) {
-            self.node.tamper().waiting.join(DB, &name, first, None);
+            self.node.tamper().waiting.join(key_of(&name), first, None);
         }
     }
 
     fn end(&mut self, key: u32) {
         self.told.remove(&key);
         if let Some(mut lock) = self.locks.remove(&key) {
-            self.node.unlinked(Key { db: DB, name: &name(key) }, &mut lock);
+            self.node.unlinked(key_of(&name(key)), &mut lock);
         }
     }
 
@@ -242,7 +244,7 @@ impl Server {
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
         // A lock that was evicted keeps others out, and while a disk hangs tokens run out.
         let may_have = |waiter: &Waiter, name: &[u8]| {
-            self.node.evicted().ensure_open(DB, name, waiter.owner(), now.boot).is_ok()
+            self.node.evicted().ensure_open(key_of(name), waiter.owner(), now.boot).is_ok()
                 && (waiter.want == Want::Turn
                     || self.node.tokens().clone().issue(name, None, now, self.setup.skew_ms).is_ok())
         };
@@ -251,8 +253,8 @@ impl Server {
             && self.node.waiting().names(DB).any(|name| {
                 self.could_serve(name, now)
                     && self.node.slots().ensure_open(name, now.boot).is_ok()
-                    && self.node.waiting().len_of(DB, name) > 0
-                    && self.node.waiting().of(DB, name).all(|waiter| may_have(waiter, name))
+                    && self.node.waiting().len_of(key_of(name)) > 0
+                    && self.node.waiting().of(key_of(name)).all(|waiter| may_have(waiter, name))
             })
     }
 
@@ -263,15 +265,15 @@ impl Server {
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
         let held: Vec<Mode> = grants.filter(|(_, grant)| !grant.is_expired(now.boot)).map(|(mode, _)| mode).collect();
         let is_free_for = |waiter: &Waiter| {
-            let mut kept = waiting.kept(DB, name).filter(|(_, _, until)| now.boot <= *until);
+            let mut kept = waiting.kept(key_of(name)).filter(|(_, _, until)| now.boot <= *until);
             held.is_empty() && kept.next().is_none()
                 || waiter.wanted.modes().any(|mode| {
-                    let kept = waiting.kept(DB, name).map(|(_, kept, _)| kept);
+                    let kept = waiting.kept(key_of(name)).map(|(_, kept, _)| kept);
                     held.iter().copied().chain(kept).all(|other| other.is_compatible(mode))
                 })
         };
-        let longest = waiting.of(DB, name).min_by_key(|waiter| waiter.since);
-        waiting.of(DB, name).next().into_iter().chain(longest).all(is_free_for)
+        let longest = waiting.of(key_of(name)).min_by_key(|waiter| waiter.since);
+        waiting.of(key_of(name)).next().into_iter().chain(longest).all(is_free_for)
     }
 
     /// The node's own memory.

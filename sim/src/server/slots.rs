@@ -1,9 +1,9 @@
 //! A node in a cluster: it serves some of the slots, and learns which.
 
-use palisade_core::engine::Key;
 use palisade_core::{Now, SlotSet, slot_of};
 
-use super::{DB, Server, name};
+use super::Server;
+use super::keys::{DB, key_of, name};
 use crate::rules::Rule;
 
 impl Server {
@@ -39,7 +39,7 @@ impl Server {
         let lost: Vec<Vec<u8>> =
             self.node.waiting().names(DB).filter(|name| !owned.contains(slot_of(name))).map(<[u8]>::to_vec).collect();
         for name in &lost {
-            self.sent_away.extend(self.node.dismiss(DB, name, usize::MAX, now.boot));
+            self.sent_away.extend(self.node.dismiss(key_of(name), usize::MAX, now.boot));
         }
     }
 
@@ -54,7 +54,7 @@ impl Server {
         if self.node.confirm_slot_flush(!self.without.is(Rule::SlotsGuarded)) > 0 {
             self.save_first(now);
         }
-        self.node.left(Key { db: DB, name: &name(key) });
+        self.node.left(key_of(&name(key)));
     }
 
     /// Deletes the locks of some slots; answers their names, and when each would have ended.

@@ -1,13 +1,12 @@
 //! How a node begins: at its start, with what it finds on its disk, and as a master in the place of another.
 
-use palisade_core::engine::Key;
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
     Beginning, BootTime, Found as Ties, GuardPolicy, Node, Now, SavedMembership, Settings, Start, Tokens, token_floor,
 };
 
 use super::Server;
-use super::keys::{DB, STRIPES, STRIPES_APART, name};
+use super::keys::{STRIPES, STRIPES_APART, key_of, name};
 use super::setup::{Found, Setup};
 use super::watch::Watch;
 use crate::rules::{Rule, Without};
@@ -84,7 +83,7 @@ impl Server {
     fn load(&mut self, key: u32, bytes: &[u8], now: Now) {
         if let Ok(mut lock) = record::decode(bytes, Here { arrival: Arrival::Storage, now: now.boot, boot: self.boot })
         {
-            self.node.arrived(Key { db: DB, name: &name(key) }, &mut lock, now.boot);
+            self.node.arrived(key_of(&name(key)), &mut lock, now.boot);
             self.told.insert(key, lock.clone());
             self.locks.insert(key, lock);
         }

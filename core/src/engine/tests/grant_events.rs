@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
+use crate::engine::Request;
 use crate::engine::fixture::Key;
-use crate::engine::{Key as At, Request};
-use crate::fixture::{at, owner, token};
+use crate::fixture::{KEY, at, owner, token};
 use crate::guard::evicted::Evictee;
 use crate::history::ending::Ending;
 use crate::history::grant_events::{GrantEvent, Happened};
@@ -12,8 +12,6 @@ use crate::node::Settings;
 use crate::request::{Conversion, Release};
 use crate::values::mode::{Mode, Wanted};
 use crate::values::token::Token;
-
-const AT: At<'_> = At { db: 0, name: b"k" };
 
 fn telling() -> Key {
     let mut key = Key::new();
@@ -65,7 +63,7 @@ fn each_thing_that_happens_to_a_grant() {
     assert_told(&mut key, &[("granted", "over"), ("expired", "over"), ("granted", "next")]);
     let evictee = Evictee::of(key.lock.as_ref().unwrap());
     key.del();
-    key.node.evict(AT, evictee, at(key.now));
+    key.node.evict(KEY, evictee, at(key.now));
     assert_told(&mut key, &[("evicted", "next")]);
 }
 
@@ -74,12 +72,12 @@ fn what_is_renamed_says_so_and_what_a_reload_brings_back_was_not_flushed() {
     let mut key = telling();
     key.acquire("me", 1_000, 0).unwrap();
     let lock = key.lock.take().unwrap();
-    key.node.deleted(AT, &lock, at(3).boot);
+    key.node.deleted(KEY, &lock, at(3).boot);
     key.others.insert(b"other".to_vec(), lock);
     key.rename(b"other");
     assert_told(&mut key, &[("granted", "me"), ("renamed", "me"), ("renamed", "me")]);
     let lock = key.lock.clone().unwrap();
-    key.node.flushed(AT, &lock, at(3).boot);
+    key.node.flushed(KEY, &lock, at(3).boot);
     key.node.waiting.history.reloaded();
     assert_told(&mut key, &[]);
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::engine::{Key, Request, Run, Said, Step};
+use crate::engine::{Request, Run, Said, Step};
 use crate::fixture::*;
 use crate::keepalive::ClientId;
 use crate::node::Node;
@@ -28,7 +28,7 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     let ask = Wait { owner: owner(who), wanted: Wanted::Exclusive, patience, ticket: None, note, behind };
     let request = Request::Wait(ask);
     let mut lock = exclusive(owner("holder"), note, token(1), at(0).boot, ttl(60_000));
-    let (mut run, mut said, mut id) = (Run::new(Key { db: 0, name: b"k" }, &request), Said::Yes, None);
+    let (mut run, mut said, mut id) = (Run::new(KEY, &request), Said::Yes, None);
     loop {
         match run.next(Some(&mut lock), said, node, at(now)) {
             Step::Done(_) => return id,
@@ -92,7 +92,7 @@ proptest! {
                 }
                 4 => while node.listeners.take_timed_out(at(now).boot).is_some() {},
                 _ => if let Some((_, _, who)) = open.first().cloned() {
-                    let key = Key { db: 0, name: b"k" };
+                    let key = KEY;
                     match ms % 3 {
                             0 => {
                                 // Of another listener's request nothing changes.
@@ -102,7 +102,7 @@ proptest! {
                                 };
                                 prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
                             }
-                            1 => node.waiting.withdraw(0, b"k", owner(&who), at(now).boot),
+                            1 => node.waiting.withdraw(KEY, owner(&who), at(now).boot),
                         _ => drop(node.waiting.granted(key, owner(&who), (Mode::Exclusive, token(9)), at(now).boot)),
                     }
                 },
@@ -112,7 +112,7 @@ proptest! {
                 let told = std::mem::take(&mut untold[client.0 as usize]);
                 prop_assert_eq!(of(&news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
             }
-            let waiting: Vec<_> = node.waiting.of(0, b"k").map(|waiter| (waiter.id, waiter.want)).collect();
+            let waiting: Vec<_> = node.waiting.of(KEY).map(|waiter| (waiter.id, waiter.want)).collect();
             prop_assert_eq!(waiting.len(), open.len());
             let each = waiting.iter().all(|(id, want)| *want == Want::Turn && open.iter().any(|(other, ..)| other == id));
             prop_assert!(each);

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use crate::engine::fixture::Key;
-use crate::engine::{Key as At, Question, Request, Said};
-use crate::fixture::{at, owner, ttl};
+use crate::engine::{Question, Request, Said};
+use crate::fixture::{KEY, at, owner, ttl};
 use crate::guard::evicted::Evictee;
 use crate::history::ending::Ending;
 use crate::history::log::About;
@@ -16,8 +16,6 @@ use crate::request::{Conversion, Owner, Release};
 use crate::values::mode::Wanted;
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::token::Token;
-
-const AT: At<'_> = At { db: 0, name: b"k" };
 
 /// A key whose node logs everything.
 fn logging() -> Key {
@@ -65,7 +63,7 @@ fn each_way_in_which_a_grant_ends() {
     grant(&mut key, "evicted");
     let evictee = Evictee::of(key.lock.as_ref().unwrap());
     key.del();
-    key.node.evict(AT, evictee, at(key.now));
+    key.node.evict(KEY, evictee, at(key.now));
     assert_eq!(last(&key), entry("evicted", Ending::Evicted, 0));
     key.now += 1_001;
 
@@ -87,7 +85,7 @@ fn each_way_in_which_a_grant_ends() {
 
     grant(&mut key, "flushed");
     let lock = key.lock.clone().unwrap();
-    key.node.flushed(AT, &lock, at(key.now).boot);
+    key.node.flushed(KEY, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
     // It was the start of a reload.
     key.node.waiting.history.reloaded();
@@ -99,7 +97,7 @@ fn what_is_renamed_goes_on_and_was_not_deleted() {
     let mut key = logging();
     key.acquire("me", 1_000, 0).unwrap();
     let lock = key.lock.take().unwrap();
-    key.node.deleted(AT, &lock, at(3).boot);
+    key.node.deleted(KEY, &lock, at(3).boot);
     key.others.insert(b"other".to_vec(), lock);
     key.rename(b"other");
     let endings: Vec<_> = log(&key).into_iter().map(|entry| entry.1).collect();
@@ -159,7 +157,7 @@ fn a_lease_that_was_kept_alive_ended_with_its_connection_unless_it_was_extended_
         let mut key = logging();
         key.acquire("me", 1_000, 0).unwrap();
         let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
-        key.node.keep_alive(AT, owner("me"), ttl(1_000), keep, at(0).boot);
+        key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
         key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Said::No);
         key.now = 500;
         key.settle();

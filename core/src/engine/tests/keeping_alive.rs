@@ -1,7 +1,7 @@
 //! KEEPALIVE, from when a lease is to be looked at until that is done.
 
 use super::super::fixture::Key;
-use super::super::{Key as At, Question, Request, Said, Step};
+use super::super::{Question, Request, Said, Step};
 use crate::fixture::*;
 use crate::keepalive::{ClientId, KeepAlive};
 use crate::refusal::Refusal;
@@ -11,7 +11,7 @@ fn kept() -> Key {
     let mut key = Key::new();
     key.acquire("me", 1_000, 0).unwrap();
     let keep = KeepAlive::new(ClientId(7), Some(10_000), ttl(1_000)).unwrap();
-    key.node.keep_alive(At { db: 0, name: b"k" }, owner("me"), ttl(1_000), keep, at(0).boot);
+    key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
     key
 }
 
@@ -89,7 +89,7 @@ fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     key.acquire("me", 1_000, 0).unwrap();
     assert!(key.node.keepalives().is_empty());
     let keep = KeepAlive::new(ClientId(8), Some(2_000), ttl(1_000)).unwrap();
-    key.node.keep_alive(At { db: 0, name: b"k" }, owner("me"), ttl(1_000), keep, at(0).boot);
+    key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
     assert_eq!(held_until(&mut key, |_| None, 20_000), 2_001, "and not for the 10 s of the earlier one");
 }
 

@@ -1,7 +1,7 @@
 //! What keeps a free lock from those who wait: a guard, an eviction, the disk, the server, a permission.
 
 use super::super::fixture::{Key, granted};
-use super::super::{Event, Key as At, Question, Reply, Request, Said, Step, Work};
+use super::super::{Event, Question, Reply, Request, Said, Step, Work};
 use crate::fixture::*;
 use crate::guard::evicted::Evictee;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
@@ -41,7 +41,7 @@ fn an_evicted_lock_keeps_its_queue_waiting_until_its_lease_would_have_ended() {
     let long = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     let lock = key.lock.clone().unwrap();
     key.del();
-    assert!(key.node.evict(At { db: 0, name: b"k" }, Evictee::of(&lock), at(0)));
+    assert!(key.node.evict(KEY, Evictee::of(&lock), at(0)));
     assert!(matches!(key.settle()[..], [(id, Answer::Refused(Refusal::Evicted { .. }))] if id == short));
     key.now = 300;
     assert_eq!(key.settle(), []);
@@ -87,7 +87,7 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     for n in 0..100_u8 {
         let want = Want::Lock { ttl: ttl(60_000), fence: None, retry: false };
         let waiter = Waiter::new(WaiterId(n.into()), owner("o"), Note::default(), want, at(0).boot, 60_000);
-        key.node.waiting.join(0, &[n], waiter, None);
+        key.node.waiting.join(key_of(&[n]), waiter, None);
     }
     key.node.waiting.wake_all();
     key.says = Key::says_not_yet;
@@ -226,7 +226,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.del();
-    key.node.waiting.reserve(At { db: 0, name: b"k" }, owner("c"), Mode::Exclusive, at(0).boot);
+    key.node.waiting.reserve(KEY, owner("c"), Mode::Exclusive, at(0).boot);
     key.says = forbidden;
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     assert_eq!(key.holder(), None);

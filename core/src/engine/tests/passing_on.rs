@@ -1,7 +1,7 @@
 //! A lock passes on to the first who waits.
 
 use super::super::fixture::{Key, granted, handed_over};
-use super::super::{Event, Key as At, Reply, Request, Step, Work};
+use super::super::{Event, Reply, Request, Step, Work};
 use crate::fixture::*;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::waiting::Answer;
@@ -92,7 +92,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         if kept {
             // The lock is gone and kept for its owner, who has asked for it already.
             key.del();
-            key.node.waiting.reserve(At { db: 0, name: b"k" }, owner("b"), Mode::Exclusive, at(0).boot);
+            key.node.waiting.reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
         } else {
             key.release("a");
@@ -132,7 +132,7 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.node.leave_queue(WaiterId(b), at(key.now).boot), None);
     let mut waiter = Waiter::new(WaiterId(b), owner("d"), Note::default(), Want::Turn, at(0).boot, 5_000);
     waiter.until = at(5_000).boot;
-    key.node.waiting.join(0, b"k", waiter, None);
+    key.node.waiting.join(KEY, waiter, None);
     assert_eq!(key.settle().iter().map(|answer| answer.0).collect::<Vec<_>>(), [c]);
     assert_eq!(key.queue(), [b]);
 }
@@ -216,10 +216,10 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     assert_eq!(key.perform(&ask("reader", Wanted::Shared, 100)), granted(100));
     assert_eq!(key.perform_for(b"x", &ask("writer", Wanted::Exclusive, 500)), granted(500));
     let mut writers = key.others.remove(&b"x"[..]).unwrap();
-    key.node.unlinked(At { db: 0, name: b"x" }, &mut writers);
+    key.node.unlinked(key_of(b"x"), &mut writers);
     let mut lock = key.lock.take().unwrap();
-    key.node.unlinked(At { db: 0, name: b"k" }, &mut lock);
-    key.node.arrived(At { db: 0, name: b"x" }, &mut lock, at(0).boot);
+    key.node.unlinked(KEY, &mut lock);
+    key.node.arrived(key_of(b"x"), &mut lock, at(0).boot);
     key.others.insert(b"x".to_vec(), lock);
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }

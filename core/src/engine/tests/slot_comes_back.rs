@@ -1,8 +1,8 @@
 //! Every short history of a slot that leaves a node and comes back, perhaps with a lock that was granted elsewhere: no two hold it at a
 //! time, and no token repeats or falls.
 
-use super::super::{Key, Question, Reply, Request, Run, Said, Step};
-use crate::fixture::{owner, ttl};
+use super::super::{Question, Reply, Request, Run, Said, Step};
+use crate::fixture::{KEY, owner, ttl};
 use crate::guard::slots::{SlotSet, slot_of};
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
@@ -11,8 +11,6 @@ use crate::request::{Acquire, Note, Patience};
 use crate::values::mode::Wanted;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
-
-const KEY: Key<'_> = Key { db: 0, name: b"k" };
 
 /// Length of every lease, in milliseconds: longer than any history here takes.
 const TTL_MS: u64 = 60_000;

@@ -56,12 +56,12 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
-    let kept = |key: &Key, name: &[u8]| key.node.waiting.kept(0, name).count();
+    let kept = |key: &Key, name: &[u8]| key.node.waiting.kept(key_of(name)).count();
     key.node.max_load.places = 1;
     assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!((kept(&key, b"k"), kept(&key, b"other")), (1, 0));
-    key.node.waiting.postpone(0, b"k", Refusal::WrongType, at(0).boot);
+    key.node.waiting.postpone(KEY, Refusal::WrongType, at(0).boot);
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!(kept(&key, b"other"), 1);

@@ -7,8 +7,6 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::request::Known;
 
-const AT: At<'static> = At { db: 0, name: b"k" };
-
 /// The lock that is held, or that it is free.
 fn known(key: &Key) -> Known {
     key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
@@ -36,13 +34,13 @@ fn what_the_server_does_to_keys_is_told() {
     hears_of(&mut key, |key| key.rename(b"other"));
     hears_of(&mut key, |key| {
         let mut lock = key.lock.take().unwrap();
-        key.node.unlinked(AT, &mut lock);
+        key.node.unlinked(KEY, &mut lock);
         key.node.flush(None);
     });
     key.acquire("a", 1_000, 0).unwrap();
     hears_of(&mut key, |key| {
         let mut lock = key.lock.take().unwrap();
-        key.node.unlinked(AT, &mut lock);
+        key.node.unlinked(KEY, &mut lock);
         key.node.swap(0, 1);
     });
 }
