@@ -3,21 +3,20 @@
 #[cfg(debug_assertions)]
 use super::panic;
 use super::{
-    acquire, break_lock, ceiling, check, convert, effect, extend, fence, floor, guard, hear, help, info, log, members,
-    node,
+    acquire, break_lock, ceiling, check, effect, floor, guard, hear, held, help, info, log, members, node, release,
+    set_members, top, wait, watch,
 };
-use super::{note, reenter, release, set_members, top, wait, watch};
 use crate::ffi::{Command, Context, Entry, register_command};
 
 /// Every command; those for clients in the order in which HELP shows them.
 const COMMANDS: &[Row] = &[
     for_clients::<acquire::Acquire>(),
     for_clients::<release::Release>(),
-    for_clients::<extend::Extend>(),
-    for_clients::<reenter::Reenter>(),
-    for_clients::<convert::Convert>(),
-    for_clients::<note::Note>(),
-    for_clients::<fence::Fence>(),
+    for_clients::<held::Extend>(),
+    for_clients::<held::Reenter>(),
+    for_clients::<held::Convert>(),
+    for_clients::<held::Note>(),
+    for_clients::<held::Fence>(),
     for_clients::<check::Check>(),
     for_clients::<wait::Wait>(),
     for_clients::<hear::Hear>(),

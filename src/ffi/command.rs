@@ -25,7 +25,7 @@ pub trait Command {
 
 /// What is told about a command.
 pub struct Spec {
-    /// How it is typed, and what it does.
+    /// The name, arguments and summary.
     pub command: grammar::Spec,
     /// Its cost.
     pub complexity: &'static str,

@@ -1,4 +1,4 @@
-//! What a command is to the agent: what is told of it, and how it is begun. The commands of locks, with all of their arguments, are declared in
+//! A command as the agent has it: its description, and the function that begins it. The commands of locks, with all of their arguments, are declared in
 //! [`palisade_quorum::request`].
 
 use std::pin::Pin;
@@ -21,11 +21,11 @@ pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// A command.
 #[derive(Debug)]
 pub struct Command {
-    /// How it is typed, and what it does.
+    /// The arguments and the summary.
     pub spec: Spec,
-    /// Those of its options that only a node takes.
+    /// The options that only a node takes.
     pub of_nodes: &'static [OfNodes],
-    /// Whether words may follow that it reads by itself.
+    /// Says that words may follow which the command reads by itself.
     pub is_open: bool,
     /// How it is begun.
     pub run: Run,
@@ -106,7 +106,7 @@ pub struct Call {
     pub key: Bytes,
     /// What follows.
     pub words: Vec<Bytes>,
-    /// What the nodes take, as far as they have said it.
+    /// The bounds of the nodes, as far as they have said them.
     pub bounds: Bounds,
 }
 

@@ -23,10 +23,9 @@
 /// ```
 ///
 /// An option is written as errors show it; `as` gives an argument another name in COMMAND DOCS. Options come in any order and
-/// case, each at most once. In an `enum` each variant is an option, and only one of them can be given:
-/// `enum Guard { [LIFT] Lift, [ARM ms] Arm: GuardMs, }`.
+/// case, each at most once.
 ///
-/// Both get `SPEC`, what is told of the command, and `read`, which makes one of words.
+/// The type gets `SPEC`, the description of the command, and `read`, which makes a request of words.
 macro_rules! command {
     (
         name: $command:literal,
@@ -84,54 +83,6 @@ macro_rules! command {
         }
     };
 
-    (
-        name: $command:literal,
-        summary: $summary:literal,
-        flags: $flags:literal,
-        key: $key:expr,
-        $(#[$about:meta])*
-        pub enum $name:ident {
-            $([$word:ident $($shown:ident $(as $documented:ident)?)?]
-              $(#[$option_about:meta])* $option:ident $(: $value:ty)?,)*
-        }
-    ) => {
-        $(#[$about])*
-        pub enum $name {
-            $($(#[$option_about])* $option $(($value))?,)*
-        }
-
-        impl $name {
-            /// The description of the command.
-            pub const SPEC: $crate::grammar::Spec = $crate::grammar::Spec {
-                name: $command,
-                summary: $summary,
-                flags: $flags,
-                key: $key,
-                arguments: &[$($crate::grammar::declaration::command!(
-                    @argument ($($value)?) $word $($shown $(as $documented)?)?
-                ),)*],
-            };
-
-            /// Makes a request of the words after the key; `None`: there are none.
-            pub fn read<'w>(
-                words: impl Iterator<Item = &'w [u8]>,
-                bounds: $crate::grammar::Bounds,
-            ) -> Result<Option<Self>, $crate::refusal::Refusal> {
-                const UNKNOWN: $crate::refusal::Refusal = $crate::refusal::Refusal::UnknownOption {
-                    known: $crate::grammar::declaration::listed!("or", $([$word $($shown)?])*),
-                };
-                let mut words = $crate::grammar::words::Words::new(words, bounds);
-                let Some(word) = words.next() else { return Ok(None) };
-                let asked = $(if word.eq_ignore_ascii_case(stringify!($word).as_bytes()) {
-                    Self::$option $((words.value::<$value>(stringify!($word))?))?
-                } else)* {
-                    return Err(UNKNOWN);
-                };
-                if words.next().is_some() { Err(UNKNOWN) } else { Ok(Some(asked)) }
-            }
-        }
-    };
-
     // The type of an option's field, and how it gets its value.
     (@kept) => { bool };
     (@kept $value:ty) => { Option<$value> };
@@ -165,7 +116,7 @@ macro_rules! command {
                 $crate::grammar::words::once(stringify!($word), &mut $option, value)?;
             } else)+ {
                 return Err($crate::refusal::Refusal::UnknownOption {
-                    known: $crate::grammar::declaration::listed!("and", $([$word $($shown)?])+),
+                    known: $crate::grammar::declaration::listed!($([$word $($shown)?])+),
                 });
             }
         }
@@ -178,21 +129,19 @@ macro_rules! command {
 macro_rules! listed {
     (@one $word:ident) => { stringify!($word) };
     (@one $word:ident $shown:ident) => { concat!(stringify!($word), " ", stringify!($shown)) };
-    ($last:literal, [$($one:ident)+]) => { $crate::grammar::declaration::listed!(@one $($one)+) };
-    ($last:literal, [$($one:ident)+] [$($other:ident)+]) => {
+    ([$($one:ident)+]) => { $crate::grammar::declaration::listed!(@one $($one)+) };
+    ([$($one:ident)+] [$($other:ident)+]) => {
         concat!(
             $crate::grammar::declaration::listed!(@one $($one)+),
-            " ",
-            $last,
-            " ",
+            " and ",
             $crate::grammar::declaration::listed!(@one $($other)+)
         )
     };
-    ($last:literal, [$($one:ident)+] $([$($other:ident)+])+) => {
+    ([$($one:ident)+] $([$($other:ident)+])+) => {
         concat!(
             $crate::grammar::declaration::listed!(@one $($one)+),
             ", ",
-            $crate::grammar::declaration::listed!($last, $([$($other)+])+)
+            $crate::grammar::declaration::listed!($([$($other)+])+)
         )
     };
 }
@@ -203,11 +152,9 @@ pub(crate) use {command, listed};
 mod tests {
     #[test]
     fn options_are_listed_as_they_are_typed() {
-        assert_eq!(listed!("and", [TOKEN t]), "TOKEN t");
-        assert_eq!(listed!("or", [LIFT] [ARM ms]), "LIFT or ARM ms");
-        assert_eq!(
-            listed!("and", [WAIT ms] [FENCE token] [RETRY] [NOTE text]),
-            "WAIT ms, FENCE token, RETRY and NOTE text"
-        );
+        assert_eq!(listed!([TOKEN t]), "TOKEN t");
+        assert_eq!(listed!([COUNT n] [RESET]), "COUNT n and RESET");
+        let listed = listed!([WAIT ms] [FENCE token] [RETRY] [NOTE text]);
+        assert_eq!(listed, "WAIT ms, FENCE token, RETRY and NOTE text");
     }
 }

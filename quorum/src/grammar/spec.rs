@@ -1,21 +1,21 @@
-//! What is told of a command: by COMMAND, by LOCK.HELP, and to clients that send too few words or too many.
+//! The description of a command, for COMMAND, LOCK.HELP, and clients that send too few words or too many.
 
 /// The description of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A summary, in one line.
     pub summary: &'static str,
     /// A server's flags for it, with spaces between them.
     pub flags: &'static str,
-    /// What it does with its key, the first argument; `None`: it has no key.
+    /// The use of its key, the first argument; `None`: there is no key.
     pub key: Option<KeyAccess>,
-    /// Its arguments after the key.
+    /// The arguments after the key.
     pub arguments: &'static [Argument],
 }
 
-/// What a command does with its key.
+/// The use that a command makes of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
     /// Reads it.

@@ -33,21 +33,21 @@ command! {
 /// LOCK.ACQUIRE: take the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
-    /// Who wants it.
+    /// The owner that wants it.
     pub owner: Owner<'a>,
-    /// For how long, from the grant on.
+    /// The length of the lease, from the grant on.
     pub ttl: Ttl,
-    /// In which mode.
+    /// The mode.
     pub wanted: Wanted,
-    /// Whether the request may be a repetition: then an existing grant of this owner is the answer.
+    /// Says that the request may be a repetition: then an existing grant of this owner is the answer.
     pub retry: bool,
     /// The token that a quorum client proposes.
     pub fence: Option<Token>,
     /// For people.
     pub note: Note<'a>,
-    /// How long it may wait in the queue.
+    /// The time that it may wait in the queue.
     pub patience: Patience,
-    /// How many wait behind it in its client.
+    /// The number of callers behind it in its client.
     pub behind: Behind,
 }
 
@@ -56,13 +56,13 @@ pub struct Acquire<'a> {
 pub struct AskedAcquire<'a> {
     /// The request.
     pub request: Acquire<'a>,
-    /// How a grant is answered.
+    /// The form in which a grant is answered.
     pub form: Form,
-    /// How long the lease is to be kept alive; the bounds are those of [`Ttl::keep`].
+    /// The time for which the lease is kept alive; [`Ttl::keep`] has its bounds.
     pub keepalive: Option<Milliseconds>,
 }
 
-/// How a grant is answered.
+/// The form in which a grant is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The token alone.
@@ -107,7 +107,7 @@ command! {
     /// LOCK.RELEASE: give one hold, or all down to a level, back.
     #[derive(Clone, Copy, Debug)]
     pub struct Release<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         [LEVEL n as level]
         /// Down to `level - 1` holds; one hold less where absent.
@@ -127,7 +127,7 @@ command! {
     /// LOCK.EXTEND: a later deadline.
     #[derive(Clone, Copy, Debug)]
     pub struct Extend<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         /// At least this long from now.
         ttl: Ttl,
@@ -146,7 +146,7 @@ command! {
     /// LOCK.REENTER: one hold more.
     #[derive(Clone, Copy, Debug)]
     pub struct Reenter<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         [LEVEL n as level]
         /// At least this many holds; one hold more where absent.
@@ -169,7 +169,7 @@ command! {
     /// LOCK.CONVERT: the same grant in another mode.
     #[derive(Clone, Copy, Debug)]
     pub struct Convert<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         /// The new mode.
         to as mode: Conversion,
@@ -189,12 +189,12 @@ command! {
     /// LOCK.NOTE: another note.
     #[derive(Clone, Copy, Debug)]
     pub struct Annotate<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         /// The new note.
         note as text: Note<'a>,
         [SEQ n]
-        /// Its number; one more than the last one's where absent.
+        /// The number of the note; one more than the last one's where absent.
         sequence: NoteSequence,
         [TOKEN t as token]
         /// Only if the grant has this token.
@@ -211,7 +211,7 @@ command! {
     /// LOCK.FENCE: a larger token.
     #[derive(Clone, Copy, Debug)]
     pub struct Fence<'a> {
-        /// Who holds it.
+        /// The holder.
         owner: Owner<'a>,
         /// At least this token.
         token: Token,

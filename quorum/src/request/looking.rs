@@ -32,10 +32,10 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Info {
         [HOLDERS n]
-        /// How many holders to list.
+        /// The number of holders to list.
         holders: ListedHolders,
         [WAITERS n]
-        /// How many waiters to list.
+        /// The number of waiters to list.
         waiters: ListedWaiters,
     }
 }
@@ -56,13 +56,13 @@ command! {
 /// LOCK.WATCH: tell when the lock is not what the caller knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// What it knows.
+    /// The state that the caller knows.
     pub known: Known,
-    /// How long it may wait for that.
+    /// The time that it may wait for another one.
     pub patience: Patience,
 }
 
-/// What somebody knows of a lock.
+/// The state of a lock that a caller knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
     /// Nobody holds it.
@@ -111,17 +111,17 @@ command! {
 /// LOCK.WAIT: tell when the lock is free.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// Who wants to know.
+    /// The owner that wants to know.
     pub owner: Owner<'a>,
-    /// In which mode it would acquire.
+    /// The mode in which it would acquire.
     pub wanted: Wanted,
-    /// How long it may wait in the queue.
+    /// The time that it may wait in the queue.
     pub patience: Patience,
-    /// Where it wants to stand in the queue.
+    /// The place in the queue that it wants.
     pub ticket: Option<Ticket>,
     /// For people.
     pub note: Note<'a>,
-    /// How many wait behind it in its client.
+    /// The number of callers behind it in its client.
     pub behind: Behind,
 }
 
@@ -160,7 +160,7 @@ command! {
     pub struct Hear<'a> {
         /// The name of the listener.
         name: ListenerName<'a>,
-        /// How long it may wait for an answer.
+        /// The time that it may wait for an answer.
         patience as ms: Patience,
     }
 }

@@ -1,4 +1,4 @@
-//! What a client can ask a node for: every command, declared once by the [`grammar`](crate::grammar), and its request, already validated.
+//! The requests of clients to a node: every command, declared once by the [`grammar`](crate::grammar), and its request, already validated.
 //!
 //! A node's module and an agent read requests out of words here; the engine, simulation and models work with the requests.
 

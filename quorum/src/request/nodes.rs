@@ -2,7 +2,10 @@
 
 use super::values::{GuardMs, ListedEntries, MembersVersion, TokenFloor};
 use crate::grammar::declaration::command;
+use crate::grammar::words::Words;
+use crate::grammar::{Argument, Bounds, Shape, Spec};
 use crate::members::{Ballot, Member};
+use crate::refusal::Refusal;
 
 command! {
     name: "LOCK.NODE",
@@ -58,21 +61,40 @@ command! {
     }
 }
 
-command! {
-    name: "LOCK.GUARD",
-    summary: "Answers how many milliseconds the node still refuses to grant, after lifting or arming that if asked \
-              to. For operators: LIFT is your word that nobody holds a lock here.",
-    flags: "admin fast",
-    key: None,
-    /// LOCK.GUARD: the operator's word on the guard.
-    #[derive(Clone, Copy, Debug)]
-    pub enum Guard {
-        [LIFT]
-        /// It ends.
-        Lift,
-        [ARM ms]
-        /// It begins, for so long.
-        Arm: GuardMs,
+/// LOCK.GUARD: the operator's word on the guard.
+#[derive(Clone, Copy, Debug)]
+pub enum Guard {
+    /// Ends the guard.
+    Lift,
+    /// Begins a guard of this length.
+    Arm(GuardMs),
+}
+
+impl Guard {
+    /// The description of the command. Of its options only one can be given.
+    pub const SPEC: Spec = Spec {
+        name: "LOCK.GUARD",
+        summary: "Answers how many milliseconds the node still refuses to grant, after lifting or arming that if asked \
+                  to. For operators: LIFT is your word that nobody holds a lock here.",
+        flags: "admin fast",
+        key: None,
+        arguments: &[
+            Argument { name: "LIFT", option: Some("LIFT"), shape: Shape::Word },
+            Argument { name: "ms", option: Some("ARM"), shape: Shape::Integer },
+        ],
+    };
+
+    /// Makes a request of the words after the name; `None`: there are none.
+    pub fn read<'w>(words: impl Iterator<Item = &'w [u8]>, bounds: Bounds) -> Result<Option<Self>, Refusal> {
+        const UNKNOWN: Refusal = Refusal::UnknownOption { known: "LIFT or ARM ms" };
+        let mut words = Words::new(words, bounds);
+        let word = match words.next() {
+            None => return Ok(None),
+            Some(word) if word.eq_ignore_ascii_case(b"LIFT") => Self::Lift,
+            Some(word) if word.eq_ignore_ascii_case(b"ARM") => Self::Arm(words.value("ARM")?),
+            Some(_) => return Err(UNKNOWN),
+        };
+        if words.next().is_some() { Err(UNKNOWN) } else { Ok(Some(word)) }
     }
 }
 
@@ -101,10 +123,10 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Log<'a> {
         [KEY key]
-        /// Those of this key alone.
+        /// Lists those of this key alone.
         key: &'a [u8],
         [COUNT n]
-        /// How many to list.
+        /// The number to list.
         count: ListedEntries,
         [RESET]
         /// Forgets them instead.
@@ -122,7 +144,7 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Top {
         [COUNT n]
-        /// How many to list.
+        /// The number to list.
         count: ListedEntries,
         [RESET]
         /// Counts anew.

@@ -9,7 +9,7 @@ use crate::values::limits::{
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// Who asks: 1 to 256 bytes of any value, unique to one acquisition.
+/// The owner that asks: 1 to 256 bytes of any value, unique to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 
@@ -25,7 +25,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// What a listener is called: [`LISTENER_NAME_BYTES`] bytes of any value, which its client draws at random, so that a request that reaches
+/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value, which its client draws at random, so that a request that reaches
 /// another server than its listener finds none there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerName<'a>(&'a [u8]);
@@ -128,7 +128,7 @@ impl Level {
     }
 }
 
-/// How long a request may wait in the queue, in milliseconds, from 0 (not at all) to [`WAIT_MAX_MS`].
+/// The time that a request may wait in the queue, in milliseconds, from 0 (not at all) to [`WAIT_MAX_MS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience(u32);
 
@@ -167,7 +167,7 @@ impl Ticket {
     }
 }
 
-/// How many callers more wait behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For people.
+/// The number of callers behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind(u32);
 
@@ -196,7 +196,7 @@ pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     }
 }
 
-/// How many waiters a list shows, from 1 to [`LISTED_WAITERS_MAX`].
+/// The number of waiters that a list shows, from 1 to [`LISTED_WAITERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedWaiters(pub usize);
 
@@ -207,7 +207,7 @@ impl ListedWaiters {
     }
 }
 
-/// How many holders a list shows, from 1 to [`LISTED_HOLDERS_MAX`].
+/// The number of holders that a list shows, from 1 to [`LISTED_HOLDERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedHolders(pub usize);
 
@@ -218,7 +218,7 @@ impl ListedHolders {
     }
 }
 
-/// How many entries of the log a list shows, from 1 to [`LOG_LEN_LIMIT`].
+/// The number of log entries that a list shows, from 1 to [`LOG_LEN_LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedEntries(pub usize);
 

@@ -1,4 +1,4 @@
-//! How words become values.
+//! Values out of words.
 
 use super::values::{
     Behind, Conversion, GuardMs, Level, ListedEntries, ListedHolders, ListedWaiters, ListenerName, MembersVersion,

@@ -1,0 +1,75 @@
+//! Commands of the owner of a lock, beside LOCK.RELEASE: EXTEND, REENTER, CONVERT, NOTE, FENCE. The words become a request of the
+//! engine, whose answer is a number or Null.
+
+use palisade_core::engine::Request;
+use palisade_core::request::{self, Form};
+use palisade_core::{Refusal, grammar};
+
+use super::key::open;
+use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
+use crate::{clock, config, driver};
+
+const fn spec(command: grammar::Spec, since: &'static str) -> Spec {
+    Spec { command, complexity: "O(1)", since, acl: AclGroup::Write, master_only: true, refused_when_poisoned: true }
+}
+
+#[inline(always)]
+fn answer(call: &Call<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
+    driver::answer(call.ctx, &mut open(call)?, request, &Form::Token.into(), clock::now())
+}
+
+/// A later deadline.
+pub struct Extend;
+
+impl Command for Extend {
+    const SPEC: Spec = spec(request::Extend::SPEC, "0.1.0");
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        answer(call, &Request::Extend(request::Extend::read(call.words(), config::bounds())?))
+    }
+}
+
+/// One hold more.
+pub struct Reenter;
+
+impl Command for Reenter {
+    const SPEC: Spec = spec(request::Reenter::SPEC, "0.1.0");
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        answer(call, &Request::Reenter(request::Reenter::read(call.words(), config::bounds())?))
+    }
+}
+
+/// The same grant in another mode.
+pub struct Convert;
+
+impl Command for Convert {
+    const SPEC: Spec = spec(request::Convert::SPEC, "0.2.0");
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        answer(call, &Request::Convert(request::Convert::read(call.words(), config::bounds())?))
+    }
+}
+
+/// Another note.
+pub struct Note;
+
+impl Command for Note {
+    const SPEC: Spec = spec(request::Annotate::SPEC, "0.2.0");
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        answer(call, &Request::Note(request::Annotate::read(call.words(), config::bounds())?))
+    }
+}
+
+/// The second round of a quorum acquire.
+pub struct Fence;
+
+impl Command for Fence {
+    const SPEC: Spec = spec(request::Fence::SPEC, "0.1.0");
+
+    fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
+        let request::Fence { owner, token } = request::Fence::read(call.words(), config::bounds())?;
+        answer(call, &Request::Fence(owner, token))
+    }
+}
