@@ -117,11 +117,12 @@ impl Events for NodeEvents {
 
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival) {
         let Ok(mut key) = LockKey::read(ctx, name) else { return };
+        let db = key.db();
         let Some(lock) = key.lock_mut() else { return };
         if by == Arrival::Restored {
             lock.mark_suspect();
         }
-        state::with(|node| node.arrived(Key { db: ctx.db(), name: name.bytes() }, lock, clock::boot_now()));
+        state::with(|node| node.arrived(Key { db, name: name.bytes() }, lock, clock::boot_now()));
         timer::arm(ctx);
     }
 }

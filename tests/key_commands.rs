@@ -83,6 +83,28 @@ fn move_takes_the_lock_to_another_database() {
     assert_nothing_left(&server);
 }
 
+/// In a transaction Valkey 9.1 calls back about a key of another database as if it were in the client's.
+#[test]
+fn move_takes_the_lock_to_another_database_in_a_transaction() {
+    let server = Server::start();
+    let (mut client, mut there, mut watcher) = (server.client(), server.client(), server.client());
+    client.insist("LOCK.ACQUIRE k me 1500");
+    for other in [&mut there, &mut watcher] {
+        other.say("SELECT 3");
+    }
+    watcher.ask("LOCK.WATCH k 3600000");
+    wait_until("somebody watches", || server.info("watchers") == 1);
+    client.say("MULTI");
+    client.say("MOVE k 3");
+    assert_eq!(client.say("EXEC"), Reply::List(vec![int(1)]));
+    assert!(client.say("CLIENT INFO").as_text().contains(" db=0 "));
+    there.ask("LOCK.ACQUIRE k you 300 WAIT 3600000");
+    wait_until("who watches is told", || server.info("watchers") == 0);
+    assert_eq!(there.hear().as_list().len(), 2, "who waits gets it when the lease ends");
+    wait_until("it expires there", || there.say("EXISTS k") == int(0));
+    assert_nothing_left(&server);
+}
+
 #[test]
 fn databases_are_apart_and_swapdb_swaps_them() {
     let server = Server::start();

@@ -79,6 +79,14 @@ impl<'a> LockKey<'a> {
         self.name
     }
 
+    /// The database that it is in, if it is there. In a transaction Valkey 9.1 calls back about a key of another database with a context
+    /// that names the client's database: the opened key is right where [`Context::db`] is not.
+    pub fn db(&self) -> u32 {
+        // SAFETY: the key is open, or null: then the server says -1.
+        let db = unsafe { api!(RedisModule_GetDbIdFromModuleKey(self.raw)) };
+        u32::try_from(db).unwrap_or(0)
+    }
+
     /// The lock it holds.
     pub fn lock(&self) -> Option<&Lock> {
         // SAFETY: the lock lives while the key is open and not deleted; `delete` clears this pointer.
