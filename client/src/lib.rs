@@ -36,6 +36,7 @@
 //! |---|---|
 //! | a lock if it is free, now | [`Client::try_lock`] |
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
+//! | locks with another lease, limit or note than the client's defaults | [`Client::with`], [`Options`] |
 //! | to read beside other readers, or to write alone | [`Client::rw_lock`], [`WriteGuard::downgrade`] |
 //! | so many at a time, each with a number | [`Client::semaphore`], [`Permit::number`] |
 //! | several locks, all or none, and kept together | [`Client::lock_all`], [`Client::session`], [`Session::done`] |

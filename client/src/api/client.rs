@@ -24,7 +24,7 @@ use crate::{Changes, Error, ErrorKind, Guard, Holder, Options};
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// What its locks are taken with.
+    /// The options that its locks are taken with.
     options: Arc<Options>,
 }
 
@@ -309,7 +309,7 @@ impl Client {
         Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
     }
 
-    /// What its locks are taken with.
+    /// Returns what its locks are taken with.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }

@@ -1,4 +1,4 @@
-//! What users of the crate see: the client, its guards and options, and the same without async.
+//! The public face of the crate: the client, its guards and options, and the same without async.
 
 pub mod blocking;
 pub mod builder;

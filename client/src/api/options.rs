@@ -211,7 +211,7 @@ impl Options {
         self
     }
 
-    /// What a lock that is taken with them is counted as.
+    /// Returns the class that locks with these options are counted in.
     pub(crate) fn counted_as(&self) -> Class {
         #[cfg(feature = "metrics")]
         if let Some(name) = &self.class {

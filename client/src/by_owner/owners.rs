@@ -127,7 +127,7 @@ impl ByOwner {
     }
 }
 
-/// Whether this can be an owner's name.
+/// Refuses what cannot be an owner's name.
 pub(super) fn checked_owner(owner: &[u8]) -> Result<(), Error> {
     if (1..=NAME_BYTES_MAX).contains(&owner.len()) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the nodes show of a lock, and of themselves.
+//! Locks and nodes, as a majority shows them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is watched on the nodes for requests here.
+//! Keys that are watched on the nodes, for requests here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,7 +22,7 @@ pub struct Watch {
 }
 
 impl Watches {
-    /// The watch of `key`, which begins now if there is none.
+    /// Returns the watch of `key`, which begins now if there is none.
     pub fn of(&self, client: &Client, nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Arc<Watch>, Error> {
         let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watch) = watches.get(key).and_then(Weak::upgrade) {

@@ -23,7 +23,7 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// What `command` gives back, of which the leases have ended by `until`.
+    /// Notes what `command` gives back; its leases have ended by `until`.
     pub fn new(lease: &Arc<Lease>, command: Cmd, until: BootTime) -> Arc<Self> {
         Arc::new(Self { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) })
     }

@@ -1,4 +1,4 @@
-//! What performs the machines of `palisade_quorum`: tasks, timers and cancellation. They decide nothing.
+//! The performers of the machines of `palisade_quorum`: tasks, timers and cancellation. They decide nothing.
 
 pub mod attempt;
 pub mod checked;

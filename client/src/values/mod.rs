@@ -1,4 +1,4 @@
-//! What every other folder knows: errors and why there are any, clocks, names of attempts.
+//! Values that every other folder uses: errors and their reasons, clocks, names of attempts.
 
 pub mod attempt_name;
 pub mod clock;

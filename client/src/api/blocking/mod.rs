@@ -66,19 +66,19 @@ macro_rules! methods {
 
 /// Declares the twin of a type, with these methods.
 macro_rules! face {
-    ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
+    ($(#[$meta:meta])* $name:ident($twin:path), $($methods:tt)*) => {
         $(#[$meta])*
         #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
-        pub struct $name(crate::$name);
+        pub struct $name($twin);
 
-        impl From<crate::$name> for $name {
-            fn from(twin: crate::$name) -> Self {
+        impl From<$twin> for $name {
+            fn from(twin: $twin) -> Self {
                 Self(twin)
             }
         }
 
         impl $name {
-            fn inner(&self) -> &crate::$name {
+            fn inner(&self) -> &$twin {
                 &self.0
             }
         }
@@ -89,15 +89,15 @@ macro_rules! face {
 
 /// Declares a guard of one mode: all that a [`Guard`] is, with these methods.
 macro_rules! guard {
-    ($(#[$meta:meta])* $name:ident) => {
+    ($(#[$meta:meta])* $name:ident($twin:path)) => {
         $(#[$meta])*
         #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
         #[derive(Debug)]
         #[must_use = "the lock is given back when its guard is dropped"]
         pub struct $name(Guard);
 
-        impl From<crate::$name> for $name {
-            fn from(twin: crate::$name) -> Self {
+        impl From<$twin> for $name {
+            fn from(twin: $twin) -> Self {
                 Self(crate::Guard::from(twin).into())
             }
         }
@@ -122,7 +122,7 @@ macro_rules! guard {
 face! {
     /// Locks on a node, or on a quorum of several independent ones.
     #[derive(Clone, Debug)]
-    Client,
+    Client(crate::Client),
     now with(options: &Options) -> Client;
     blocks connect() -> Result<(), Error>;
     blocks set_nodes(addresses: impl IntoIterator<Item = impl Into<String>>) -> Result<(), Error>;
@@ -140,7 +140,7 @@ face! {
 face! {
     /// A lock that many can read under together, or one write.
     #[derive(Clone, Debug)]
-    RwLock,
+    RwLock(crate::RwLock),
     blocks read() => Result<ReadGuard, Error>;
     blocks try_read() => Result<ReadGuard, Error>;
     blocks write() => Result<WriteGuard, Error>;
@@ -150,7 +150,7 @@ face! {
 face! {
     /// Permits, of which there are so many.
     #[derive(Clone, Debug)]
-    Semaphore,
+    Semaphore(crate::Semaphore),
     blocks acquire() => Result<Permit, Error>;
     blocks try_acquire() => Result<Permit, Error>;
     now limit() -> u16;
@@ -160,7 +160,7 @@ face! {
     /// Locks that are kept together.
     #[derive(Debug)]
     #[must_use = "its locks are given back when a session is dropped"]
-    Session,
+    Session(crate::Session),
     blocks lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
     blocks try_lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
     blocks read(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
@@ -177,7 +177,7 @@ face! {
 face! {
     /// An election.
     #[derive(Clone, Debug)]
-    Election,
+    Election(crate::Election),
     blocks leader() -> Result<Option<Leader>, Error>;
     now observe() => Result<Changes<Option<Leader>>, Error>;
 }
@@ -204,17 +204,17 @@ methods! {
 
 guard! {
     /// A lock that is held together with other readers.
-    ReadGuard
+    ReadGuard(crate::ReadGuard)
 }
 
 guard! {
     /// A lock that is held alone, for writing.
-    WriteGuard
+    WriteGuard(crate::WriteGuard)
 }
 
 guard! {
     /// A permit that is held.
-    Permit
+    Permit(crate::Permit)
 }
 
 methods! { Permit, Permit, now number() -> u16; }

@@ -154,7 +154,7 @@ impl Node {
         (id, told)
     }
 
-    /// Somebody waits for news of `lease` from `listener`; `None`: none will come.
+    /// Begins to wait for news of `lease` from `listener`; `None`: none will come.
     fn waits_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;

@@ -1,4 +1,4 @@
-//! What hears for this client on one node, and who waits for its news.
+//! The connection that hears for this client on one node, and those who wait for its news.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -65,7 +65,7 @@ pub struct Waits {
 /// A lock and an owner.
 pub type About = (Box<[u8]>, Box<[u8]>);
 
-/// What became of a wait, as soon as it is known.
+/// Receives the end of a wait.
 pub type Told = oneshot::Receiver<Result<Value, Why>>;
 
 impl Listener {
@@ -78,7 +78,7 @@ impl Listener {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody waits for news of that, with this number; `None`: none will come.
+    /// Notes that somebody waits for news of that, and returns its number; `None`: none will come.
     pub fn add(&self, about: &About) -> Option<(u64, Told)> {
         let (told, tells) = oneshot::channel();
         let mut waits = self.waits();
