@@ -5,6 +5,8 @@ use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::request::{Note, Owner, Ttl};
 use crate::values::key::Key;
+use crate::values::limits::MAX_TTL_LIMIT_MS;
+use crate::values::mode::{Mode, Permit};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -21,19 +23,21 @@ pub fn node() -> Node {
     Node::new(10)
 }
 
-/// The default `lock.max-ttl` of the tables, in milliseconds.
-pub const MAX_TTL_MS: u32 = 60_000;
-
 pub fn owner(name: &str) -> Owner<'_> {
     Owner::new(name.as_bytes()).unwrap()
 }
 
 pub fn ttl(ms: u64) -> Ttl {
-    Ttl::new(Some(ms), MAX_TTL_MS).unwrap()
+    Ttl::new(Some(ms), MAX_TTL_LIMIT_MS).unwrap()
 }
 
 pub fn token(value: u64) -> Token {
     Token::new(value).unwrap()
+}
+
+/// The permit of this number.
+pub fn permit(number: u16, limit: u16) -> Mode {
+    Mode::Permit(Permit::new(number, limit).unwrap())
 }
 
 /// `ms` milliseconds after boot.

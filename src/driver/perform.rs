@@ -54,9 +54,7 @@ pub fn perform<T>(
             }
             Step::Changed(event, id) => {
                 effects::changed(ctx, key, id, now);
-                if let Some(event) = event {
-                    effects::tell(ctx, event, name);
-                }
+                event.into_iter().for_each(|event| effects::tell(ctx, event, name));
             }
             Step::Left(event) => {
                 effects::left(ctx, key, run.ended(), now);
@@ -64,9 +62,7 @@ pub fn perform<T>(
             }
             Step::Tell(event) => effects::tell(ctx, event, name),
             Step::Delete(event) => {
-                if let Some(event) = event {
-                    effects::tell(ctx, event, name);
-                }
+                event.into_iter().for_each(|event| effects::tell(ctx, event, name));
                 has_more |= effects::freed(ctx, key, event);
             }
             Step::TellWatchers => watchers::tell(ctx, key, now.boot),

@@ -95,7 +95,7 @@ impl Run<'_> {
         if is_own && matches!(held, Some(Lock::Joint(_))) {
             waiter = waiter.of_holder();
         }
-        let is_first = node.waiting.join(self.key, waiter, ticket);
+        let is_first = node.queues().join(self.key, waiter, ticket);
         // By its ticket it may be before all others, and go with those who hold the lock together.
         let may_join = matches!(held, Some(Lock::Joint(_))) && is_first;
         // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.

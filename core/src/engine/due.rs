@@ -60,7 +60,7 @@ impl Node {
     /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also
     /// done where the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
-        self.waiting.time_out(now)
+        self.queues().time_out(now)
     }
 
     /// No grant with the token of `breaking` is left: its client is answered.

@@ -28,7 +28,7 @@ impl Node {
         if let Some((token, ttl_ms)) = lock.highest() {
             self.saw(key, token, ttl_ms, now);
         }
-        self.waiting.history.arrived(lock);
+        self.history.arrived(lock);
         lock.forget_past();
         self.schedule_expiry(key, Some(lock));
         self.watching.wake(key);
@@ -68,7 +68,7 @@ impl Node {
     /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
     /// have ended. Whether it was live.
     pub fn evict(&mut self, key: Key<'_>, lock: Evictee, now: Now) -> bool {
-        self.waiting.history.was_evicted(key);
+        self.history.was_evicted(key);
         if now.boot > lock.end {
             return false;
         }
@@ -132,7 +132,7 @@ impl Node {
     /// Every lock of `flush` is back: there is nothing to guard.
     pub fn reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
-        self.waiting.history.reloaded();
+        self.history.reloaded();
     }
 }
 

@@ -9,8 +9,8 @@ use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::modes::Modes;
 use crate::node::Node;
+use crate::queue::leaving::Next;
 use crate::queue::of_key::{Waiter, WaiterId};
-use crate::queue::waiting::Next;
 use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
 use crate::values::key::Key;
@@ -136,7 +136,7 @@ impl Passing {
             Some(Lock::Joint(holders)) if !self.has_ended => holders.modes(),
             _ => Modes::free(),
         };
-        match at.node.waiting.next(at.key, modes, at.now.boot) {
+        match at.node.queues().next(at.key, modes, at.now.boot) {
             Next::Request(Waiter { id, .. }, _) => (Stage::FirstSaid(id), Some(Step::Ask(Question::IsPermitted(id)))),
             Next::Blocked => (Stage::Waits, None),
             Next::Nobody => (Stage::Stays, None),
@@ -213,7 +213,7 @@ impl At<'_> {
     /// Rules of access may have changed since the first one came.
     fn first_said(&mut self, first: WaiterId) -> (Stage, Option<Step>) {
         let Said::Refused(refusal) = self.said else { return (Stage::Waits, None) };
-        self.node.waiting.refuse(first, refusal, self.now.boot);
+        self.node.queues().refuse(first, refusal, self.now.boot);
         (Stage::Again, None)
     }
 
@@ -235,7 +235,7 @@ impl At<'_> {
 
     /// Nobody gets it now.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
-        self.node.waiting.postpone(self.key, refusal, self.now.boot);
+        self.node.queues().postpone(self.key, refusal, self.now.boot);
         Stage::Stays
     }
 }

@@ -184,10 +184,6 @@ mod tests {
     const HERE: BootId = BootId([1; 16]);
     const ELSEWHERE: BootId = BootId([2; 16]);
 
-    fn ms(ms: u64) -> BootTime {
-        at(ms).boot
-    }
-
     fn here(arrival: Arrival, now: u64, boot: BootId) -> Here {
         Here { arrival, now: ms(now), boot }
     }

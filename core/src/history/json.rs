@@ -72,10 +72,9 @@ mod tests {
     use crate::fixture::*;
     use crate::history::ending::Ending;
     use crate::history::grant_events::Happened;
-    use crate::values::mode::Permit;
 
     fn event(name: &[u8], owner: &[u8], note: &[u8]) -> GrantEvent {
-        let mode = Mode::Permit(Permit::new(2, 3).unwrap());
+        let mode = permit(2, 3);
         let [name, owner, note] = [name, owner, note].map(Box::from);
         let happened = Happened::Ended(Ending::Released);
         GrantEvent {

@@ -154,6 +154,7 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
+    use crate::fixture::permit;
 
     /// Every mode with a limit of up to `limit_max`.
     fn all(limit_max: u16) -> Vec<Mode> {
@@ -187,7 +188,6 @@ mod tests {
     #[test]
     fn the_lowest_number_that_is_free_on_both_sides_is_taken() {
         let (mut modes, mut others) = (Modes::default(), Modes::default());
-        let permit = |number, limit| Mode::Permit(Permit::new(number, limit).unwrap());
         let wanted = |limit, number| Wanted::Permit { limit, number };
         modes.add(permit(2, 5));
         others.add(permit(1, 5));
@@ -211,7 +211,7 @@ mod tests {
             modes.add(mode);
         }
         assert_eq!(modes.admitted(Wanted::Permit { limit: u16::MAX, number: None }, &Modes::default()), None);
-        modes.remove(Mode::Permit(Permit::new(u16::MAX, u16::MAX).unwrap()));
+        modes.remove(permit(u16::MAX, u16::MAX));
         assert_eq!(modes.numbers.highest(), u16::MAX - 1);
     }
 }

@@ -66,12 +66,11 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::token;
-    use crate::values::mode::Permit;
+    use crate::fixture::{permit, token};
 
     #[test]
     fn each_mode_is_above_what_it_must_be_ordered_after() {
-        let permit = |number| Mode::Permit(Permit::new(number, 5).unwrap());
+        let permit = |number| permit(number, 5);
         let mut phase = Phase::new(10);
         let floors =
             |phase: &Phase| [Mode::Exclusive, Mode::Shared, permit(1), permit(2)].map(|mode| phase.floor_of(mode, 30));

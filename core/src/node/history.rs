@@ -13,42 +13,42 @@ use crate::values::time::BootTime;
 impl Node {
     /// What is remembered of grants and waits that are over.
     pub fn history(&self) -> &History {
-        &self.waiting.history
+        &self.history
     }
 
     /// Forgets all that is in the log.
     pub fn reset_log(&mut self) {
-        self.waiting.history.reset_log();
+        self.history.reset_log();
     }
 
     /// Counts contended keys anew from `now` on.
     pub fn reset_contention(&mut self, now: BootTime) {
-        self.waiting.history.reset_contention(now);
+        self.history.reset_contention(now);
     }
 
     /// `happened` to the grant `id` of `lock` of `key` at `now`, which did not end.
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
-        if self.waiting.history.notices_grants() {
+        if self.history.notices_grants() {
             let waiters = self.waiting.len_of(key);
-            self.waiting.history.notice(key, (lock.mode(id), lock.grant(id)), happened, waiters, now);
+            self.history.notice(key, (lock.mode(id), lock.grant(id)), happened, waiters, now);
         }
     }
 
     /// Takes out the oldest of the events that are to be published.
     pub fn take_event(&mut self) -> Option<GrantEvent> {
-        self.waiting.history.take_event()
+        self.history.take_event()
     }
 
     /// How many events are missing behind those that were taken, as too many came at once.
     pub fn take_missed_events(&mut self) -> u64 {
-        self.waiting.history.take_missed_events()
+        self.history.take_missed_events()
     }
 
     /// So many requests are told that somebody else has the lock of `key`.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
-        self.waiting.history.contended(key, count);
+        self.history.contended(key, count);
     }
 
     /// All grants of `lock` of `key` end at `now`, by `ending`.
@@ -58,10 +58,10 @@ impl Node {
             self.keepalives.left(key);
         }
         match lock {
-            Some(Lock::Exclusive(grant)) if !self.waiting.history.wants(grant, ending, now) => {}
+            Some(Lock::Exclusive(grant)) if !self.history.wants(grant, ending, now) => {}
             Some(lock) => {
                 let waiters = self.waiting.len_of(key);
-                self.waiting.history.lock_ended(key, lock, ending, waiters, now);
+                self.history.lock_ended(key, lock, ending, waiters, now);
             }
             None => {}
         }
@@ -70,9 +70,9 @@ impl Node {
     /// One grant of several ends at `now`, by `ending`.
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
         self.keepalives.ended(key, of.1.owner());
-        if self.waiting.history.wants(of.1, ending, now) {
+        if self.history.wants(of.1, ending, now) {
             let waiters = self.waiting.len_of(key);
-            self.waiting.history.grant_ended(key, of, ending, waiters, now);
+            self.history.grant_ended(key, of, ending, waiters, now);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::guard::evicted::Evicted;
 use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
 use crate::guard::{Guard, SavedGuard, guard_ms};
+use crate::history::History;
 use crate::keepalive::{KeepAlive, KeepAlives, Renewal};
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
@@ -81,6 +82,8 @@ pub struct Node {
     pub(crate) slots: Slots,
     /// Requests that wait for a lock.
     pub(crate) waiting: Waiting,
+    /// What is remembered of grants and waits that are over, for people.
+    pub(crate) history: History,
     /// Clients that watch a lock.
     pub(crate) watching: Watching,
     /// Connections that hear the answers to requests of others.
@@ -132,6 +135,7 @@ impl Node {
             flush: None,
             slots: Slots::default(),
             waiting: Waiting::default(),
+            history: History::default(),
             watching: Watching::default(),
             listeners: Listeners::default(),
             max_load: Load::DEFAULT_MAX,
@@ -148,12 +152,12 @@ impl Node {
         self.skew_ms = settings.max_clock_skew_ms;
         self.max_load = Load { places: settings.max_waiters.into(), bytes: settings.max_waiting_bytes };
         self.waiting.handoff_window_ms = settings.handoff_window_ms;
-        self.waiting.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
+        self.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
     }
 
     /// Figures are kept of the locks whose keys begin with these: `lock.metrics-prefixes`.
     pub fn count_by(&mut self, prefixes: &KeyPrefixes) {
-        self.waiting.history.count_by(prefixes);
+        self.history.count_by(prefixes);
     }
 
     /// Highest tokens and ceilings.

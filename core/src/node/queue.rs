@@ -2,6 +2,7 @@
 
 use crate::keepalive::ClientId;
 use crate::node::Node;
+use crate::queue::leaving::Queues;
 use crate::queue::listening::{Left, Listeners, News};
 use crate::queue::of_key::{Waiter, WaiterId};
 use crate::queue::shares::{Asker, Load, Loads, Taken, UserId, ensure_share};
@@ -13,6 +14,12 @@ use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
+    /// Returns the queues, to change them.
+    #[inline(always)]
+    pub(crate) fn queues(&mut self) -> Queues<'_> {
+        Queues { waiting: &mut self.waiting, history: &mut self.history }
+    }
+
     /// Returns the load of what waits, watches and listens, with the answers that nobody has heard yet and the turns for which locks are kept.
     pub fn load(&self) -> Load {
         let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
@@ -90,24 +97,24 @@ impl Node {
 
     /// The client of this request has gone at `now`, or does not wait any more. The request, if it waited.
     pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
-        self.waiting.leave_in_vain(id, now)
+        self.queues().leave_in_vain(id, now)
     }
 
     /// Takes requests out of the queue of `name` in `db`, at most `count`, without an answer: the driver has one.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
-        self.waiting.dismiss(key, count, now)
+        self.queues().dismiss(key, count, now)
     }
 
     /// Nobody can be granted the lock `name` of `db` now, for this reason.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
-        self.waiting.postpone(key, refusal, now);
+        self.queues().postpone(key, refusal, now);
     }
 
     /// A request whose listener ended leaves its queue at `now`, or something else that it left is dropped; `false` if there is nothing.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {
-                self.waiting.leave_in_vain(id, now);
+                self.queues().leave_in_vain(id, now);
                 true
             }
             left => left.is_some(),
@@ -121,13 +128,13 @@ impl Node {
 
     /// Takes out the next of those who are sent away, to be told. `None`: none is left; `Some(None)`: the next one came later and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
-        self.waiting.send_one_away(now)
+        self.queues().send_one_away(now)
     }
 
     /// The requests of `owner` for the lock of `key` that this listener hears leave the queue at `now`; what is kept for it stays. How many
     /// they were.
     pub fn stop_waiting(&mut self, key: Key<'_>, owner: Owner<'_>, listener: ClientId, now: BootTime) -> usize {
         let is_heard = |id| self.listeners.listener_of(id) == Some(listener);
-        self.waiting.stop(key, owner, is_heard, now)
+        Queues { waiting: &mut self.waiting, history: &mut self.history }.stop(key, owner, is_heard, now)
     }
 }

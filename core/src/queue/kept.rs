@@ -108,26 +108,21 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::fixture::*;
-    use crate::values::mode::Permit;
-
-    fn permit(number: u16) -> Mode {
-        Mode::Permit(Permit::new(number, 3).unwrap())
-    }
 
     const ANY: Wanted = Wanted::Permit { limit: 3, number: None };
 
     #[test]
     fn turns_stand_side_by_side_and_end_one_by_one() {
         let (mut kept, held) = (Kept::default(), Modes::default());
-        kept.keep(owner("a"), permit(1), at(20).boot, at(0).boot);
-        kept.keep(owner("b"), permit(2), at(10).boot, at(0).boot);
-        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
-        assert_eq!(kept.admitted(owner("a"), ANY, &held), Some(permit(1)), "its own does not stand in its way");
+        kept.keep(owner("a"), permit(1, 3), at(20).boot, at(0).boot);
+        kept.keep(owner("b"), permit(2, 3), at(10).boot, at(0).boot);
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3, 3)));
+        assert_eq!(kept.admitted(owner("a"), ANY, &held), Some(permit(1, 3)), "its own does not stand in its way");
         assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), None);
         assert_eq!(kept.first(), Some((owner("b"), at(10).boot)));
         assert!(!kept.end_one_over(at(10).boot), "kept through its end");
         assert!(kept.end_one_over(at(11).boot) && !kept.end_one_over(at(11).boot));
-        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(2)));
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(2, 3)));
         assert!(kept.end(b"a") && !kept.end(b"a") && kept.is_empty());
         assert_eq!(kept.admitted(owner("c"), Wanted::Exclusive, &held), Some(Mode::Exclusive));
     }
@@ -135,10 +130,10 @@ mod tests {
     #[test]
     fn what_is_held_counts_too() {
         let (mut kept, mut held) = (Kept::default(), Modes::default());
-        kept.keep(owner("a"), permit(1), at(20).boot, at(0).boot);
-        held.add(permit(2));
-        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3)));
+        kept.keep(owner("a"), permit(1, 3), at(20).boot, at(0).boot);
+        held.add(permit(2, 3));
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3, 3)));
         assert_eq!(kept.end_all(), 1);
-        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(1)));
+        assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(1, 3)));
     }
 }

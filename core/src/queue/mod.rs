@@ -2,6 +2,7 @@
 
 pub mod breaking;
 mod kept;
+pub mod leaving;
 pub mod listening;
 pub mod of_key;
 mod planned;

@@ -61,7 +61,6 @@ pub fn acquire(
     node: &mut Node,
     now: Now,
 ) -> Result<Acquired, Refusal> {
-    let key = key;
     let in_memory = held.as_ref().map_or(0, |lock| lock.len() as u64);
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
@@ -101,7 +100,7 @@ fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquire
         return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);
     }
     node.contended(key, 1);
-    node.waiting.history.is_refused(key);
+    node.history.is_refused(key);
     Ok(Acquired::Contended)
 }
 

@@ -80,10 +80,10 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
         // All requests of its owner are answered, so the lease is the longest that any of them was told of.
         let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
-        let since = node.waiting.granted(key, ask.owner, (mode, token), now.boot);
+        let since = node.queues().granted(key, ask.owner, (mode, token), now.boot);
         waited = Waited::of_ms(now.boot.ms_since(since));
         if mode == Mode::Exclusive {
-            let told = node.waiting.answer_at_once(key, now.boot);
+            let told = node.queues().answer_at_once(key, now.boot);
             node.contended(key, told);
         }
     }

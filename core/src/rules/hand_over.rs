@@ -4,8 +4,8 @@ use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
 use crate::lock::{Lock, live};
 use crate::node::Node;
+use crate::queue::leaving::Next;
 use crate::queue::of_key::Want;
-use crate::queue::waiting::Next;
 use crate::refusal::Refusal;
 use crate::request::{Acquire, Owner, Patience};
 use crate::rules::grant::{Given, grant};
@@ -33,10 +33,9 @@ pub enum HandedOver {
 /// goes with the one that is wanted; `held` is what the key holds, nothing if its lock has just ended. Where more than one may get
 /// it, it is asked again. Answers are left in [`crate::Waiting`].
 ///
-/// While it is refused nothing changes but for those whose time is up. [`crate::Waiting::postpone`] says what comes of
+/// While it is refused nothing changes but for those whose time is up. [`Node::postpone`] says what comes of
 /// those who wait.
 pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Result<HandedOver, Refusal> {
-    let key = key;
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
         // Nobody gets it before the guard ends, whatever its holders do.
@@ -54,7 +53,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
         }
     }
     let modes = holders.as_ref().map_or(Modes::free(), |holders| holders.modes());
-    let (first, mode) = match node.waiting.next(key, modes, now.boot) {
+    let (first, mode) = match node.queues().next(key, modes, now.boot) {
         Next::Request(first, mode) => (first, mode),
         Next::Blocked => return Ok(stays(key, node, now)),
         Next::Nobody => return Ok(HandedOver::Stays),
@@ -83,7 +82,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
         }
         Want::Turn => {
             node.counters.turns += 1;
-            node.waiting.reserve(key, owner, mode, now.boot);
+            node.queues().reserve(key, owner, mode, now.boot);
             Ok(HandedOver::Told)
         }
     }
@@ -91,7 +90,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
 
 /// Nobody gets it now: those are told who want their answer at once.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
-    let told = node.waiting.answer_at_once(key, now.boot);
+    let told = node.queues().answer_at_once(key, now.boot);
     node.contended(key, told);
     HandedOver::Stays
 }
@@ -109,7 +108,7 @@ fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> R
         let vouched = node.ensure_trusted(grant, now.boot);
         let held_as = (lock.mode(own), grant.token());
         let owner = Owner::new(grant.owner())?;
-        let repeated = node.waiting.held_by(key, owner, held_as, vouched, now.boot);
+        let repeated = node.queues().held_by(key, owner, held_as, vouched, now.boot);
         node.keepalives.end_earlier(key, owner, grant.granted());
         if repeated.is_some_and(|ttl| lock.prolong(own, now.boot, ttl)) {
             return Ok(Some(own));

@@ -30,7 +30,7 @@ pub enum Released {
 #[inline(always)]
 pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {
-        node.waiting.withdraw(key, ask.owner, now.boot);
+        node.queues().withdraw(key, ask.owner, now.boot);
     }
     let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
     let grant = lock.grant(own);

@@ -33,7 +33,6 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
             Err(Refusal::Owned)
         };
     }
-    let key = key;
     node.ensure_may_grant(key, ask.owner, held.is_none(), now.boot)?;
     let modes = match held {
         None => Some(Modes::free()),
@@ -44,7 +43,7 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
         // Kept for it already: no longer than until its end, or it could keep it for ever. Where nothing more can be kept it is told all
         // the same: it may have the lock now.
         if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
-            node.waiting.reserve(key, ask.owner, mode, now.boot);
+            node.queues().reserve(key, ask.owner, mode, now.boot);
         }
         return Ok(Waited::Turn(mode.number()));
     }

@@ -44,7 +44,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
         let mut left = many + 1;
         while let Some((_, name)) = key.node.waiting.pop_due(at(0).boot).or((looks == 0).then(|| (0, b"k"[..].into())))
         {
-            key.node.waiting.postpone(key_of(&name), refusal, at(0).boot);
+            key.node.queues().postpone(key_of(&name), refusal, at(0).boot);
             let now_left = key.node.waiting.len();
             assert!(left - now_left <= ANSWERS_A_PASS_MAX, "{} at once", left - now_left);
             (left, looks) = (now_left, looks + 1);

@@ -78,7 +78,7 @@ fn what_is_renamed_says_so_and_what_a_reload_brings_back_was_not_flushed() {
     assert_told(&mut key, &[("granted", "me"), ("renamed", "me"), ("renamed", "me")]);
     let lock = key.lock.clone().unwrap();
     key.node.flushed(KEY, &lock, at(3).boot);
-    key.node.waiting.history.reloaded();
+    key.node.history.reloaded();
     assert_told(&mut key, &[]);
 }
 

@@ -102,8 +102,8 @@ proptest! {
                                 };
                                 prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
                             }
-                            1 => node.waiting.withdraw(KEY, owner(&who), at(now).boot),
-                        _ => drop(node.waiting.granted(key, owner(&who), (Mode::Exclusive, token(9)), at(now).boot)),
+                            1 => node.queues().withdraw(KEY, owner(&who), at(now).boot),
+                        _ => drop(node.queues().granted(key, owner(&who), (Mode::Exclusive, token(9)), at(now).boot)),
                     }
                 },
             }

@@ -88,7 +88,7 @@ fn each_way_in_which_a_grant_ends() {
     key.node.flushed(KEY, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
     // It was the start of a reload.
-    key.node.waiting.history.reloaded();
+    key.node.history.reloaded();
     assert_ne!(last(&key).1, Ending::Flushed);
 }
 

@@ -87,7 +87,7 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     for n in 0..100_u8 {
         let want = Want::Lock { ttl: ttl(60_000), fence: None, retry: false };
         let waiter = Waiter::new(WaiterId(n.into()), owner("o"), Note::default(), want, at(0).boot, 60_000);
-        key.node.waiting.join(key_of(&[n]), waiter, None);
+        key.node.queues().join(key_of(&[n]), waiter, None);
     }
     key.node.waiting.wake_all();
     key.says = Key::says_not_yet;
@@ -226,7 +226,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.del();
-    key.node.waiting.reserve(KEY, owner("c"), Mode::Exclusive, at(0).boot);
+    key.node.queues().reserve(KEY, owner("c"), Mode::Exclusive, at(0).boot);
     key.says = forbidden;
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     assert_eq!(key.holder(), None);

@@ -92,7 +92,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         if kept {
             // The lock is gone and kept for its owner, who has asked for it already.
             key.del();
-            key.node.waiting.reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
+            key.node.queues().reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
         } else {
             key.release("a");
@@ -132,7 +132,7 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.node.leave_queue(WaiterId(b), at(key.now).boot), None);
     let mut waiter = Waiter::new(WaiterId(b), owner("d"), Note::default(), Want::Turn, at(0).boot, 5_000);
     waiter.until = at(5_000).boot;
-    key.node.waiting.join(KEY, waiter, None);
+    key.node.queues().join(KEY, waiter, None);
     assert_eq!(key.settle().iter().map(|answer| answer.0).collect::<Vec<_>>(), [c]);
     assert_eq!(key.queue(), [b]);
 }

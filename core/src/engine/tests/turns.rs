@@ -61,7 +61,7 @@ fn reservations_are_bounded_and_end() {
     assert_eq!(key.wait("a", 0, None).unwrap().0, Reply::Turn(1));
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!((kept(&key, b"k"), kept(&key, b"other")), (1, 0));
-    key.node.waiting.postpone(KEY, Refusal::WrongType, at(0).boot);
+    key.node.queues().postpone(KEY, Refusal::WrongType, at(0).boot);
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!(kept(&key, b"other"), 1);
