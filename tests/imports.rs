@@ -43,6 +43,22 @@ fn the_seam_imports_nothing_from_outside() {
     }
 }
 
+/// The program and the agent reach nodes over connections of the client: of redis-rs they have commands and values.
+#[test]
+fn programs_have_no_connections_of_their_own() {
+    let allowed = ["Arg", "Cmd", "FromRedisValue", "Value", "cmd"];
+    for root in ["agent/src", "cli/src"] {
+        for (file, text) in texts(Path::new(env!("CARGO_MANIFEST_DIR")).join(root)) {
+            let names = |path: &str| match path.strip_prefix('{').and_then(|list| list.split('}').next()) {
+                Some(list) => list.split(',').map(|name| name.trim().to_owned()).collect(),
+                None => vec![path.split(|c: char| !c.is_alphanumeric()).next().unwrap().to_owned()],
+            };
+            let named: Vec<String> = code(&text).split("redis::").skip(1).flat_map(names).collect();
+            assert!(named.iter().all(|name| allowed.contains(&&**name)), "{root}, {file:?}: {named:?}");
+        }
+    }
+}
+
 #[test]
 fn a_circle_is_found_also_by_way_of_a_re_export() {
     let texts = [
@@ -66,31 +82,14 @@ fn a_circle_is_found_also_by_way_of_a_re_export() {
 impl Sources {
     /// Those in the folder `root`.
     fn read(root: PathBuf) -> Self {
-        let mut folders = vec![(root, Module::new())];
-        let mut texts = vec![];
-        while let Some((folder, module)) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let name = path.file_stem().unwrap().to_str().unwrap();
-                let inner = || module.iter().cloned().chain([name.to_owned()]).collect();
-                if path.is_dir() {
-                    folders.push((path.clone(), inner()));
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let of = if ["mod", "lib", "main"].contains(&name) { module.clone() } else { inner() };
-                    texts.push((of, fs::read_to_string(&path).unwrap()));
-                }
-            }
-        }
-        Self::of(texts)
+        Self::of(texts(root))
     }
 
     fn of(texts: impl IntoIterator<Item = (Module, String)>) -> Self {
         let texts: BTreeMap<_, _> = texts.into_iter().collect();
         let (mut imports, mut passed_on) = (BTreeMap::new(), BTreeMap::new());
         for (module, text) in &texts {
-            let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(super) mod tests {"];
-            let text = tests.iter().fold(text.as_str(), |text, tests| text.split(tests).next().unwrap());
-            let code: String = text.lines().map(|line| line.split("//").next().unwrap().to_owned() + "\n").collect();
+            let code = code(text);
             // Relative to the file: a child, or a crate of its own name, which is none of these.
             let absolute = |path: &[String]| match path[0].as_str() {
                 "crate" => Some(path[1..].to_vec()),
@@ -138,6 +137,33 @@ impl Sources {
         };
         self.imports.iter().map(of).collect()
     }
+}
+
+/// The modules in the folder `root`, each with its text.
+fn texts(root: PathBuf) -> Vec<(Module, String)> {
+    let mut folders = vec![(root, Module::new())];
+    let mut texts = vec![];
+    while let Some((folder, module)) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let inner = || module.iter().cloned().chain([name.to_owned()]).collect();
+            if path.is_dir() {
+                folders.push((path.clone(), inner()));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let of = if ["mod", "lib", "main"].contains(&name) { module.clone() } else { inner() };
+                texts.push((of, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    texts
+}
+
+/// A text without its tests and comments.
+fn code(text: &str) -> String {
+    let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(super) mod tests {"];
+    let text = tests.iter().fold(text, |text, tests| text.split(tests).next().unwrap());
+    text.lines().map(|line| line.split("//").next().unwrap().to_owned() + "\n").collect()
 }
 
 fn name_of(module: &Module) -> String {

@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use palisade_client::Why;
+use palisade_client::direct::Server;
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure};
@@ -9,7 +10,6 @@ use crate::node_failure::{strange, words};
 use crate::node_view::Info;
 use crate::nodes::{Nodes, Said};
 use crate::roles::Role;
-use crate::server::Server;
 use crate::show::{out, printable, tell};
 
 /// From these versions on a server knows the category `@lock` of a module: of Redis, and of Valkey.
@@ -43,14 +43,7 @@ pub async fn run(
     let knows_categories = match nodes {
         None => false,
         Some(nodes) => {
-            let asked = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
-                let said = match said {
-                    Ok(there) => version(&there).await,
-                    Err(why) => Err(why),
-                };
-                Said { number, server, said }
-            });
-            let versions = join_all(asked).await;
+            let versions = join_all(nodes.servers().await.into_iter().map(|said| said.and_then(version))).await;
             for Said { server, said, .. } in &versions {
                 if let Err(failure) = said {
                     tell(&format!("{server}: {}; the line is one that every version takes", words(failure)));
@@ -70,7 +63,7 @@ fn is_word(word: &str) -> bool {
 }
 
 /// Whether a server knows categories.
-async fn version(server: &Server) -> Result<bool, Why> {
+async fn version(server: Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
     let told: String = FromRedisValue::from_redis_value(told).map_err(|why| strange("INFO", why))?;

@@ -3,21 +3,24 @@
 use std::fs::File;
 use std::io::{IsTerminal, Read, stderr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
+use palisade_client::Credentials;
+use palisade_client::direct::{Access, Place};
 use palisade_core::Members;
-use redis::{Client, IntoConnectionInfo, ProtocolVersion, Value, cmd};
+use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::arguments::{Agent as Arguments, AtTheEnd};
 use crate::exit::{End, FAILED, Failure};
+use crate::fields::Fields;
 use crate::members::survey::{Standing, Survey};
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
-use crate::server::Fields;
 use crate::show;
 use crate::signals::Signals;
 
@@ -26,6 +29,9 @@ const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
 
 /// How long an agent is given to tell whether locks are granted: it asks its nodes.
 const HEALTH_TIME: Duration = Duration::from_secs(3);
+
+/// The user that the password of an agent is of.
+const USER: &str = "default";
 
 /// The exit status of an agent that is not well, as containers expect it.
 const UNWELL: u8 = 1;
@@ -136,7 +142,7 @@ async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, F
     for address in &arguments.listen {
         let unwell = |why: &str| Failure::new(UNWELL, format!("{address}: {why}"));
         let told = match timeout(HEALTH_TIME, ask(address, password.as_deref())).await {
-            Ok(told) => told.map_err(|why| unwell(&why.to_string()))?,
+            Ok(told) => told.map_err(|why| unwell(&why))?,
             Err(_) => return Err(unwell("no answer in time")),
         };
         let told = Fields::of(told).unwrap_or_default();
@@ -154,17 +160,19 @@ async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, F
     Ok(End::OK)
 }
 
-async fn ask(address: &Address, password: Option<&str>) -> redis::RedisResult<Value> {
+/// What the agent at this address says of its nodes.
+async fn ask(address: &Address, password: Option<&str>) -> Result<Value, String> {
     let url = match address {
-        Address::Unix(path) => format!("redis+unix://{}", path.display()),
+        Address::Unix(path) => format!("unix://{}", path.display()),
         Address::Tcp(address) => format!("redis://{address}"),
     };
-    let info = url.into_connection_info()?;
-    let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    if let Some(password) = password {
-        settings = settings.set_password(password);
-    }
-    let client = Client::open(info.set_redis_settings(settings))?;
-    let mut connection = client.get_multiplexed_async_connection().await?;
-    cmd("LOCK.NODE").query_async(&mut connection).await
+    let credentials = password.map(str::to_owned).map(|password| {
+        let of_agent = move || Ok((USER.to_owned(), password.clone()));
+        Credentials::from_fn(of_agent)
+    });
+    let place = Place::parse(1, &url, &Arc::new(Access { credentials, ..Access::default() }));
+    let place = place.map_err(|why| why.to_string())?;
+    let mut link = place.named(1).remove(0).reach().await.map_err(|why| why.to_string())?;
+    link.patience = HEALTH_TIME;
+    link.ask(&cmd("LOCK.NODE")).await.map_err(|why| why.to_string())
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use redis::{Value, cmd};
 use serde::Serialize;
 
+use crate::fields::Fields;
 use crate::node_failure::line;
 use crate::nodes::{Nodes, answers, failures};
-use crate::server::Fields;
 use crate::show::{printable, table};
 
 /// So many keys of each kind are asked of a node: all it has, since those with most there need not be those with most elsewhere.

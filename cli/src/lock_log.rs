@@ -9,11 +9,11 @@ use palisade_core::quorum::token_of;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use serde::{Serialize, Serializer};
 
+use crate::fields::Fields;
 use crate::lock_view::{Together, hex, note_of};
 use crate::moment;
 use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, failures};
-use crate::server::Fields;
 use crate::show::{printable, time};
 
 /// Something that is over: a grant, or a wait that came to nothing.

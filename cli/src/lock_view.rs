@@ -9,8 +9,8 @@ use palisade_core::quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
+use crate::fields::Fields;
 use crate::nodes::{Nodes, Reply, Said, answers};
-use crate::server::Fields;
 use crate::show::{printable, time};
 
 /// Most waiters that are listed.

@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use palisade_client::Why;
+use palisade_client::direct::Link;
 use palisade_core::quorum::{Known, known};
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
-use crate::many_keys::Open;
 use crate::node_failure::{line, strange};
 use crate::nodes::{Nodes, Reply, Said, answers};
-use crate::server::Link;
 use crate::show::{json, out, printable, table, tell, time};
 
 /// Keys that a node looks at in one step of SCAN: a millisecond's work.
@@ -144,25 +143,25 @@ pub struct Listed {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
-    let scanned = nodes.of_each(async |server, mut link| {
+    let scanned = nodes.of_each(async |mut link: Link| {
         let keys = scan(&mut link, pattern, most).await?;
-        Ok((server.clone(), link, keys))
+        Ok((link, keys))
     });
     let scanned = scanned.await;
     nodes.need_majority(&scanned)?;
     let is_whole = nodes.need_whole_majority(&scanned);
-    let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, _, keys)| keys).collect();
+    let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, keys)| keys).collect();
     let more = keys.len().saturating_sub(limit);
     let keys: Vec<&[u8]> = keys.into_iter().take(limit).map(Vec::as_slice).collect();
-    let mut open = Open::new(nodes, answers(&scanned).map(|(server, link, _)| (server.clone(), link.clone())));
+    let mut links: Vec<Link> = answers(&scanned).map(|(link, _)| link.clone()).collect();
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
-        let mut told = open.ask(batch, question).await;
+        let mut told = Nodes::ask_over(&mut links, batch, question).await;
         // Those that several hold are asked about once more: most are not.
         let joint = |n: &usize| answers(&told[*n]).any(is_joint);
         let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
         let of_joint: Vec<&[u8]> = joint.iter().map(|&n| batch[n]).collect();
-        for (n, said) in joint.into_iter().zip(open.ask(&of_joint, question_of_all).await) {
+        for (n, said) in joint.into_iter().zip(Nodes::ask_over(&mut links, &of_joint, question_of_all).await) {
             told[n] = said;
         }
         views.extend(batch.iter().zip(told).filter_map(|(key, said)| LockView::told(nodes, key, &said)));

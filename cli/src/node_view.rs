@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_client::Why;
-use palisade_client::direct::Place;
+use palisade_client::direct::{Link, Place, Server};
 use redis::{FromRedisValue, Value, cmd};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::arguments::{Guard, Word};
 use crate::exit::{End, Failure, NO_QUORUM, USAGE};
+use crate::fields::Fields;
 use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
-use crate::server::{Fields, Link, Server};
 use crate::show::{json, out, table, tell, time};
 
 /// Round trips that are measured, of which the shortest is told.
@@ -118,7 +118,7 @@ impl NodeView {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub async fn look(server: &Server, mut link: Link) -> Result<(Self, Link), Why> {
+    pub async fn look(mut link: Link) -> Result<(Self, Link), Why> {
         // At once for all nodes, so that their clocks can be compared. By a command that everybody may send who takes locks.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
@@ -134,10 +134,10 @@ impl NodeView {
         };
         let info = Info(info);
         let view = Self {
-            number: server.number,
-            node: server.name.clone(),
+            number: link.server.number,
+            node: link.server.name().to_owned(),
             error: None,
-            slots: server.slots().map(|slots| slots.iter().map(|(first, last)| last - first + 1).sum()),
+            slots: link.server.slots.as_ref().map(|slots| slots.iter().map(|(first, last)| last - first + 1).sum()),
             id: told.get("id"),
             incarnation: told.get("incarnation"),
             version: told.get("version"),
@@ -245,7 +245,10 @@ struct Guarded {
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(reaching, &guard.node).await?;
     let failed = |why: Why| {
-        Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{}: {}", node.name, with_remedy(&why)))
+        Failure::new(
+            if why.is_lasting() { USAGE } else { NO_QUORUM },
+            format!("{}: {}", node.name(), with_remedy(&why)),
+        )
     };
     let mut link = node.connect().await.map_err(failed)?;
     let mut command = cmd("LOCK.GUARD");
@@ -253,7 +256,7 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
         Some(Word::Lift { yes }) => {
             if !yes {
                 let text = "this is your word that nobody relies on a lock that the node may have forgotten";
-                ask(text, &format!("Lift the guard of {}?", node.name))?;
+                ask(text, &format!("Lift the guard of {}?", node.name()))?;
             }
             command.arg("LIFT");
         }
@@ -265,11 +268,11 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
         other => return Err(failed(strange("LOCK.GUARD", format!("{other:?}")))),
     };
     if as_json {
-        json(&Guarded { node: node.name.clone(), guard_ms })?;
+        json(&Guarded { node: node.name().to_owned(), guard_ms })?;
     } else if guard_ms == 0 {
-        out(&format!("{} serves\n", node.name))?;
+        out(&format!("{} serves\n", node.name()))?;
     } else {
-        out(&format!("{} is guarded for {}\n", node.name, time(guard_ms)))?;
+        out(&format!("{} is guarded for {}\n", node.name(), time(guard_ms)))?;
     }
     Ok(End::OK)
 }

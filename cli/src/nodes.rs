@@ -8,20 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::direct::Place;
+use palisade_client::direct::{Link, Place, Server};
 use palisade_client::{Client, Error, ErrorKind, Options, Why};
 use palisade_core::quorum::{NodeId, first_as};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
-use crate::server::{Link, Server};
-
-/// A question follows so many redirections at most: one to a slot's new master, one to where the slot is going, and one more for what happens
-/// meanwhile.
-const REDIRECTIONS_MAX: usize = 3;
 
 /// What is given back is sent in this time.
 const SENT: Duration = Duration::from_millis(20);
@@ -128,11 +123,8 @@ impl Nodes {
 
     /// Those that are one server each.
     pub fn lone(&self) -> impl Iterator<Item = Server> {
-        let server = |node: &Node| match &*node.place {
-            Place::Server(way) => Some(Server::at(node.number, way.clone())),
-            Place::Cluster(_) | Place::Sentinel(_) => None,
-        };
-        self.list.iter().filter_map(server)
+        let lone = self.list.iter().filter(|node| matches!(*node.place, Place::Server(_)));
+        lone.flat_map(|node| node.place.named(node.number))
     }
 
     /// Whether one of them is more than one server, or another one at another time.
@@ -147,33 +139,37 @@ impl Nodes {
 
     /// The servers that locks are asked of, as is known now; of a node that has none, why.
     pub async fn servers(&self) -> Vec<Said<Server>> {
-        let all = join_all(self.list.iter().map(Node::servers)).await;
+        let all = join_all(self.list.iter().map(|node| node.place.masters(node.number))).await;
         let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
             Ok(servers) => servers.into_iter().map(|server| Said::of(&server.clone(), Ok(server))).collect(),
-            Err(why) => vec![Said { number: node.number, server: node.name.clone(), said: Err(why) }],
+            Err(why) => vec![node.says(Err(why))],
         });
         named.collect()
     }
 
+    /// Connects to these servers. Leaves out those that are servers of an earlier node of the list: one server counts once.
+    async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<Link>> {
+        let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
+        let open = join_all(open).await;
+        let id = |said: &Said<Link>| said.said.as_ref().ok().and_then(Link::id);
+        let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
+        let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
+        let once = |(place, said): (usize, Said<Link>)| match first_as(&ids, place).map(|first| &names[first]) {
+            Some((number, name)) if *number != said.number => Said { said: Err(Why::SameServer(name.clone())), ..said },
+            _ => said,
+        };
+        open.into_iter().enumerate().map(once).collect()
+    }
+
     /// Returns what `ask` finds at each server, over a connection to it.
-    pub async fn of_each<T>(&self, ask: impl AsyncFn(&Server, Link) -> Result<T, Why>) -> Vec<Said<T>> {
-        let connected = self.servers().await.into_iter().map(async |Said { number, server, said }| match said {
-            Ok(there) => Said::of(&there, there.connect().await.map(|link| Open { server: there.clone(), link })),
-            Err(why) => Said { number, server, said: Err(why) },
-        });
-        let asked = self.each_once(join_all(connected).await).into_iter().map(async |Said { number, server, said }| {
-            let said = match said {
-                Ok(Open { server, link }) => ask(&server, link).await,
-                Err(why) => Err(why),
-            };
-            Said { number, server, said }
-        });
-        join_all(asked).await
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(Link) -> Result<T, Why>) -> Vec<Said<T>> {
+        let open = Self::connect(self.servers().await).await;
+        join_all(open.into_iter().map(|said| said.and_then(&ask))).await
     }
 
     /// Sends `command` to each server, and returns what each answers.
     pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
-        self.of_each(async |_, mut link| Ok(Reply { value: link.ask(command).await?, guard: link.guard })).await
+        self.of_each(async |mut link: Link| Ok(Reply { value: link.ask(command).await?, guard: link.guard() })).await
     }
 
     /// Sends `command`, which is about `key`, to one server of each node.
@@ -185,27 +181,43 @@ impl Nodes {
     /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns what it answers to them. To all at the
     /// same moment: a holder that one of them takes its lock from gives it back on the others at once.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
-        let open = self.each_once(join_all(self.list.iter().map(|node| node.open(key))).await);
+        let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
+        let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
         let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
             let Said { number, server, said } = said;
-            match said {
-                Ok(open) => open.ask(commands).await,
-                Err(why) => Said { number, server, said: Err(why) },
+            let mut link = match said {
+                Ok(link) => link,
+                Err(why) => return Said { number, server, said: Err(why) },
+            };
+            let mut replies = vec![];
+            for command in commands {
+                match link.ask(command).await {
+                    Ok(value) => replies.push(Reply { value, guard: link.guard() }),
+                    Err(why) => return Said::of(&link.server, Err(why)),
+                }
             }
+            // Maybe another one, which the first named.
+            Said::of(&link.server, Ok(replies))
         });
         join_all(asked).await
     }
 
-    /// Leaves out those that are servers of an earlier node of the list: one server counts once.
-    fn each_once(&self, open: Vec<Said<Open>>) -> Vec<Said<Open>> {
-        let id = |said: &Said<Open>| said.said.as_ref().ok().and_then(|open| open.link.id);
-        let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
-        let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
-        let once = |(place, said): (usize, Said<Open>)| match first_as(&ids, place).map(|first| &names[first]) {
-            Some((number, name)) if *number != said.number => Said { said: Err(Why::SameServer(name.clone())), ..said },
-            _ => said,
-        };
-        open.into_iter().enumerate().map(once).collect()
+    /// Sends the question about each of `keys` over these connections, to the one of each node that it is to be asked of; returns what they answer, by key.
+    pub async fn ask_over(
+        links: &mut [Link],
+        keys: &[&[u8]],
+        question: impl Fn(&[u8]) -> Cmd,
+    ) -> Vec<Vec<Said<Value>>> {
+        let question = &question;
+        let asked = links.iter_mut().map(async |link| {
+            let own: Vec<usize> = (0..keys.len()).filter(|&n| link.server.serves(keys[n])).collect();
+            let commands: Vec<Cmd> = own.iter().map(|&n| question(keys[n])).collect();
+            let (number, answers) = (link.server.number, link.ask_each(&commands).await.unwrap_or_default());
+            own.into_iter().zip(answers).map(move |(n, (server, said))| (n, Said { number, server, said }))
+        });
+        let mut by_key: Vec<Vec<Said<Value>>> = keys.iter().map(|_| vec![]).collect();
+        join_all(asked).await.into_iter().flatten().for_each(|(n, said)| by_key[n].push(said));
+        by_key
     }
 
     /// That too few answered, if so: who did not, and why. Of a cluster one server is enough.
@@ -285,91 +297,36 @@ impl Nodes {
     }
 }
 
-/// A connection to the server of a node that is to be asked about a key.
-struct Open {
-    server: Server,
-    link: Link,
-}
-
 impl Node {
-    /// The servers that locks are asked of, as is known now: one, or the masters of a cluster.
-    ///
-    /// # Errors
-    /// Nobody tells.
-    pub async fn servers(&self) -> Result<Vec<Server>, Why> {
-        let masters = self.place.masters().await?;
-        Ok(masters.into_iter().map(|master| Server::new(self.number, master)).collect())
+    /// Something that it says, with its own name.
+    fn says<T>(&self, said: Result<T, Why>) -> Said<T> {
+        Said { number: self.number, server: self.name.clone(), said }
     }
 
     /// The Sentinels that name its master.
     pub fn sentinels(&self) -> Vec<Server> {
-        match &*self.place {
-            Place::Sentinel(sentinels) => sentinels.ways().map(|way| Server::at(self.number, way.clone())).collect(),
-            Place::Server(_) | Place::Cluster(_) => vec![],
-        }
-    }
-
-    /// A connection to the server to ask about `key`.
-    async fn open(&self, key: &[u8]) -> Said<Open> {
-        let servers = match self.servers().await {
-            Ok(servers) => servers,
-            Err(why) => return Said { number: self.number, server: self.name.clone(), said: Err(why) },
-        };
-        let Some(server) = servers.into_iter().find(|server| server.serves(key)) else {
-            let why = Why::Unreachable("no master serves the slot of this key".to_owned());
-            return Said { number: self.number, server: self.name.clone(), said: Err(why) };
-        };
-        let link = server.connect().await;
-        Said::of(&server, link.map(|link| Open { server: server.clone(), link }))
-    }
-
-    /// Sends `command`, which is about `key`, to the server to ask about it.
-    pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Said<Reply> {
-        let Said { number, server, said } = self.open(key).await;
-        match said {
-            Ok(open) => open.ask(std::slice::from_ref(command)).await.map(|mut replies| replies.remove(0)),
-            Err(why) => Said { number, server, said: Err(why) },
-        }
-    }
-}
-
-impl Open {
-    /// What it answers to these commands about one key; or what the server does that it names instead.
-    async fn ask(mut self, commands: &[Cmd]) -> Said<Vec<Reply>> {
-        let mut replies = vec![];
-        for command in commands {
-            match self.ask_one(command).await {
-                Ok(value) => replies.push(Reply { value, guard: self.link.guard.clone() }),
-                Err(why) => return Said::of(&self.server, Err(why)),
-            }
-        }
-        Said::of(&self.server, Ok(replies))
-    }
-
-    async fn ask_one(&mut self, command: &Cmd) -> Result<Value, Why> {
-        let mut said = self.link.ask(command).await;
-        for _ in 0..REDIRECTIONS_MAX {
-            let Some((server, once)) = said.as_ref().err().and_then(|why| self.server.redirected(why)) else { break };
-            self.link = server.connect().await?;
-            self.server = server;
-            if once {
-                self.link.ask(&cmd("ASKING")).await?;
-            }
-            said = self.link.ask(command).await;
-        }
-        said
+        if matches!(*self.place, Place::Sentinel(_)) { self.place.named(self.number) } else { vec![] }
     }
 }
 
 impl<T> Said<T> {
     /// Of this server.
     pub fn of(server: &Server, said: Result<T, Why>) -> Self {
-        Self { number: server.number, server: server.name.clone(), said }
+        Self { number: server.number, server: server.name().to_owned(), said }
     }
 
     /// The same, with what `change` makes of it.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Said<U> {
         Said { number: self.number, server: self.server, said: self.said.map(change) }
+    }
+
+    /// The same, with what `ask` finds.
+    pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> Said<U> {
+        let said = match self.said {
+            Ok(value) => ask(value).await,
+            Err(why) => Err(why),
+        };
+        Said { number: self.number, server: self.server, said }
     }
 }
 

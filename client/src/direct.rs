@@ -1,8 +1,9 @@
 //! What the program `palisade` needs to speak to single servers. No part of the API: it has types of redis-rs in it.
 
-pub use crate::net::access::{Access, Way};
-pub use crate::net::place::{Master, Place};
-pub use crate::net::sentinels::Sentinels;
+pub use crate::net::access::Access;
+pub use crate::net::place::Place;
+pub use crate::net::server::{Link, Server};
+pub use crate::net::wire::members;
 pub use crate::run::members::Plan;
 use crate::{Client, Error, run};
 

@@ -9,13 +9,13 @@ use redis::Value;
 use serde::Serialize;
 
 use self::graph::{Member, Party, WaitedFor, circles, may_be_hidden};
+use palisade_client::direct::Link;
+
 use crate::exit::{End, Failure};
 use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsure};
 use crate::look::{Listed, locks};
-use crate::many_keys::Open;
 use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, answers};
-use crate::server::{Link, Server};
 use crate::show::{json, out, printable, tell, time};
 
 /// Locks that are looked at a time on each node.
@@ -103,9 +103,10 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, b"*", LOOKED_AT, Some(LOOKED_AT)).await?;
     let waited: Vec<&LockView> = views.iter().filter(|view| view.waiters > 0).collect();
     let has_more = more > 0 || waited.len() > WAITED_FOR;
-    let connected = nodes.of_each(async |server, link| Ok((server.clone(), link))).await;
+    let connected = nodes.of_each(async |link| Ok(link)).await;
     nodes.need_majority(&connected)?;
-    let guards: BTreeMap<&str, _> = connected.iter().map(|said| (&*said.server, guard(said))).collect();
+    let guards: BTreeMap<&str, _> =
+        connected.iter().map(|said| (&*said.server, said.said.as_ref().ok().and_then(Link::guard))).collect();
     let with_guard = |said: Said<Value>| {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
@@ -116,11 +117,11 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let is_named = |said: &&Said<Reply>| whys.iter().any(|(server, _)| *server == said.server);
     let cannot_say: BTreeSet<usize> = empty.iter().filter(is_named).map(|said| said.number).collect();
     let mut is_unknown = known(nodes.len(), 0, cannot_say.len()) == Known::Unknown;
-    let mut open = Open::new(nodes, answers(&connected).cloned());
+    let mut links: Vec<Link> = answers(&connected).cloned().collect();
     let mut told = vec![];
     for batch in waited[..waited.len().min(WAITED_FOR)].chunks(BATCH) {
         let keys: Vec<&[u8]> = batch.iter().map(|view| view.name.as_slice()).collect();
-        let replies = open.ask(&keys, |key| question_of(key, PARTIES, PARTIES)).await;
+        let replies = Nodes::ask_over(&mut links, &keys, |key| question_of(key, PARTIES, PARTIES)).await;
         for (view, said) in batch.iter().zip(replies) {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
@@ -133,11 +134,6 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     }
     let unsure = is_unknown.then(|| line(whys, nodes.len()));
     Ok(Look { locks: told, has_more, is_whole, unsure })
-}
-
-/// For how long a server is guarded, and why.
-fn guard(said: &Said<(Server, Link)>) -> Option<(u64, String)> {
-    said.said.as_ref().ok().and_then(|(_, link)| link.guard.clone())
 }
 
 fn waited_for(key: &str, together: Together) -> WaitedFor {

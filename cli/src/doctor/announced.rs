@@ -3,27 +3,27 @@
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
-use palisade_client::direct::Way;
+use palisade_client::direct::Server;
 use redis::{FromRedisValue, cmd};
 
 use super::finding::Finding;
 use super::finding::Level::Fail;
 use super::patient::Patient;
 use crate::nodes::Node;
-use crate::server::Server;
 
 /// What to do.
 const ADVICE: &str =
     "tls-cluster yes and tls-replication yes in the redis.conf of all its servers, and restart them one by one";
 
-/// Checks the cluster that these are the named servers and the known members of.
-pub async fn check(node: &Node, seeds: &[Way], members: &[&Patient]) -> Vec<Finding> {
+/// Checks a cluster with these known members.
+pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     let silent: Vec<&str> =
         members.iter().filter(|member| member.view.error.is_some()).map(|member| &*member.view.node).collect();
-    if silent.is_empty() || !seeds.iter().all(Way::is_encrypted) {
+    let named = node.place.named(node.number);
+    if silent.is_empty() || !named.iter().all(Server::is_encrypted) {
         return vec![];
     }
-    let plain = join_all(seeds.iter().map(|way| plain_port(Server::at(node.number, way.clone())))).await;
+    let plain = join_all(named.into_iter().map(plain_port)).await;
     let plain: Vec<u16> = plain.into_iter().flatten().collect();
     let named: Vec<&str> = silent.into_iter().filter(|name| is_one_of(name, &plain)).collect();
     if named.is_empty() {

@@ -149,7 +149,7 @@ fn settings(name: &str, members: &[&Patient]) -> Vec<Finding> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::finding::Level;
+    use super::super::finding::{Level, assert_worst};
     use super::super::patient::Part;
     use super::*;
     use crate::node_view::{Info, NodeView};
@@ -207,11 +207,7 @@ mod tests {
         for (text, change, level) in cases {
             let mut members: Vec<_> = (1..=3).map(member).collect();
             change(&mut members);
-            let findings = check("cluster of h:1", &members.iter().collect::<Vec<_>>());
-            let found = findings.iter().find(|finding| finding.found.contains(text));
-            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
-            let worst = findings.iter().map(|finding| finding.level).max();
-            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+            assert_worst(&check("cluster of h:1", &members.iter().collect::<Vec<_>>()), text, level);
         }
     }
 }

@@ -262,7 +262,7 @@ fn memory(patient: &Patient) -> Vec<Finding> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::finding::Level;
+    use super::super::finding::{Level, assert_worst};
     use super::*;
     use crate::node_view::{Info, NodeView};
 
@@ -339,11 +339,7 @@ mod tests {
         ];
         for (text, mut patient, change, level) in cases {
             change(&mut patient);
-            let findings = check(&patient);
-            let found = findings.iter().find(|finding| finding.found.contains(text));
-            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
-            let worst = findings.iter().map(|finding| finding.level).max();
-            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+            assert_worst(&check(&patient), text, level);
         }
         let mut announced = replica(sentinels);
         silent(&mut announced);
@@ -369,11 +365,7 @@ mod tests {
         for (text, change, level) in cases {
             let mut patient = healthy();
             change(&mut patient);
-            let findings = check(&patient);
-            let found = findings.iter().find(|finding| finding.found.contains(text));
-            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
-            let worst = findings.iter().map(|finding| finding.level).max();
-            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+            assert_worst(&check(&patient), text, level);
         }
         let mut evicting = healthy();
         set(&mut evicting, "maxmemory", "100");

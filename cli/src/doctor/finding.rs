@@ -32,3 +32,13 @@ impl Finding {
         Self { level, about: about.to_owned(), found: found.into(), advice: advice.into() }
     }
 }
+
+/// Checks that `findings` have this text at this level, and nothing worse.
+#[cfg(test)]
+#[track_caller]
+pub fn assert_worst(findings: &[Finding], text: &str, level: Level) {
+    let found = findings.iter().find(|finding| finding.found.contains(text));
+    assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
+    let worst = findings.iter().map(|finding| finding.level).max();
+    assert_eq!(worst, Some(level), "{text}: {findings:?}");
+}

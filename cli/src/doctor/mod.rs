@@ -11,7 +11,7 @@ mod sentinel;
 mod set;
 
 use futures_util::future::join_all;
-use palisade_client::direct::Place;
+use palisade_client::direct::{Place, Server};
 
 use self::finding::{Finding, Level};
 use self::patient::{Part, Patient};
@@ -21,7 +21,6 @@ use crate::exit::{End, Failure};
 use crate::members::survey::Survey;
 use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, Said};
-use crate::server::Server;
 use crate::show::{json, out};
 
 /// Checks the nodes and says what was found, the worst last.
@@ -84,9 +83,9 @@ async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Ve
     let of_node = |patient: &&Patient| patient.view.number == node.number;
     match &*node.place {
         Place::Server(_) => vec![],
-        Place::Cluster(seeds) => {
+        Place::Cluster(_) => {
             let members: Vec<&Patient> = masters.iter().chain(replicas).filter(of_node).collect();
-            let mut findings = announced::check(node, seeds, &members).await;
+            let mut findings = announced::check(node, &members).await;
             findings.extend(cluster::check(&node.name, &members));
             findings
         }

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use palisade_client::Why;
-use palisade_client::direct::Place;
+use palisade_client::direct::{Link, Place, Server};
 use redis::{FromRedisValue, cmd};
 
 use crate::node_failure::strange;
 use crate::node_view::{Info, NodeView};
 use crate::nodes::Node;
-use crate::server::{Link, Server};
 
 /// Settings that are looked at.
 const SETTINGS: [&str; 11] = [
@@ -66,7 +65,7 @@ impl Patient {
     /// One that is asked now, or the reason why it cannot be.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
-            Ok(link) => NodeView::look(server, link).await,
+            Ok(link) => NodeView::look(link).await,
             Err(why) => Err(why),
         };
         match looked {
@@ -75,7 +74,7 @@ impl Patient {
                 Patient { view, settings: settings(&mut link).await, part, is_replica, cluster }
             }
             Err(why) => {
-                let view = NodeView::unreachable(server.number, server.name.clone(), why);
+                let view = NodeView::unreachable(server.number, server.name().to_owned(), why);
                 Patient { view, part, is_replica, ..Patient::default() }
             }
         }

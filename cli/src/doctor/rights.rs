@@ -2,14 +2,13 @@
 
 use futures_util::future::join_all;
 use palisade_client::Why;
-use palisade_client::direct::Place;
+use palisade_client::direct::{Link, Place, Server};
 use redis::{FromRedisValue, Value, cmd};
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Note, Ok as Fine};
 use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
-use crate::server::{Link, Server};
 use crate::show::printable;
 
 /// The key that is asked about if nobody names one: what is found of keys does not count then.
@@ -65,7 +64,7 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_
             Err(failure) => {
                 let text = format!("what {} may do cannot be checked: {failure}", shown(whose, "its user"));
                 let advice = "run doctor as that user, or as one with +acl|dryrun (Redis 7.0)";
-                return Some(Finding::new(if whose.user.is_some() { Change } else { Note }, &node.name, text, advice));
+                return Some(Finding::new(if whose.user.is_some() { Change } else { Note }, node.name(), text, advice));
             }
         }
     }
@@ -95,7 +94,7 @@ fn told(
         } else {
             ""
         };
-        return Finding::new(Fine, &node.name, format!("{user} may do what the role {role_name} needs{keys}"), "");
+        return Finding::new(Fine, node.name(), format!("{user} may do what the role {role_name} needs{keys}"), "");
     }
     let mut purposes: Vec<&str> = denied.iter().map(|permission| permission.purpose).collect();
     purposes.dedup();
@@ -110,7 +109,7 @@ fn told(
     let text = format!("{user} lacks {}, which the role {role_name} needs: {}", lacks.join(", "), purposes.join("; "));
     Finding::new(
         Change,
-        &node.name,
+        node.name(),
         text,
         format!("ACL SETUSER {} {}", name.as_deref().unwrap_or("NAME"), rules.join(" ")),
     )

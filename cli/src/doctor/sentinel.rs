@@ -8,8 +8,10 @@ use redis::cmd;
 use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
 use super::patient::Patient;
+use palisade_client::direct::Server;
+
+use crate::fields::Fields;
 use crate::node_failure::{strange, words};
-use crate::server::{Fields, Server};
 use crate::show::time;
 
 /// Fewer cannot lose one and still agree.
@@ -44,7 +46,7 @@ pub struct Watching {
 impl Watcher {
     /// The Sentinel there, asked about the master of this name.
     pub async fn ask(sentinel: &Server, master: &str) -> Self {
-        Self { name: sentinel.name.clone(), said: Self::watching(sentinel, master).await }
+        Self { name: sentinel.name().to_owned(), said: Self::watching(sentinel, master).await }
     }
 
     async fn watching(sentinel: &Server, master: &str) -> Result<Watching, Why> {
@@ -201,7 +203,7 @@ fn stops(master: &Patient, down_after_ms: u64) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::{Level, assert_worst};
     use super::*;
     use crate::node_view::NodeView;
 
@@ -261,11 +263,7 @@ mod tests {
             let said = |n: usize| Watcher { name: format!("s{n}"), said: Result::Ok(watching()) };
             let mut watchers: Vec<_> = (0..3).map(said).collect();
             change(&mut watchers);
-            let findings = check("locks", &watchers, Some(&master("1", "4")));
-            let found = findings.iter().find(|finding| finding.found.contains(text));
-            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
-            let worst = findings.iter().map(|finding| finding.level).max();
-            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+            assert_worst(&check("locks", &watchers, Some(&master("1", "4"))), text, level);
         }
     }
 

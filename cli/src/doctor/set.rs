@@ -206,7 +206,7 @@ fn each(up: &[&Patient], value: impl Fn(&Patient) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use super::super::finding::{Level, assert_worst};
     use super::*;
     use palisade_client::Why;
 
@@ -298,11 +298,7 @@ mod tests {
         for (text, count, change, level) in cases {
             let mut patients = healthy(count);
             change(&mut patients);
-            let findings = check(count, &patients, &[]);
-            let found = findings.iter().find(|finding| finding.found.contains(text));
-            assert_eq!(found.map(|finding| finding.level), Some(level), "{text}: {findings:?}");
-            let worst = findings.iter().map(|finding| finding.level).max();
-            assert_eq!(worst, Some(level), "{text}: {findings:?}");
+            assert_worst(&check(count, &patients, &[]), text, level);
         }
     }
 }

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use palisade_client::Why;
-use palisade_core::{Member, Members, members_from_text};
+use palisade_client::direct::{Server, members};
+use palisade_core::{Member, Members};
 use redis::cmd;
 use serde::Serialize;
 
+use crate::fields::Fields;
 use crate::node_failure::{in_json, strange};
 use crate::nodes::Nodes;
-use crate::server::{Fields, Server};
 
 /// How it is with a server, or with the place of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -220,30 +221,22 @@ impl Row {
 impl Told {
     async fn ask(number: Option<usize>, server: Server) -> Self {
         let said = Knows::ask(&server).await;
-        Self { number, name: server.name.clone(), address: server.address(), said }
+        Self { number, name: server.name().to_owned(), address: server.address(), said }
     }
 }
 
 impl Knows {
     async fn ask(server: &Server) -> Result<Self, Why> {
-        let mut link = server.reach().await?;
-        let node = Fields::of(link.ask(&cmd("LOCK.NODE")).await?).unwrap_or_default();
-        let strange = |command, what: &str| strange(command, what);
-        let id =
-            u128::from_str_radix(&node.get::<String>("id"), 16).map_err(|_| strange("LOCK.NODE", "it has no id"))?;
+        let mut link = server.connect().await?;
+        let id = link.id().ok_or_else(|| strange("LOCK.NODE", "it has no id"))?;
         let told = link.ask(&cmd("LOCK.MEMBERS")).await.map_err(|why| match why {
             // It has answered as a lock node.
             Why::NoModule => Why::Unfit("its lock module is too old for a set that changes: upgrade it".to_owned()),
             why => why,
         })?;
-        let told = Fields::of(told).ok_or_else(|| strange("LOCK.MEMBERS", "it has no fields"))?;
-        let (version, list): (u64, String) = (told.get("version"), told.get("members"));
-        let list = match version {
-            0 => vec![],
-            _ => members_from_text(&list).ok_or_else(|| strange("LOCK.MEMBERS", "its members are no list"))?,
-        };
-        let members = Members { version, list };
-        Ok(Self { id, members, unsettled_ms: told.get("unsettled_ms"), max_ttl_ms: node.get("max_ttl") })
+        let members = members(&told).ok_or_else(|| strange("LOCK.MEMBERS", "it has no list of members"))?;
+        let ms = |reply, name| Fields::of(reply).map_or(0, |fields| fields.get(name));
+        Ok(Self { id: id.0, members, unsettled_ms: ms(told, "unsettled_ms"), max_ttl_ms: ms(link.node, "max_ttl") })
     }
 }
 

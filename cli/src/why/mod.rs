@@ -14,11 +14,11 @@ use self::diagnosis::{Diagnosis, diagnose};
 use self::facts::{Facts, NodeSaid, Told};
 use crate::clock;
 use crate::exit::{End, Failure};
+use crate::fields::Fields;
 use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
 use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
-use crate::server::Fields;
 use crate::show::{json, out};
 
 /// So many of the last entries of the nodes' logs are shown.

@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod pace;
 pub mod place;
 pub mod sentinels;
+pub mod server;
 pub mod stranger;
 pub mod tally;
 pub mod tracking;

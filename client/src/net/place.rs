@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use redis::ConnectionInfo;
-use redis::cluster_routing::Slot;
 
 use crate::net::access::{Access, Way};
 use crate::net::address::Address;
-use crate::net::cluster::{Redirection, Shard, View, cluster_name, view_of};
+use crate::net::cluster::{Shard, View, cluster_name, view_of};
 use crate::net::sentinels::Sentinels;
+use crate::net::server::Server;
 use crate::{Error, Why};
 
 /// How a node of the list is reached. Programs that look at single servers ask it for them.
@@ -20,15 +20,6 @@ pub enum Place {
     Cluster(Vec<Way>),
     /// The master that Sentinels name.
     Sentinel(Sentinels),
-}
-
-/// A server that locks are asked of.
-#[derive(Clone, Debug)]
-pub struct Master {
-    /// How it is reached.
-    pub way: Way,
-    /// Of a cluster, the slots that it serves, first and last of each range; else `None`: it serves all keys.
-    pub slots: Option<Vec<(u16, u16)>>,
 }
 
 impl Place {
@@ -76,52 +67,48 @@ impl Place {
         }
     }
 
-    /// The servers that locks are asked of, as is known now.
+    /// The servers of the node with this number that locks are asked of, as is known now.
     ///
     /// # Errors
     /// Why nobody tells.
-    pub async fn masters(&self) -> Result<Vec<Master>, Why> {
-        let alone = |way: Way| vec![Master { way, slots: None }];
+    pub async fn masters(&self, number: usize) -> Result<Vec<Server>, Why> {
         match self {
-            Self::Server(way) => Ok(alone(way.clone())),
-            Self::Sentinel(sentinels) => sentinels.master().await.map(alone),
-            Self::Cluster(seeds) => {
-                let view = view_of(seeds).await?;
-                Ok(masters(&view, &seeds[0]))
-            }
+            Self::Server(way) => Ok(vec![Server::new(number, way.clone())]),
+            Self::Sentinel(sentinels) => Ok(vec![Server::new(number, sentinels.master().await?)]),
+            Self::Cluster(seeds) => Ok(masters(&view_of(seeds).await?, &Server::new(number, seeds[0].clone()))),
         }
+    }
+
+    /// The server of the node with this number to ask about `key`.
+    ///
+    /// # Errors
+    /// Why nobody tells.
+    pub async fn master_of(&self, number: usize, key: &[u8]) -> Result<Server, Why> {
+        let master = self.masters(number).await?.into_iter().find(|master| master.serves(key));
+        master.ok_or_else(|| Why::Unreachable("no master serves the slot of this key".to_owned()))
+    }
+
+    /// The servers that its address names: of a cluster some, of a master the Sentinels.
+    pub fn named(&self, number: usize) -> Vec<Server> {
+        let ways: Vec<&Way> = match self {
+            Self::Server(way) => vec![way],
+            Self::Cluster(seeds) => seeds.iter().collect(),
+            Self::Sentinel(sentinels) => sentinels.ways().collect(),
+        };
+        ways.into_iter().map(|way| Server::new(number, way.clone())).collect()
     }
 }
 
-fn masters(view: &View, like: &Way) -> Vec<Master> {
-    let mut masters: Vec<Master> = vec![];
+fn masters(view: &View, like: &Server) -> Vec<Server> {
+    let mut masters: Vec<Server> = vec![];
     for Shard { first, last, servers } in &view.shards {
         let Some(place) = servers.first() else { continue };
-        let way = like.to(&place.host, place.port);
-        let known = masters.iter_mut().find(|master| master.way.name() == way.name());
-        match known.and_then(|master| master.slots.as_mut()) {
+        let master = like.to(&place.host, place.port);
+        let known = masters.iter_mut().find(|known| known.name() == master.name());
+        match known.and_then(|known| known.slots.as_mut()) {
             Some(slots) => slots.push((*first, *last)),
-            None => masters.push(Master { way, slots: Some(vec![(*first, *last)]) }),
+            None => masters.push(Server { slots: Some(vec![(*first, *last)]), ..master }),
         }
     }
     masters
-}
-
-impl Master {
-    /// Whether it is the one to ask about `key`.
-    pub fn serves(&self, key: &[u8]) -> bool {
-        let slot = Slot::for_key(key);
-        let Some(slots) = &self.slots else { return true };
-        slots.iter().any(|&(first, last)| (first..=last).any(|number| Slot::new(number) == Some(slot)))
-    }
-
-    /// Where to ask instead, if it answered with this error; and whether only this once (ASKING).
-    pub fn redirected(&self, why: &Why) -> Option<(Self, bool)> {
-        let (place, once) = match Redirection::of(why, self.way.host().unwrap_or_default())? {
-            Redirection::Moved(place) => (place, false),
-            Redirection::Ask(place) => (place, true),
-            Redirection::TryAgain => return None,
-        };
-        Some((Self { way: self.way.to(&place.host, place.port), slots: None }, once))
-    }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::majority;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use redis::{Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::net::access::Way;
+use crate::net::server::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
@@ -38,7 +38,7 @@ pub struct Sentinels {
 #[derive(Debug)]
 struct Sentinel {
     way: Way,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    line: Mutex<Option<Line>>,
 }
 
 /// What one of them says.
@@ -55,7 +55,7 @@ impl Sentinels {
     pub fn new(master: String, ways: Vec<Way>, like: Way) -> Self {
         let names: Vec<_> = ways.iter().map(Way::name).collect();
         let name = format!("{master} (sentinels {})", names.join(", "));
-        let list = ways.into_iter().map(|way| Sentinel { way, connection: Mutex::default() }).collect();
+        let list = ways.into_iter().map(|way| Sentinel { way, line: Mutex::default() }).collect();
         Self { name, master, list, like }
     }
 
@@ -135,44 +135,39 @@ impl Sentinel {
     }
 
     async fn ask(&self, master: &str) -> Result<Says, Why> {
-        let mut place = self.connection.lock().await;
+        let mut place = self.line.lock().await;
         // Kept only if it answers: dropped meanwhile, it is made anew.
-        let mut connection = match place.take() {
-            Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE));
-                self.way.connect(config).await?
-            }
+        let mut line = match place.take() {
+            Some(line) => line,
+            None => Line::open(&self.way).await?,
         };
-        let mut both = redis::pipe();
-        both.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-        both.cmd("SENTINEL").arg("MASTER").arg(master);
-        let replies = connection.send_packed_commands(&both, 0, 2).await.map_err(|error| Why::of(&error))?;
-        *place = Some(connection);
-        says(&replies)
+        let question = |word| cmd("SENTINEL").arg(word).arg(master).take();
+        let said = line.ask_each(&[question("GET-MASTER-ADDR-BY-NAME"), question("MASTER")]).await?;
+        *place = Some(line);
+        says(&said)
     }
 }
 
 /// What the replies to both questions mean.
-fn says(replies: &[Value]) -> Result<Says, Why> {
+fn says(replies: &[Result<Value, Why>]) -> Result<Says, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     };
     match replies {
-        [Value::Nil, _] => Ok(Says::Unknown),
-        [Value::Array(place), info] => {
+        [Ok(Value::Nil), _] => Ok(Says::Unknown),
+        [Ok(Value::Array(place)), info] => {
             let (host, port) = match &place[..] {
                 [host, port] => (text(host), text(port).and_then(|port| port.parse().ok())),
                 _ => return Err(no_answer()),
             };
             // A user without the right to the second is as good as one that knows of no fail-over.
-            let epoch = wire::text(info, "config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+            let epoch = info.as_ref().ok().and_then(|info| wire::text(info, "config-epoch")?.parse().ok()).unwrap_or(0);
             let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
             Ok(Says::There { epoch, host, port })
         }
-        [Value::ServerError(error), _] => Err(Why::answered(error.code(), error.details().unwrap_or_default())),
+        [Err(why), _] => Err(why.clone()),
         _ => Err(no_answer()),
     }
 }
@@ -197,9 +192,9 @@ mod tests {
         let place = Value::Array(vec![text("h"), text("7000")]);
         let info = Value::Map(vec![(text("config-epoch"), text("12"))]);
         let there = |epoch| Says::There { epoch, host: "h".to_owned(), port: 7000 };
-        assert_eq!(says(&[place.clone(), info]).unwrap(), there(12));
-        assert_eq!(says(&[place, Value::Nil]).unwrap(), there(0));
-        assert_eq!(says(&[Value::Nil, Value::Nil]).unwrap(), Says::Unknown);
-        assert!(says(&[Value::Int(1), Value::Nil]).is_err() && says(&[]).is_err());
+        assert_eq!(says(&[Ok(place.clone()), Ok(info)]).unwrap(), there(12));
+        assert_eq!(says(&[Ok(place), Ok(Value::Nil)]).unwrap(), there(0));
+        assert_eq!(says(&[Ok(Value::Nil), Ok(Value::Nil)]).unwrap(), Says::Unknown);
+        assert!(says(&[Ok(Value::Int(1)), Ok(Value::Nil)]).is_err() && says(&[]).is_err());
     }
 }

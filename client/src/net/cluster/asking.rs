@@ -9,16 +9,13 @@ use redis::{Arg, Cmd, Value};
 use tokio::time::{Instant, sleep};
 
 use super::Cluster;
-use super::map::Redirection;
+use super::map::{REDIRECTIONS_MAX, Redirection};
 use crate::net::access::Way;
 use crate::net::bounds::{CONNECT_TIMEOUT, connect_within};
 use crate::net::lease::Lease;
 use crate::net::node::{By, First, Inbox, Node};
 use crate::net::pace::Given;
 use crate::values::failure::Why;
-
-/// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.
-const REDIRECTIONS_MAX: u32 = 5;
 
 /// A slot that is on its way is asked about again after so long.
 const TRY_AGAIN: Duration = Duration::from_millis(20);

@@ -81,6 +81,9 @@ impl Place {
     }
 }
 
+/// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.
+pub const REDIRECTIONS_MAX: u32 = 5;
+
 /// What a master says that does not serve a key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirection {

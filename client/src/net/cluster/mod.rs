@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
 use self::map::{Place, SLOTS};
-pub use self::map::{Redirection, Shard, View};
+pub use self::map::{REDIRECTIONS_MAX, Redirection, Shard, View};
 pub use self::views::{cluster_name, view_of};
 use crate::net::access::Way;
 use crate::net::bounds::UNHURRIED;

@@ -1,12 +1,13 @@
 //! The map of a cluster, as some of its servers tell it.
 
 use futures_util::future::join_all;
-use redis::{AsyncConnectionConfig, Cmd, Value, cmd};
+use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
 use super::map::View;
 use crate::net::access::Way;
 use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::server::Line;
 use crate::values::failure::Why;
 
 /// What a cluster of these servers is called.
@@ -48,12 +49,9 @@ pub(super) fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> 
 /// What a server says over a connection that is made for it.
 async fn ask_server(way: &Way) -> Result<View, Why> {
     let asked = async {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT));
-        let mut connection = way.connect(config).await?;
+        let mut line = Line::open(way).await?;
         let [info, slots] = &questions();
-        let info = Why::or_value(connection.send_packed_command(info).await)?;
-        let slots = Why::or_value(connection.send_packed_command(slots).await)?;
-        read(&info, &slots, way)
+        read(&line.ask(info).await?, &line.ask(slots).await?, way)
     };
     let answer = timeout(CONNECT_TIMEOUT, asked).await;
     answer.unwrap_or(Err(Why::Silent)).map_err(|failure| told_by(failure, way))

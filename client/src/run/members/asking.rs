@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use palisade_quorum::NodeId;
-use redis::{AsyncConnectionConfig, Cmd, Value};
+use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
 use crate::net::access::Way;
 use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::server::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
@@ -26,16 +27,14 @@ pub struct Answered {
 /// It does not answer in time, is another one, or refuses.
 pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, Why> {
     let asked = async {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
-        let mut connection = way.connect(config).await?;
-        let node = Why::or_value(connection.send_packed_command(&redis::cmd("LOCK.NODE")).await)?;
+        let mut line = Line::open(way).await?;
+        let node = line.ask(&cmd("LOCK.NODE")).await.map_err(Why::of_node)?;
         let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
         if expects.is_some_and(|expects| expects != id) {
             return Err(Why::Unfit("another server is there than the member".to_owned()));
         }
         let guard_ms = wire::number(&node, "guard_ms").unwrap_or(0);
-        let value = Why::or_value(connection.send_packed_command(command).await)?;
+        let value = line.ask(command).await?;
         Ok(Answered { id, guard_ms, value })
     };
     timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(Why::Silent))

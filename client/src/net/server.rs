@@ -1,0 +1,189 @@
+//! One server, asked directly: over a connection that is made for it, joins no set of nodes and carries no lock of this client.
+
+use std::time::Duration;
+
+use palisade_quorum::NodeId;
+use redis::aio::MultiplexedConnection;
+use redis::cluster_routing::Slot;
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd};
+use tokio::time::timeout;
+
+use crate::net::access::Way;
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::cluster::{REDIRECTIONS_MAX, Redirection};
+use crate::net::wire;
+use crate::values::failure::Why;
+
+/// A connection over which one question follows the other. The caller says how long an answer may take.
+#[derive(Clone, Debug)]
+pub struct Line(MultiplexedConnection);
+
+impl Line {
+    /// Connects to the server at the end of `way`.
+    pub async fn open(way: &Way) -> Result<Self, Why> {
+        let config = AsyncConnectionConfig::new();
+        let config = config.set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
+        way.connect(config).await.map(Self)
+    }
+
+    /// Sends `command`, and returns what the server answers.
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Why> {
+        Why::or_value(self.0.send_packed_command(command).await)
+    }
+
+    /// Sends `commands` at once, and returns what the server answers to each.
+    pub async fn ask_each(&mut self, commands: &[Cmd]) -> Result<Vec<Result<Value, Why>>, Why> {
+        let mut all = redis::pipe();
+        for command in commands {
+            all.add_command(command.clone());
+        }
+        let replies = self.0.send_packed_commands(&all, 0, commands.len()).await;
+        let replies = replies.map_err(|error| Why::of(&error))?;
+        Ok(replies.into_iter().map(|reply| Why::or_value(Ok(reply))).collect())
+    }
+}
+
+/// A server that is a node, or belongs to one.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The place of its node in the list, from 1.
+    pub number: usize,
+    pub(crate) way: Way,
+    /// Of a master of a cluster, the slots that it serves, first and last of each range; else `None`.
+    pub slots: Option<Vec<(u16, u16)>>,
+}
+
+impl Server {
+    /// The one at the end of `way`.
+    pub fn new(number: usize, way: Way) -> Self {
+        Self { number, way, slots: None }
+    }
+
+    /// Its address, without passwords.
+    pub fn name(&self) -> &str {
+        self.way.name()
+    }
+
+    /// Its address in a set of nodes.
+    pub fn address(&self) -> String {
+        self.way.address()
+    }
+
+    /// Returns true if it is reached over TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.way.is_encrypted()
+    }
+
+    /// Another server, which is reached in the same manner.
+    pub fn to(&self, host: &str, port: u16) -> Self {
+        Self::new(self.number, self.way.to(host, port))
+    }
+
+    /// The server with this address in a set of nodes, which is reached in the same manner; `None`: it is no such address.
+    pub fn to_address(&self, address: &str) -> Option<Self> {
+        Some(Self::new(self.number, self.way.to_address(address)?))
+    }
+
+    /// Returns true if it is the one of its node to ask about `key`.
+    pub fn serves(&self, key: &[u8]) -> bool {
+        let slot = Slot::for_key(key);
+        let Some(slots) = &self.slots else { return true };
+        slots.iter().any(|&(first, last)| (first..=last).any(|number| Slot::new(number) == Some(slot)))
+    }
+
+    /// Connects to the server, whatever it is.
+    ///
+    /// # Errors
+    /// The reason why there is no connection.
+    pub async fn reach(&self) -> Result<Link, Why> {
+        let line = timeout(CONNECT_TIMEOUT, Line::open(&self.way)).await.unwrap_or_else(|_| Err(Why::late()))?;
+        Ok(Link { line, server: self.clone(), node: Value::Nil, patience: CONNECT_TIMEOUT })
+    }
+
+    /// Connects to the server, which has to be a lock node.
+    ///
+    /// # Errors
+    /// The reason why there is no connection.
+    pub async fn connect(&self) -> Result<Link, Why> {
+        let mut link = self.reach().await?;
+        // A server without the module answers to SCAN too, and has no locks.
+        link.node = link.send(&cmd("LOCK.NODE")).await.unwrap_or_else(|| Err(Why::late()))?;
+        Ok(link)
+    }
+}
+
+/// A connection to a server, which is given a time for each answer.
+#[derive(Clone, Debug)]
+pub struct Link {
+    line: Line,
+    /// The server at the other end.
+    pub server: Server,
+    /// What it answered to LOCK.NODE when it was connected; Null: it was not asked.
+    pub node: Value,
+    /// The time that it is given for an answer.
+    pub patience: Duration,
+}
+
+impl Link {
+    /// The id of the server; `None`: it was not asked, or has none.
+    pub fn id(&self) -> Option<NodeId> {
+        wire::node_id(&self.node)
+    }
+
+    /// Milliseconds for which it is guarded, and the reason, as it said when it was connected.
+    pub fn guard(&self) -> Option<(u64, String)> {
+        let guard_ms = wire::number(&self.node, "guard_ms").filter(|guard_ms| *guard_ms > 0)?;
+        Some((guard_ms, wire::text(&self.node, "guard_reason").unwrap_or_default()))
+    }
+
+    /// Sends `command`, and returns what the server answers; or the server that it names instead, which is at the other end from then on.
+    ///
+    /// # Errors
+    /// The error that the server answers, or the reason why there is no answer.
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Why> {
+        let reply = self.send(command).await.unwrap_or(Err(Why::Silent));
+        self.follow(command, reply).await
+    }
+
+    /// Sends `commands` at once, and returns what the server answers to each; or the server that it names instead, with its name.
+    ///
+    /// # Errors
+    /// The reason why there is no answer.
+    pub async fn ask_each(&mut self, commands: &[Cmd]) -> Result<Vec<(String, Result<Value, Why>)>, Why> {
+        if commands.is_empty() {
+            return Ok(vec![]);
+        }
+        let replies = timeout(self.patience, self.line.ask_each(commands)).await.unwrap_or(Err(Why::Silent))?;
+        let mut answers = vec![];
+        for (command, reply) in commands.iter().zip(replies) {
+            let mut link = self.clone();
+            let reply = link.follow(command, reply.map_err(Why::of_node)).await;
+            answers.push((link.server.name().to_owned(), reply));
+        }
+        Ok(answers)
+    }
+
+    /// Sends `command` to the server that a redirection names, if `reply` is one, and so on.
+    async fn follow(&mut self, command: &Cmd, mut reply: Result<Value, Why>) -> Result<Value, Why> {
+        for _ in 0..REDIRECTIONS_MAX {
+            let host = self.server.way.host().unwrap_or_default();
+            let (place, is_once) = match reply.as_ref().err().and_then(|why| Redirection::of(why, host)) {
+                Some(Redirection::Moved(place)) => (place, false),
+                Some(Redirection::Ask(place)) => (place, true),
+                Some(Redirection::TryAgain) | None => break,
+            };
+            *self = self.server.to(&place.host, place.port).connect().await?;
+            if is_once {
+                self.send(&cmd("ASKING")).await.unwrap_or(Err(Why::Silent))?;
+            }
+            reply = self.send(command).await.unwrap_or(Err(Why::Silent));
+        }
+        reply
+    }
+
+    /// Sends `command`, and returns what the server answers; `None`: nothing in time.
+    async fn send(&mut self, command: &Cmd) -> Option<Result<Value, Why>> {
+        let answer = timeout(self.patience, self.line.ask(command)).await;
+        answer.ok().map(|reply| reply.map_err(Why::of_node))
+    }
+}
