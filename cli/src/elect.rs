@@ -8,8 +8,8 @@ use palisade_client::{Election, Error, ErrorKind, Leader, Leadership, Options};
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::arguments::{Asked, Elect, Exec, Take};
-use crate::exec;
+use crate::arguments::Elect;
+use crate::exec::{self, Job};
 use crate::exit::{CONFLICT, End, Failure, LOST};
 use crate::holder::{self, HolderId, note};
 use crate::nodes::Nodes;
@@ -36,8 +36,7 @@ struct Said {
 /// # Errors
 /// It cannot campaign; the command cannot be started.
 pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
-    let exec = as_exec(elect);
-    let grace = exec::check(&exec)?;
+    let job = Job::new(&elect.command, elect.ttl, elect.max_hold.unwrap_or(Duration::MAX), elect.grace)?;
     let program = &elect.command[0];
     let value = elect.value.clone().map_or_else(|| note(program).into_bytes(), |value| value.as_bytes().to_vec());
     let (note, holder) = (note(program), HolderId::of_process());
@@ -64,7 +63,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
         let term = leadership.term();
         tell(&format!("{} leads in term {term}", printable(&value)));
         let more = [(exec::group::TERM, term.to_string()), (holder::VARIABLE, holder.to_string())];
-        let end = exec::under(nodes, (&exec, grace), &leadership, more, &mut signals).await;
+        let end = job.run(nodes, &leadership, more, &mut signals).await;
         leadership.resign().await;
         match (end, signals.asked_to_end()) {
             (Err(failure), None) if failure.code == LOST => tell(&format!("{}; it campaigns again", failure.text)),
@@ -84,21 +83,6 @@ async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Le
         }
         sleep(AGAIN).await;
     }
-}
-
-/// The command, as `exec` runs one.
-fn as_exec(elect: &Elect) -> Exec {
-    let asked = Asked {
-        key: elect.name.clone(),
-        shared: false,
-        limit: None,
-        ttl: elect.ttl,
-        note: None,
-        node_timeout: elect.node_timeout,
-        conflict_exit_code: None,
-    };
-    let take = Take { asked, max_hold: elect.max_hold.unwrap_or(Duration::MAX) };
-    Exec { take, wait: None, no_wait: false, grace: elect.grace, min_hold: None, command: elect.command.clone() }
 }
 
 /// Who leads now; or each change of it.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use palisade_client::Why;
-use palisade_client::direct::Link;
+use palisade_client::direct::ServerLink;
 use palisade_core::quorum::{Known, known};
 use redis::{FromRedisValue, cmd};
 
@@ -143,7 +143,7 @@ pub struct Listed {
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
-    let scanned = nodes.of_each(async |mut link: Link| {
+    let scanned = nodes.of_each(async |mut link: ServerLink| {
         let keys = scan(&mut link, pattern, most).await?;
         Ok((link, keys))
     });
@@ -153,7 +153,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let keys: BTreeSet<&Vec<u8>> = answers(&scanned).flat_map(|(_, keys)| keys).collect();
     let more = keys.len().saturating_sub(limit);
     let keys: Vec<&[u8]> = keys.into_iter().take(limit).map(Vec::as_slice).collect();
-    let mut links: Vec<Link> = answers(&scanned).map(|(link, _)| link.clone()).collect();
+    let mut links: Vec<ServerLink> = answers(&scanned).map(|(link, _)| link.clone()).collect();
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
         let mut told = Nodes::ask_over(&mut links, batch, question).await;
@@ -170,7 +170,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
 }
 
 /// The names of a node's locks.
-async fn scan(link: &mut Link, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
+async fn scan(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
     let mut keys = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {

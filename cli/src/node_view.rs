@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_client::Why;
-use palisade_client::direct::{Link, Place, Server};
+use palisade_client::direct::{Place, Server, ServerLink};
 use redis::{FromRedisValue, Value, cmd};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -118,7 +118,7 @@ impl NodeView {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub async fn look(mut link: Link) -> Result<(Self, Link), Why> {
+    pub async fn look(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
         // At once for all nodes, so that their clocks can be compared. By a command that everybody may send who takes locks.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
@@ -231,11 +231,11 @@ pub fn rows(views: &[NodeView]) -> String {
     table(&headings, &numbers, views.iter().map(row))
 }
 
-/// What a program that sets a guard gets.
+/// A guarded node, for programs.
 #[derive(Serialize)]
-struct Guarded {
-    node: String,
-    guard_ms: u64,
+pub struct Guarded {
+    pub node: String,
+    pub guard_ms: u64,
 }
 
 /// `palisade guard NODE [lift|arm TIME]`

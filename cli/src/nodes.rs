@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use palisade_client::direct::{Link, Place, Server};
+use palisade_client::direct::{Place, Server, ServerLink};
 use palisade_client::{Client, Error, ErrorKind, Options, Why};
 use palisade_core::quorum::{NodeId, first_as};
 use redis::{Cmd, Value};
@@ -148,13 +148,13 @@ impl Nodes {
     }
 
     /// Connects to these servers. Leaves out those that are servers of an earlier node of the list: one server counts once.
-    async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<Link>> {
+    async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<ServerLink>> {
         let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
         let open = join_all(open).await;
-        let id = |said: &Said<Link>| said.said.as_ref().ok().and_then(Link::id);
+        let id = |said: &Said<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);
         let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
         let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
-        let once = |(place, said): (usize, Said<Link>)| match first_as(&ids, place).map(|first| &names[first]) {
+        let once = |(place, said): (usize, Said<ServerLink>)| match first_as(&ids, place).map(|first| &names[first]) {
             Some((number, name)) if *number != said.number => Said { said: Err(Why::SameServer(name.clone())), ..said },
             _ => said,
         };
@@ -162,14 +162,15 @@ impl Nodes {
     }
 
     /// Returns what `ask` finds at each server, over a connection to it.
-    pub async fn of_each<T>(&self, ask: impl AsyncFn(Link) -> Result<T, Why>) -> Vec<Said<T>> {
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<Said<T>> {
         let open = Self::connect(self.servers().await).await;
         join_all(open.into_iter().map(|said| said.and_then(&ask))).await
     }
 
     /// Sends `command` to each server, and returns what each answers.
     pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
-        self.of_each(async |mut link: Link| Ok(Reply { value: link.ask(command).await?, guard: link.guard() })).await
+        self.of_each(async |mut link: ServerLink| Ok(Reply { value: link.ask(command).await?, guard: link.guard() }))
+            .await
     }
 
     /// Sends `command`, which is about `key`, to one server of each node.
@@ -204,7 +205,7 @@ impl Nodes {
 
     /// Sends the question about each of `keys` over these connections, to the one of each node that it is to be asked of; returns what they answer, by key.
     pub async fn ask_over(
-        links: &mut [Link],
+        links: &mut [ServerLink],
         keys: &[&[u8]],
         question: impl Fn(&[u8]) -> Cmd,
     ) -> Vec<Vec<Said<Value>>> {

@@ -2,7 +2,7 @@
 
 pub use crate::net::access::Access;
 pub use crate::net::place::Place;
-pub use crate::net::server::{Link, Server};
+pub use crate::net::server::{Server, ServerLink};
 pub use crate::net::wire::members;
 pub use crate::run::members::Plan;
 use crate::{Client, Error, run};

@@ -169,6 +169,11 @@ impl Client {
         self.say_while(line, &["NOTYET ", "GUARDED "])
     }
 
+    /// Says it to an agent until its nodes answer and grant; of a request that may be repeated.
+    pub fn outlast_outage(&mut self, line: &str) -> Reply {
+        self.say_while(line, &["NOQUORUM ", "GUARDED "])
+    }
+
     fn say_while(&mut self, line: &str, refusals: &[&str]) -> Reply {
         let mut reply = self.say(line);
         super::wait_until(line, || {

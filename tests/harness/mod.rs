@@ -31,7 +31,7 @@ pub use memory_of_grants::{
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
-pub use sentinel::{Sentinel, watched, watched_over_tls};
+pub use sentinel::{Sentinel, behind, watched, watched_over_tls};
 pub use six::{MAX_TTL_MS, Six, patient};
 pub use tls::{issue, make_authority, make_certificate, with_mutual_tls, with_tls};
 pub use waiters::{queues, waits};

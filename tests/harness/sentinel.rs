@@ -91,6 +91,12 @@ impl Sentinel {
     }
 }
 
+/// The address of the master that these watch.
+pub fn behind(sentinels: &[Sentinel]) -> String {
+    let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
+    format!("redis+sentinel://{}/locks", hosts.join(","))
+}
+
 /// A server as one should be that Sentinel watches: whenever it starts it is guarded.
 fn member(max_ttl_ms: u64) -> Setup {
     let arguments = ["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"];

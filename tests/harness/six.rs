@@ -68,6 +68,17 @@ impl Six {
     pub fn seeds(&self) -> Vec<String> {
         self.masters().take(2).map(|member| format!("127.0.0.1:{}", member.server.port())).collect()
     }
+
+    /// The address of this cluster.
+    pub fn address(&self) -> String {
+        format!("redis+cluster://{}", self.seeds().join(","))
+    }
+
+    /// A key of this master of three.
+    pub fn key_of(&self, master: usize) -> String {
+        let mut client = self.0[master].client();
+        (0..).map(|n| format!("key{n}")).find(|key| !client.say(&format!("EXISTS {key}")).is_error("MOVED")).unwrap()
+    }
 }
 
 fn common(setup: Setup) -> Setup {

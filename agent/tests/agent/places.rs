@@ -1,16 +1,7 @@
 //! A cluster, or a master that Sentinels know, behind the agent; and fail-overs beneath it.
 
 use crate::fixture::Running;
-use crate::harness::{Client, MAX_TTL_MS, Reply, Sentinel, Setup, Six, int, null, text, wait_until, watched};
-
-fn cluster(six: &Six) -> String {
-    format!("redis+cluster://{}", six.seeds().join(","))
-}
-
-fn behind(sentinels: &[Sentinel]) -> String {
-    let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
-    format!("redis+sentinel://{}/locks", hosts.join(","))
-}
+use crate::harness::{MAX_TTL_MS, Setup, Six, behind, int, null, text, wait_until, watched};
 
 /// An agent of these nodes, of which all serve.
 fn agent(nodes: &[String]) -> Running {
@@ -20,32 +11,13 @@ fn agent(nodes: &[String]) -> Running {
     agent
 }
 
-/// A key of this master of three.
-fn key_of(six: &Six, master: usize) -> String {
-    let mut client = six.0[master].client();
-    (0..).map(|n| format!("key{n}")).find(|key| !client.say(&format!("EXISTS {key}")).is_error("MOVED")).unwrap()
-}
-
-/// What it answers to a request that may be repeated, once its nodes do.
-fn insist(client: &mut Client, line: &str) -> Reply {
-    let mut said = client.say(line);
-    wait_until(line, || {
-        let waits = said.is_error("NOQUORUM") || said.is_error("GUARDED");
-        if waits {
-            said = client.say(line);
-        }
-        !waits
-    });
-    said
-}
-
 #[test]
 fn a_cluster_is_one_node_and_each_lock_is_at_its_master() {
     let six = Six::start_with(|setup: Setup| setup.module_arguments(&["max-clock-skew", "1000"]));
-    let agent = agent(&[cluster(&six)]);
+    let agent = agent(&[six.address()]);
     let (mut me, mut other) = (agent.client(), agent.client());
     for master in 0..3 {
-        let (key, server) = (key_of(&six, master), &six.0[master].server);
+        let (key, server) = (six.key_of(master), &six.0[master].server);
         let token = me.say(&format!("LOCK.ACQUIRE {key} me 60000 NOTE ann")).as_int();
         assert_eq!(server.info("held"), 1);
         assert_eq!(me.say(&format!("LOCK.EXTEND {key} me 60000")), int(token));
@@ -68,19 +40,19 @@ fn a_cluster_is_one_node_and_each_lock_is_at_its_master() {
 #[test]
 fn a_master_of_a_cluster_dies_beneath_it() {
     let mut six = Six::start(3_000);
-    let agent = agent(&[cluster(&six)]);
+    let agent = agent(&[six.address()]);
     let (mut me, mut other) = (agent.client(), agent.client());
-    let (lost, kept) = (key_of(&six, 1), key_of(&six, 2));
-    let token = insist(&mut me, &format!("LOCK.ACQUIRE {lost} me {MAX_TTL_MS} RETRY")).as_int();
+    let (lost, kept) = (six.key_of(1), six.key_of(2));
+    let token = me.outlast_outage(&format!("LOCK.ACQUIRE {lost} me {MAX_TTL_MS} RETRY")).as_int();
     other.ask(&format!("LOCK.ACQUIRE {lost} you {MAX_TTL_MS} WAIT 600000"));
     wait_until("it waits", || agent.info("blocked_clients") == 1);
     six.0[1].server.kill();
-    assert!(insist(&mut me, &format!("LOCK.ACQUIRE {kept} me {MAX_TTL_MS} RETRY")).as_int() > 0);
+    assert!(me.outlast_outage(&format!("LOCK.ACQUIRE {kept} me {MAX_TTL_MS} RETRY")).as_int() > 0);
     wait_until("the agent tells that one is down", || me.say("INFO palisade").as_text().contains("nodes_serving:0"));
     let mut answer = other.hear();
     if answer.is_error("NOQUORUM") || answer.is_error("GUARDED") {
         // As a node says it that cannot be waited for.
-        answer = insist(&mut other, &format!("LOCK.ACQUIRE {lost} you {MAX_TTL_MS} WAIT 600000 RETRY"));
+        answer = other.outlast_outage(&format!("LOCK.ACQUIRE {lost} you {MAX_TTL_MS} WAIT 600000 RETRY"));
     }
     assert!(answer.as_list()[0].as_int() > token);
     assert_eq!(six.0[4].client().say("ROLE").as_list()[0], text("master"));
@@ -93,12 +65,12 @@ fn a_master_behind_sentinels_is_replaced_beneath_it() {
     let (_one, other, sentinels) = watched(1, MAX_TTL_MS);
     let agent = agent(&[behind(&sentinels)]);
     let (mut me, mut waiting) = (agent.client(), agent.client());
-    let token = insist(&mut me, &format!("LOCK.ACQUIRE k me {MAX_TTL_MS} RETRY")).as_int();
+    let token = me.outlast_outage(&format!("LOCK.ACQUIRE k me {MAX_TTL_MS} RETRY")).as_int();
     wait_until("it knows how long leases may run", || other.info("outstanding_ttl_ms") <= MAX_TTL_MS);
     sentinels[0].fail_over();
     sentinels[0].wait_for_master(&other);
     let line = format!("LOCK.ACQUIRE k you {MAX_TTL_MS} WAIT 600000 RETRY");
-    let next = insist(&mut waiting, &line).as_list()[0].as_int();
+    let next = waiting.outlast_outage(&line).as_list()[0].as_int();
     assert!(next > token);
     assert_eq!(other.client().say("LOCK.INFO k").field("token"), int(next));
 }
@@ -109,15 +81,15 @@ fn all_kinds_are_nodes_of_one_quorum() {
     let six = Six::start_with(|setup: Setup| setup.module_arguments(&["max-clock-skew", "1000"]));
     let (mut master, _replica, sentinels) = watched(1, 60_000);
     let alone = Setup::new().start();
-    let agent = agent(&[cluster(&six), behind(&sentinels), format!("unix://{}", alone.socket().display())]);
+    let agent = agent(&[six.address(), behind(&sentinels), format!("unix://{}", alone.socket().display())]);
     let mut me = agent.client();
-    let token = insist(&mut me, "LOCK.ACQUIRE k me 60000 RETRY").as_int();
+    let token = me.outlast_outage("LOCK.ACQUIRE k me 60000 RETRY").as_int();
     wait_until("all have it", || {
         let held: u64 = six.masters().map(|member| member.server.info("held")).sum();
         (held, master.info("held"), alone.info("held")) == (1, 1, 1)
     });
     master.kill();
-    assert!(insist(&mut me, "LOCK.EXTEND k me 60000").as_int() >= token);
+    assert!(me.outlast_outage("LOCK.EXTEND k me 60000").as_int() >= token);
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     assert_eq!(alone.info("held"), 0);
 }

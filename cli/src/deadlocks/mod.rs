@@ -9,7 +9,7 @@ use redis::Value;
 use serde::Serialize;
 
 use self::graph::{Member, Party, WaitedFor, circles, may_be_hidden};
-use palisade_client::direct::Link;
+use palisade_client::direct::ServerLink;
 
 use crate::exit::{End, Failure};
 use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsure};
@@ -106,7 +106,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let connected = nodes.of_each(async |link| Ok(link)).await;
     nodes.need_majority(&connected)?;
     let guards: BTreeMap<&str, _> =
-        connected.iter().map(|said| (&*said.server, said.said.as_ref().ok().and_then(Link::guard))).collect();
+        connected.iter().map(|said| (&*said.server, said.said.as_ref().ok().and_then(ServerLink::guard))).collect();
     let with_guard = |said: Said<Value>| {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
@@ -117,7 +117,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     let is_named = |said: &&Said<Reply>| whys.iter().any(|(server, _)| *server == said.server);
     let cannot_say: BTreeSet<usize> = empty.iter().filter(is_named).map(|said| said.number).collect();
     let mut is_unknown = known(nodes.len(), 0, cannot_say.len()) == Known::Unknown;
-    let mut links: Vec<Link> = answers(&connected).cloned().collect();
+    let mut links: Vec<ServerLink> = answers(&connected).cloned().collect();
     let mut told = vec![];
     for batch in waited[..waited.len().min(WAITED_FOR)].chunks(BATCH) {
         let keys: Vec<&[u8]> = batch.iter().map(|view| view.name.as_slice()).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use palisade_client::Why;
-use palisade_client::direct::{Link, Place, Server};
+use palisade_client::direct::{Place, Server, ServerLink};
 use redis::{FromRedisValue, cmd};
 
 use crate::node_failure::strange;
@@ -97,7 +97,7 @@ pub struct Membership {
 
 impl Membership {
     /// Asks the server at the other end of `link`.
-    async fn ask(link: &mut Link) -> Result<Self, Why> {
+    async fn ask(link: &mut ServerLink) -> Result<Self, Why> {
         let text = |value| String::from_redis_value(value).map_err(|why| strange("CLUSTER", why));
         let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
         let nodes = text(link.ask(cmd("CLUSTER").arg("NODES")).await?)?;
@@ -105,7 +105,7 @@ impl Membership {
     }
 }
 
-async fn settings(link: &mut Link) -> Option<HashMap<String, String>> {
+async fn settings(link: &mut ServerLink) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
     // One name each: servers before 7.0 take no more.
     for name in SETTINGS {

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use palisade_client::Why;
-use palisade_client::direct::{Link, Place, Server};
+use palisade_client::direct::{Place, Server, ServerLink};
 use redis::{FromRedisValue, Value, cmd};
 
 use super::finding::Finding;
@@ -120,7 +120,7 @@ fn shown(whose: &Whose<'_>, nobody: &str) -> String {
 }
 
 /// Asks as the user itself, or whether that user might.
-async fn verdict(link: &mut Link, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
+async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
     let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
     let Some(user) = whose.user else {
         return match link.ask(&probe).await {
@@ -152,7 +152,7 @@ fn meaning(text: &str) -> Verdict {
 }
 
 /// What the user is called that asks.
-async fn own_name(link: &mut Link) -> Option<String> {
+async fn own_name(link: &mut ServerLink) -> Option<String> {
     String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
 }
 

@@ -8,7 +8,7 @@ mod lease;
 pub mod terminal;
 pub mod watchdog;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::group::{Event, Group};
 use self::terminal::{Terminal, stop_job};
 use self::watchdog::Watchdog;
-use crate::arguments::Exec;
+use crate::arguments::{Exec, Take};
 use crate::clock;
 use crate::exit::{End, Failure, LOST};
 use crate::holder::{self, HolderId};
@@ -38,7 +38,8 @@ const LOOKS_A_LEASE: u32 = 6;
 /// # Errors
 /// The lock was not granted, or lost; the command cannot be started.
 pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
-    let grace = check(exec)?;
+    let Take { asked, max_hold } = &exec.take;
+    let job = Job::new(&exec.command, asked.ttl, *max_hold, exec.grace)?;
     let program = &exec.command[0];
     let mut signals = Signals::listen()?;
     let patience = Patience::of(exec.wait, exec.no_wait);
@@ -51,7 +52,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
     // Locks that the command takes by this program are held, and waited for, by one and the same.
     let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
-    let end = Running::start(nodes, (exec, grace), &guard, more).await?.finish(&mut signals).await;
+    let end = job.run(nodes, &guard, more, &mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
         // Whoever wants it sooner sends a signal.
         tokio::select! {
@@ -70,34 +71,49 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     }
 }
 
-/// Checks that the command can be found; returns the time there is to end it.
-///
-/// # Errors
-/// What is to be said differently.
-pub fn check(exec: &Exec) -> Result<Duration, Failure> {
-    let grace = lease::grace(exec.take.asked.ttl, exec.grace).map_err(Failure::usage)?;
-    group::find(&exec.command[0]).map(|()| grace)
+/// A command, and the lease that it is to run under.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    command: &'a [OsString],
+    ttl: Duration,
+    max_hold: Duration,
+    /// Time between SIGTERM and SIGKILL.
+    grace: Duration,
 }
 
-/// Runs the command under a lock that is held, with these variables `more` in its environment and the grace period that [`check`] found.
-///
-/// # Errors
-/// The lock was lost; the command cannot be started.
-pub async fn under(
-    nodes: &Nodes,
-    exec: (&Exec, Duration),
-    guard: &Guard,
-    more: impl IntoIterator<Item = (&'static str, String)>,
-    signals: &mut Signals,
-) -> Result<End, Failure> {
-    Running::start(nodes, exec, guard, more).await?.finish(signals).await
+impl<'a> Job<'a> {
+    /// One with this grace period, or the default of its lease. The command can be found.
+    ///
+    /// # Errors
+    /// What is to be said differently.
+    pub fn new(
+        command: &'a [OsString],
+        ttl: Duration,
+        max_hold: Duration,
+        grace: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let grace = lease::grace(ttl, grace).map_err(Failure::usage)?;
+        group::find(&command[0]).map(|()| Self { command, ttl, max_hold, grace })
+    }
+
+    /// Runs the command under a lock that is held, with these variables `more` in its environment.
+    ///
+    /// # Errors
+    /// The lock was lost; the command cannot be started.
+    pub async fn run(
+        self,
+        nodes: &Nodes,
+        guard: &Guard,
+        more: impl IntoIterator<Item = (&'static str, String)>,
+        signals: &mut Signals,
+    ) -> Result<End, Failure> {
+        Running::start(nodes, self, guard, more).await?.finish(signals).await
+    }
 }
 
 /// The command while it runs.
 struct Running<'a> {
-    exec: &'a Exec,
-    /// Time between SIGTERM and SIGKILL.
-    grace: Duration,
+    job: Job<'a>,
     guard: &'a Guard,
     group: Group,
     terminal: Terminal,
@@ -118,7 +134,7 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     async fn start(
         nodes: &Nodes,
-        (exec, grace): (&'a Exec, Duration),
+        job: Job<'a>,
         guard: &'a Guard,
         more: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Result<Self, Failure> {
@@ -133,7 +149,7 @@ impl<'a> Running<'a> {
             ("PALISADE_VALID_UNTIL_MS", valid_until.as_millis().to_string().into()),
         ];
         let more = more.into_iter().map(|(name, value)| (name, value.into()));
-        let group = match Group::make(&exec.command, environment.into_iter().chain(more)).await {
+        let group = match Group::make(job.command, environment.into_iter().chain(more)).await {
             Ok(group) => group,
             Err(failure) => {
                 watchdog.done();
@@ -142,8 +158,7 @@ impl<'a> Running<'a> {
         };
         watchdog.watch(group.leader, valid_for);
         let mut running = Self {
-            exec,
-            grace,
+            job,
             guard,
             group,
             terminal,
@@ -165,13 +180,12 @@ impl<'a> Running<'a> {
         loop {
             let now = Instant::now();
             let (term_at, kill_at) = (self.term_at.unwrap_or(now), self.kill_at.unwrap_or(now));
-            let look =
-                lease::until_term(self.guard.valid_for(), self.grace).min(self.exec.take.asked.ttl / LOOKS_A_LEASE);
+            let look = lease::until_term(self.guard.valid_for(), self.job.grace).min(self.job.ttl / LOOKS_A_LEASE);
             tokio::select! {
                 biased;
                 event = self.group.event() => match event {
                     Event::Gone => break,
-                    Event::Ended => self.term_at = Some(now + self.grace),
+                    Event::Ended => self.term_at = Some(now + self.job.grace),
                     Event::Stopped(signal) => self.on_stop(signal),
                 },
                 () = sleep_until(kill_at), if self.kill_at.is_some() => {
@@ -182,7 +196,7 @@ impl<'a> Running<'a> {
                 () = sleep(look), if self.lost.is_none() => self.look(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;
-                    self.end(self.grace);
+                    self.end(self.job.grace);
                     tell("what the command left behind is ended: nothing of it outlives the lock");
                 }
                 signal = signals.next() => self.on_signal(signal),
@@ -223,9 +237,9 @@ impl<'a> Running<'a> {
             return self.lose(self.why_gone());
         }
         let valid_for = self.guard.valid_for();
-        if lease::until_term(valid_for, self.grace).is_zero() {
-            let why = if self.began.elapsed() + self.exec.take.asked.ttl >= self.exec.take.max_hold {
-                format!("it is extended for no longer than --max-hold {}", duration(self.exec.take.max_hold))
+        if lease::until_term(valid_for, self.job.grace).is_zero() {
+            let why = if self.began.elapsed() + self.job.ttl >= self.job.max_hold {
+                format!("it is extended for no longer than --max-hold {}", duration(self.job.max_hold))
             } else {
                 "too few nodes extended it in time".to_owned()
             };
@@ -245,7 +259,7 @@ impl<'a> Running<'a> {
 
     /// The command must not go on.
     fn lose(&mut self, why: String) {
-        self.end(lease::until_kill(self.left()).min(self.grace));
+        self.end(lease::until_kill(self.left()).min(self.job.grace));
         self.term_at = None;
         tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
         self.lost = Some(why);

@@ -13,6 +13,7 @@ use super::{Wanted, addresses, even, show};
 use crate::addresses::{like, split};
 use crate::exit::{End, Failure};
 use crate::look::ask;
+use crate::node_view::Guarded;
 use crate::nodes::Nodes;
 use crate::show::{json, out, tell, time};
 
@@ -30,12 +31,6 @@ struct Steps {
     guarded: Vec<Guarded>,
     /// About so long the steps wait for leases to end.
     waits_ms: u64,
-}
-
-#[derive(Serialize)]
-struct Guarded {
-    node: String,
-    guard_ms: u64,
 }
 
 #[derive(Serialize)]

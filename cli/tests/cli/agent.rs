@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Nodes, PALISADE, Running, apart, run};
-use crate::harness::{Client, Reply, Setup, int, null, wait_until};
+use crate::harness::{Client, Setup, int, null, wait_until};
 
 /// An agent of these nodes that listens on this socket.
 fn agent(nodes: &Nodes, options: &str, socket: &Path) -> Running {
@@ -20,19 +20,6 @@ fn agent(nodes: &Nodes, options: &str, socket: &Path) -> Running {
 
 fn client(socket: &Path) -> Client {
     Client::connect(socket, false)
-}
-
-/// What it answers, once enough nodes do.
-fn insist(client: &mut Client, line: &str) -> Reply {
-    let mut said = client.say(line);
-    wait_until(line, || {
-        let waits = said.is_error("NOQUORUM");
-        if waits {
-            said = client.say(line);
-        }
-        !waits
-    });
-    said
 }
 
 fn socket(nodes: &Nodes) -> PathBuf {
@@ -46,7 +33,7 @@ fn it_ends_by_a_signal_and_takes_its_socket_along() {
     let agent = agent(&nodes, "--socket-mode 0620", &socket);
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o620);
     let mut me = client(&socket);
-    assert!(insist(&mut me, "LOCK.ACQUIRE k me 60000").as_int() > 0);
+    assert!(me.outlast_outage("LOCK.ACQUIRE k me 60000").as_int() > 0);
     let mut waiting = client(&socket);
     waiting.ask("LOCK.ACQUIRE k you 60000 WAIT 60000");
     wait_until("it waits", || me.info_field("blocked_clients") == 1);
@@ -71,7 +58,7 @@ fn it_follows_the_set_and_has_no_reload_of_its_list() {
     let agent = Running::start(command);
     wait_until("the agent listens", || UnixStream::connect(&socket).is_ok());
     let mut me = client(&socket);
-    assert!(insist(&mut me, "LOCK.ACQUIRE k me 60000 KEEPALIVE 60000").as_int() > 0);
+    assert!(me.outlast_outage("LOCK.ACQUIRE k me 60000 KEEPALIVE 60000").as_int() > 0);
     let said = |text: &str| {
         agent.signal(Signal::SIGHUP);
         wait_until(text, || fs::read_to_string(nodes.file("said")).unwrap().lines().last().unwrap().contains(text));
@@ -84,7 +71,7 @@ fn it_follows_the_set_and_has_no_reload_of_its_list() {
     said("version 2: ");
     said("its own list is another one");
     wait_until("the lock is on the node that was added", || added.info("held") == 1);
-    assert!(insist(&mut me, "LOCK.EXTEND k me 60000").as_int() > 0, "the connection stayed");
+    assert!(me.outlast_outage("LOCK.EXTEND k me 60000").as_int() > 0, "the connection stayed");
     agent.signal(Signal::SIGTERM);
     assert_eq!(agent.end().code(), Some(0));
 }
@@ -94,7 +81,7 @@ fn locks_are_given_back_if_it_is_told_so() {
     let nodes = Nodes::start(3);
     let socket = socket(&nodes);
     let agent = agent(&nodes, "--on-end release", &socket);
-    assert!(insist(&mut client(&socket), "LOCK.ACQUIRE k me 60000").as_int() > 0);
+    assert!(client(&socket).outlast_outage("LOCK.ACQUIRE k me 60000").as_int() > 0);
     agent.signal(Signal::SIGINT);
     assert_eq!(agent.end().code(), Some(0));
     assert_eq!(nodes.holding("k"), 0);
@@ -107,21 +94,21 @@ fn another_process_goes_on_after_kill_9() {
     let socket = socket(&nodes);
     let first = agent(&nodes, "", &socket);
     let mut me = client(&socket);
-    let token = insist(&mut me, "LOCK.ACQUIRE repeated me 60000").as_int();
+    let token = me.outlast_outage("LOCK.ACQUIRE repeated me 60000").as_int();
     for key in ["extended", "released"] {
-        insist(&mut me, &format!("LOCK.ACQUIRE {key} me 60000"));
+        me.outlast_outage(&format!("LOCK.ACQUIRE {key} me 60000"));
     }
     first.signal(Signal::SIGKILL);
     assert_eq!(first.end().code(), None);
     assert!(socket.exists(), "nobody took it away");
     let _second = agent(&nodes, "", &socket);
     let mut me = client(&socket);
-    assert_eq!(insist(&mut me, "LOCK.ACQUIRE repeated you 60000"), null());
-    assert!(insist(&mut me, "LOCK.ACQUIRE repeated me 60000 RETRY").as_int() >= token);
-    assert!(insist(&mut me, "LOCK.EXTEND extended me 60000").as_int() > 0);
-    assert_eq!(insist(&mut me, "LOCK.RELEASE released me"), int(0));
+    assert_eq!(me.outlast_outage("LOCK.ACQUIRE repeated you 60000"), null());
+    assert!(me.outlast_outage("LOCK.ACQUIRE repeated me 60000 RETRY").as_int() >= token);
+    assert!(me.outlast_outage("LOCK.EXTEND extended me 60000").as_int() > 0);
+    assert_eq!(me.outlast_outage("LOCK.RELEASE released me"), int(0));
     assert_eq!(nodes.holding("released"), 0);
-    assert_eq!(insist(&mut me, "LOCK.RELEASE extended you"), null());
+    assert_eq!(me.outlast_outage("LOCK.RELEASE extended you"), null());
 }
 
 #[test]
@@ -195,7 +182,7 @@ fn a_socket_is_handed_over() {
         me.is_some()
     });
     let mut me = me.unwrap();
-    assert!(insist(&mut me, "LOCK.ACQUIRE k me 60000").as_int() > 0);
+    assert!(me.outlast_outage("LOCK.ACQUIRE k me 60000").as_int() > 0);
     agent.signal(Signal::SIGTERM);
     assert_eq!(agent.end().code(), Some(0));
     assert!(socket.exists(), "it belongs to who made it");

@@ -1,8 +1,8 @@
 //! What `palisade doctor` finds on real clusters and behind real Sentinels, and the users that they need.
 
 use crate::fixture::{palisade_at, run};
-use crate::harness::{Member, Six, text, wait_until, watched};
-use crate::places::{MAX_TTL_MS, behind, cluster, key_of, name, on, six, well};
+use crate::harness::{Member, Six, behind, text, wait_until, watched};
+use crate::places::{MAX_TTL_MS, name, on, six, well};
 
 /// Whether it finds this, about this.
 #[track_caller]
@@ -42,7 +42,7 @@ fn a_cluster_that_is_well_and_what_is_wrong_with_it() {
     set(&six.0[4], "cluster-node-timeout", "50000");
     set(&six.0[2], "min-replicas-to-write", "2");
     let (from, to) = (&six.0[0], &six.0[1]);
-    let slot = from.client().say(&format!("CLUSTER KEYSLOT {}", key_of(&six, 0))).as_int();
+    let slot = from.client().say(&format!("CLUSTER KEYSLOT {}", six.key_of(0))).as_int();
     assert_eq!(from.client().say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
     // A user that may less on one replica than elsewhere.
     let line = well(on(&six, "acl application --user app --key *")).trim().replace("PASSWORD", "secret");
@@ -118,8 +118,8 @@ fn a_user_of_a_cluster() {
     let line = line.trim().replace("PASSWORD", "secret");
     let tell = |line: &str| six.0.iter().for_each(|member| assert_eq!(member.client().say(line), text("OK"), "{line}"));
     tell(&line);
-    let as_app = |line: &str| palisade_at(&cluster(&six).replace("://", "://app:secret@"), line);
-    let key = key_of(&six, 0);
+    let as_app = |line: &str| palisade_at(&six.address().replace("://", "://app:secret@"), line);
+    let key = six.key_of(0);
     let (from, to) = (&six.0[0], &six.0[1]);
     let slot = from.client().say(&format!("CLUSTER KEYSLOT {key}")).as_int();
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fixture::{Ended, Running, palisade_at, run};
-use crate::harness::{Member, Reply, Sentinel, Server, Setup, Six, text, wait_until, watched};
+use crate::harness::{Member, Reply, Server, Setup, Six, behind, text, wait_until, watched};
 
 /// Leases of a minute: this machine may be busy between two commands.
 pub const MAX_TTL_MS: u64 = 60_000;
@@ -21,30 +21,12 @@ pub fn six() -> Six {
 
 /// The program on this cluster, by two of its masters.
 pub fn on(six: &Six, line: &str) -> Command {
-    palisade_at(&cluster(six), line)
-}
-
-/// The address of this cluster.
-pub fn cluster(six: &Six) -> String {
-    format!("redis+cluster://{}", six.seeds().join(","))
-}
-
-/// The address of the master that these watch.
-pub fn behind(sentinels: &[Sentinel]) -> String {
-    let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
-    format!("redis+sentinel://{}/locks", hosts.join(","))
+    palisade_at(&six.address(), line)
 }
 
 /// What the program calls it.
 pub fn name(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
-}
-
-/// A key of this master of three.
-pub fn key_of(six: &Six, master: usize) -> String {
-    let mut client = six.0[master].client();
-    let here = |key: &String| !client.say(&format!("EXISTS {key}")).is_error("MOVED");
-    (0..).map(|n| format!("key{n}")).find(here).unwrap()
 }
 
 /// Whether this master serves the key, and gave the lock away.
@@ -69,7 +51,7 @@ pub fn well(command: Command) -> String {
 #[test]
 fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     let six = six();
-    let keys: Vec<_> = (0..3).map(|master| key_of(&six, master)).collect();
+    let keys: Vec<_> = (0..3).map(|master| six.key_of(master)).collect();
     for (key, member) in keys.iter().zip(six.masters()) {
         let token = well(on(&six, &format!("acquire {key} --owner me --ttl 1m --note ann")));
         let token = token.trim();
@@ -128,7 +110,7 @@ fn all_locks_of_a_cluster_are_listed() {
 #[test]
 fn a_slot_that_moves_is_followed() {
     let six = six();
-    let key = key_of(&six, 0);
+    let key = six.key_of(0);
     let (from, to) = (&six.0[0], &six.0[1]);
     let slot = from.client().say(&format!("CLUSTER KEYSLOT {key}")).as_int();
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
@@ -164,7 +146,7 @@ fn a_slot_that_moves_is_followed() {
 #[test]
 fn a_master_that_is_down_is_named_and_the_others_tell() {
     let mut six = six();
-    let keys: Vec<_> = (0..3).map(|master| key_of(&six, master)).collect();
+    let keys: Vec<_> = (0..3).map(|master| six.key_of(master)).collect();
     let down = name(&six.0[1].server);
     assert!(has_taken(&six.0[0], &keys[0]));
     six.0[1].server.kill();
@@ -193,7 +175,7 @@ fn the_guard_of_one_master_of_a_cluster() {
     run(on(&six, "guard 1")).assert_refused(193, "1 is a cluster: say which of its masters: 1 127.0.0.1:");
     let second = name(&six.0[1].server);
     assert_eq!(well(on(&six, &format!("guard {second} arm 1m"))), format!("{second} is guarded for 1m\n"));
-    let refused = run(on(&six, &format!("try {}", key_of(&six, 1))));
+    let refused = run(on(&six, &format!("try {}", six.key_of(1))));
     refused.assert_refused(196, "guarded");
     assert_eq!(well(on(&six, &format!("guard {second} lift --yes"))), format!("{second} serves\n"));
     run(on(&six, "guard 2")).assert_refused(193, "2 is none of the nodes: 1 127.0.0.1:");
@@ -203,7 +185,7 @@ fn the_guard_of_one_master_of_a_cluster() {
 #[test]
 fn a_command_does_not_outlive_its_master() {
     let mut six = Six::start(3_000);
-    let key = key_of(&six, 1);
+    let key = six.key_of(1);
     let running = Running::start(on(&six, &format!("exec {key} --ttl 2s --grace 100ms -- sleep 1000")));
     wait_until("it holds the lock", || six.0[1].server.info("held") == 1);
     six.0[1].server.kill();
@@ -221,7 +203,7 @@ fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     let six = six();
     let folder = tempfile::tempdir().unwrap();
     for master in 0..3 {
-        let key = key_of(&six, master);
+        let key = six.key_of(master);
         let runs = folder.path().join(format!("runs{master}"));
         let mut exec = on(&six, &format!("exec {key} -- sh -c"));
         exec.arg(format!("touch {}; sleep 1000", runs.display()));
@@ -263,9 +245,9 @@ fn all_kinds_are_nodes_of_one_quorum() {
     let six = six();
     let (master, _replica, sentinels) = watched(1, MAX_TTL_MS);
     let alone = Setup::new().start();
-    let nodes = format!("{},{},unix://{}", cluster(&six), behind(&sentinels), alone.socket().display());
+    let nodes = format!("{},{},unix://{}", six.address(), behind(&sentinels), alone.socket().display());
     let at = |line: &str| palisade_at(&nodes, line);
-    let key = key_of(&six, 2);
+    let key = six.key_of(2);
     let held = at(&format!("exec {key} -- sh -c"));
     let mut held = held;
     held.arg("echo runs; sleep 1000");

@@ -19,7 +19,7 @@ use crate::net::cluster::Cluster;
 use crate::net::debt::Debt;
 use crate::net::lease::Lease;
 use crate::net::news::News;
-use crate::net::node::{Common, First, Inbox, Node, Reach, Server};
+use crate::net::node::{Common, First, Inbox, Node, Reach, Whereabouts};
 use crate::net::pace::Given;
 use crate::net::place::Place;
 use crate::{Error, Why};
@@ -60,10 +60,10 @@ impl Endpoint {
     pub fn new(number: usize, address: &Address, access: &Arc<Access>, common: &Common) -> Result<Self, Error> {
         let place = number - 1;
         Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp()))? {
-            Place::Server(way) => Self::One(Arc::new(Node::new(place, Server::At(Arc::new(way)), common))),
+            Place::Server(way) => Self::One(Arc::new(Node::new(place, Whereabouts::At(Arc::new(way)), common))),
             Place::Cluster(ways) => Self::Cluster(Cluster::new(place, ways, common)),
             Place::Sentinel(sentinels) => {
-                Self::One(Arc::new(Node::new(place, Server::Named(Box::new(sentinels)), common)))
+                Self::One(Arc::new(Node::new(place, Whereabouts::Named(Box::new(sentinels)), common)))
             }
         })
     }

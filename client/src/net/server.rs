@@ -95,16 +95,16 @@ impl Server {
     ///
     /// # Errors
     /// The reason why there is no connection.
-    pub async fn reach(&self) -> Result<Link, Why> {
+    pub async fn reach(&self) -> Result<ServerLink, Why> {
         let line = timeout(CONNECT_TIMEOUT, Line::open(&self.way)).await.unwrap_or_else(|_| Err(Why::late()))?;
-        Ok(Link { line, server: self.clone(), node: Value::Nil, patience: CONNECT_TIMEOUT })
+        Ok(ServerLink { line, server: self.clone(), node: Value::Nil, patience: CONNECT_TIMEOUT })
     }
 
     /// Connects to the server, which has to be a lock node.
     ///
     /// # Errors
     /// The reason why there is no connection.
-    pub async fn connect(&self) -> Result<Link, Why> {
+    pub async fn connect(&self) -> Result<ServerLink, Why> {
         let mut link = self.reach().await?;
         // A server without the module answers to SCAN too, and has no locks.
         link.node = link.send(&cmd("LOCK.NODE")).await.unwrap_or_else(|| Err(Why::late()))?;
@@ -114,7 +114,7 @@ impl Server {
 
 /// A connection to a server, which is given a time for each answer.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct ServerLink {
     line: Line,
     /// The server at the other end.
     pub server: Server,
@@ -124,7 +124,7 @@ pub struct Link {
     pub patience: Duration,
 }
 
-impl Link {
+impl ServerLink {
     /// The id of the server; `None`: it was not asked, or has none.
     pub fn id(&self) -> Option<NodeId> {
         wire::node_id(&self.node)

@@ -7,7 +7,7 @@ use palisade_quorum::{Member, is_address};
 use crate::net::access::{Access, Way};
 use crate::net::address::Address;
 use crate::net::endpoint::{Endpoint, way};
-use crate::net::node::Server;
+use crate::net::node::Whereabouts;
 use crate::{Error, ErrorKind};
 
 /// The nodes that the user named, at first and since.
@@ -55,14 +55,14 @@ impl Ways {
     }
 
     /// The same, as the server of a member.
-    pub fn to(&self, member: &Member) -> Server {
-        let nowhere = |why: &str| Server::Nowhere(member.address.clone(), why.to_owned());
+    pub fn to(&self, member: &Member) -> Whereabouts {
+        let nowhere = |why: &str| Whereabouts::Nowhere(member.address.clone(), why.to_owned());
         match (member.id, self.to_address(&member.address)) {
             (None, _) => nowhere(
                 "nobody could ask who it is when the set was written down: remove it from the set, and add it anew",
             ),
             (_, None) => nowhere("its address in the set is of no use here"),
-            (_, Some(way)) => Server::At(way),
+            (_, Some(way)) => Whereabouts::At(way),
         }
     }
 

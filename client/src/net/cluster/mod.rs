@@ -27,7 +27,7 @@ pub use self::views::{cluster_name, view_of};
 use crate::net::access::Way;
 use crate::net::bounds::UNHURRIED;
 use crate::net::debt::Debt;
-use crate::net::node::{Common, Node, Server};
+use crate::net::node::{Common, Node, Whereabouts};
 use crate::values::failure::Why;
 
 /// A master's connections are numbered from its own number, shifted so far.
@@ -188,7 +188,7 @@ impl Cluster {
             // All servers of a cluster are reached in one manner.
             let way = Arc::new(self.seeds[0].to(&place.host, place.port));
             let first = (self.count.fetch_add(1, Ordering::Relaxed) << NUMBERED_FROM) + 1;
-            let node = Node::new(self.place, Server::At(way), &self.common).of_cluster(first);
+            let node = Node::new(self.place, Whereabouts::At(way), &self.common).of_cluster(first);
             let node = Arc::new(node);
             let stay = {
                 let node = Arc::clone(&node);

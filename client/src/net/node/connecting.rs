@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use tokio::time::{Instant, timeout};
 
 use super::link::{Link, give_up};
-use super::{Node, Server, State};
+use super::{Node, State, Whereabouts};
 use crate::net::access::Way;
 use crate::net::bounds::{CONNECT_TIMEOUT, WINDOW};
 use crate::net::wire;
@@ -36,9 +36,9 @@ impl Node {
     /// A new connection to a server that can be a node.
     pub(super) async fn connect(&self, number: u64) -> Result<Link, Why> {
         let sentinels = match &self.server {
-            Server::At(way) => return self.connect_to(Arc::clone(way), number).await,
-            Server::Nowhere(_, why) => return Err(Why::Unfit(why.clone())),
-            Server::Named(sentinels) => sentinels,
+            Whereabouts::At(way) => return self.connect_to(Arc::clone(way), number).await,
+            Whereabouts::Nowhere(_, why) => return Err(Why::Unfit(why.clone())),
+            Whereabouts::Named(sentinels) => sentinels,
         };
         let known = match &*self.state.borrow() {
             // Where the connection for requests leads to, the others lead to.
@@ -82,7 +82,7 @@ impl Node {
                 )));
             }
             if wire::text(&node, "role").as_deref() != Some("master") {
-                let is_fixed = matches!(self.server, Server::At(_)) && !self.is_in_cluster;
+                let is_fixed = matches!(self.server, Whereabouts::At(_)) && !self.is_in_cluster;
                 let todo = if is_fixed { ": give the address of a master" } else { "" };
                 return Err(Why::Unreachable(format!("it is a replica{todo}")));
             }

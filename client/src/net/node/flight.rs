@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::gathering::{Request, Waiting};
 use super::link::{Link, give_up};
-use super::{Answers, Node, Server};
+use super::{Answers, Node, Whereabouts};
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
@@ -159,7 +159,8 @@ impl Flight {
             if reply.as_ref().err().is_none_or(Why::is_answer) {
                 self.node.meter.responded(now - self.sent);
             }
-            if let (Server::Named(_), Some("READONLY")) = (&self.node.server, reply.as_ref().err().and_then(Why::code))
+            if let (Whereabouts::Named(_), Some("READONLY")) =
+                (&self.node.server, reply.as_ref().err().and_then(Why::code))
             {
                 // It is the master no more: the Sentinels know who is.
                 give_up(&self.node.broken, self.link.number);

@@ -51,7 +51,7 @@ const LOOKS: usize = WINDOW / 8;
 
 /// Where the server of a node is.
 #[derive(Debug)]
-pub enum Server {
+pub enum Whereabouts {
     /// Always there.
     At(Arc<Way>),
     /// Where these say.
@@ -60,7 +60,7 @@ pub enum Server {
     Nowhere(String, String),
 }
 
-impl Server {
+impl Whereabouts {
     fn name(&self) -> &str {
         match self {
             Self::At(way) => way.name(),
@@ -96,7 +96,7 @@ impl Common {
 pub struct Node {
     /// Its place in the list, from 0.
     place: usize,
-    server: Server,
+    server: Whereabouts,
     /// Which server it is, if that is known from the set.
     id: Option<NodeId>,
     /// Which server answered last.
@@ -154,7 +154,7 @@ pub enum Reach {
 
 impl Node {
     /// A node at this place in the list, from 0. Nothing is connected yet.
-    pub fn new(place: usize, server: Server, common: &Common) -> Self {
+    pub fn new(place: usize, server: Whereabouts, common: &Common) -> Self {
         let meter = NodeMeter::new(server.name());
         Self {
             place,
@@ -227,8 +227,8 @@ impl Node {
     /// The way to its server, if that is always the same.
     pub fn way(&self) -> Option<&Arc<Way>> {
         match &self.server {
-            Server::At(way) => Some(way),
-            Server::Named(_) | Server::Nowhere(..) => None,
+            Whereabouts::At(way) => Some(way),
+            Whereabouts::Named(_) | Whereabouts::Nowhere(..) => None,
         }
     }
 

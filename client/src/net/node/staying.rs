@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 
 use super::link::give_up;
 use super::writing::Writer;
-use super::{Node, Server, State};
+use super::{Node, State, Whereabouts};
 use crate::net::bounds::BROKE;
 use crate::values::failure::Why;
 
@@ -19,7 +19,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::fro
 impl Node {
     /// Has it connect anew whenever its Sentinels name another server, for ever; returns at once if it has none.
     pub async fn follow(&self) {
-        let Server::Named(sentinels) = &self.server else { return };
+        let Whereabouts::Named(sentinels) = &self.server else { return };
         let mut states = self.state.subscribe();
         loop {
             let link = match states.wait_for(|state| matches!(state, State::Up(_))).await.as_deref() {

@@ -58,7 +58,7 @@ mod tests {
 
     use super::super::gathering::{Gathered, Gathering, MANY, MOST_OF};
     use super::super::inbox::Inbox;
-    use super::super::{Common, Server};
+    use super::super::{Common, Whereabouts};
     use super::*;
     use crate::net::pace::Given;
 
@@ -77,7 +77,7 @@ mod tests {
 
     /// A node with a connection, and what asks it once more.
     fn connected() -> (Arc<Node>, impl Fn()) {
-        let node = Arc::new(Node::new(0, Server::Nowhere(String::new(), String::new()), &common()));
+        let node = Arc::new(Node::new(0, Whereabouts::Nowhere(String::new(), String::new()), &common()));
         drop(node.gathering.begin(1));
         let (asked, inbox) = (Arc::clone(&node), Inbox::new(MANY));
         (node, move || assert!(asked.send_now(redis::cmd("PING"), GIVEN, None, (&inbox, 0)).is_ok()))
