@@ -336,24 +336,14 @@ pub enum Sort {
 impl Sort {
     /// The order after this one.
     pub fn next(self) -> Self {
-        match self {
-            Self::Waiters => Self::Held,
-            Self::Held => Self::Holders,
-            Self::Holders => Self::Lease,
-            Self::Lease => Self::Key,
-            Self::Key => Self::Waiters,
-        }
+        let all = Self::value_variants();
+        let place = all.iter().position(|sort| *sort == self).unwrap_or(0);
+        all[(place + 1) % all.len()]
     }
 
     /// As the command line has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Waiters => "waiters",
-            Self::Held => "held",
-            Self::Holders => "holders",
-            Self::Lease => "lease",
-            Self::Key => "key",
-        }
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 

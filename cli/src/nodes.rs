@@ -121,12 +121,6 @@ impl Nodes {
         palisade_core::quorum::majority(self.len())
     }
 
-    /// Those that are one server each.
-    pub fn lone(&self) -> impl Iterator<Item = Server> {
-        let lone = self.list.iter().filter(|node| matches!(*node.place, Place::Server(_)));
-        lone.flat_map(|node| node.place.named(node.number))
-    }
-
     /// Whether one of them is more than one server, or another one at another time.
     pub fn has_many_servers(&self) -> bool {
         self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Parser};
 use palisade_client::Credentials;
 use palisade_client::direct::Access;
 
@@ -116,16 +116,14 @@ impl Reaching {
 
     /// What [`Reaching::environment`] told this process.
     pub fn told() -> Self {
-        let variable = |name| std::env::var(name).ok();
-        let path = |name| std::env::var_os(name).map(PathBuf::from);
-        Self {
-            nodes: variable(NODES).into_iter().collect(),
-            tls_ca: path(CA),
-            tls_cert: path(CERTIFICATE),
-            tls_key: path(KEY),
-            tls_server_name: variable(SERVER_NAME),
-            credentials: path(CREDENTIALS),
-            sentinel_credentials: path(SENTINEL_CREDENTIALS),
-        }
+        FromEnvironment::try_parse_from(std::env::args_os().take(1))
+            .map_or_else(|_| Self::default(), |told| told.reaching)
     }
+}
+
+/// The arguments of a process that is told all of them in its environment.
+#[derive(Debug, Parser)]
+struct FromEnvironment {
+    #[command(flatten)]
+    reaching: Reaching,
 }

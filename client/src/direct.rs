@@ -3,8 +3,7 @@
 pub use crate::net::access::Access;
 pub use crate::net::place::Place;
 pub use crate::net::server::{Server, ServerLink};
-pub use crate::net::wire::members;
-pub use crate::run::members::Plan;
+pub use crate::run::members::{Knows, Plan, Surveyed};
 use crate::{Client, Error, run};
 
 /// What [`Client::set_nodes`] with these addresses would do now.
@@ -14,4 +13,13 @@ use crate::{Client, Error, run};
 pub async fn plan(client: &Client, addresses: Vec<String>) -> Result<Plan, Error> {
     let nodes = client.nodes();
     client.thread()?.run(async move { run::members::plan(&nodes, &addresses).await }).await?
+}
+
+/// What the nodes of the client, and the members that they tell of, know of the set: by address.
+///
+/// # Errors
+/// As of [`Client::connect`], if no thread can be started.
+pub async fn survey(client: &Client) -> Result<Surveyed, Error> {
+    let nodes = client.nodes();
+    client.thread()?.run(async move { run::members::survey(&nodes).await }).await
 }

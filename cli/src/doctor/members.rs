@@ -99,8 +99,9 @@ mod tests {
     use palisade_core::{Member, Members};
 
     use super::*;
-    use crate::members::survey::{Knows, Told};
+    use crate::members::survey::Told;
     use palisade_client::Why;
+    use palisade_client::direct::Knows;
 
     fn set(version: u64, ids: &[u128]) -> Members {
         let list = ids.iter().map(|&id| Member { id: Some(id), address: format!("node{id}:1") }).collect();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn told(number: Option<usize>, place: u128, id: u128, members: &Members) -> Told {
-        let knows = Knows { id, members: members.clone(), unsettled_ms: 0, max_ttl_ms: 60_000 };
+        let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
         Told { number, name: format!("node{place}:1"), address: format!("node{place}:1"), said: Result::Ok(knows) }
     }
 

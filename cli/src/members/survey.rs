@@ -2,15 +2,12 @@
 
 use std::collections::HashSet;
 
-use futures_util::future::join_all;
 use palisade_client::Why;
-use palisade_client::direct::{Server, members};
+use palisade_client::direct::{Knows, Surveyed, survey};
 use palisade_core::{Member, Members};
-use redis::cmd;
 use serde::Serialize;
 
-use crate::fields::Fields;
-use crate::node_failure::{in_json, strange};
+use crate::node_failure::in_json;
 use crate::nodes::Nodes;
 
 /// How it is with a server, or with the place of a member.
@@ -46,16 +43,6 @@ impl Standing {
             Self::NoSet => "no set",
         }
     }
-}
-
-/// What a server knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Knows {
-    pub id: u128,
-    pub members: Members,
-    /// Until it has a vote on the next version.
-    pub unsettled_ms: u64,
-    pub max_ttl_ms: u64,
 }
 
 /// A server that was asked.
@@ -99,22 +86,18 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Asks the nodes of the list that are one server each, and the members that they tell of.
+    /// Asks the nodes of the list, and the members that they tell of; nobody where a node of the list is more than one server.
     pub async fn of(nodes: &Nodes) -> Self {
-        let mut told: Vec<Told> = vec![];
-        let mut asked: HashSet<String> = HashSet::new();
-        let mut servers: Vec<(Option<usize>, Server)> =
-            nodes.lone().map(|server| (Some(server.number), server)).collect();
-        let like = servers.first().map(|(_, server)| server.clone());
-        while !servers.is_empty() {
-            asked.extend(servers.iter().map(|(_, server)| server.address()));
-            told.extend(join_all(servers.drain(..).map(|(number, server)| Told::ask(number, server))).await);
-            let members = latest(&told).list.iter();
-            let unasked = members.filter(|member| !asked.contains(&member.address));
-            let reached = unasked.filter_map(|member| like.as_ref()?.to_address(&member.address));
-            servers = reached.map(|server| (None, server)).collect();
-        }
-        Self { latest: latest(&told).clone(), told }
+        let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
+        let listed =
+            first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
+        let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
+        // Each is told of once: one of the list as that.
+        let told = listed.chain(others).filter_map(|(number, name, address)| {
+            let said = known.remove(&address)?;
+            Some(Told { number, name, address, said })
+        });
+        Self { told: told.collect(), latest }
     }
 
     /// The members, and the nodes of the list that are none: those of the list first.
@@ -190,11 +173,9 @@ impl Survey {
     }
 }
 
-/// The latest version that any of them knows.
-fn latest(told: &[Told]) -> &Members {
-    const NONE: &Members = &Members { version: 0, list: vec![] };
-    let known = told.iter().filter_map(|told| Some(&told.said.as_ref().ok()?.members));
-    known.max_by_key(|members| members.version).unwrap_or(NONE)
+/// A member, as people read it.
+fn name_of(address: &str) -> String {
+    address.trim_start_matches("unix://").to_owned()
 }
 
 fn row(told: &Told, standing: Standing) -> Row {
@@ -218,28 +199,6 @@ impl Row {
     }
 }
 
-impl Told {
-    async fn ask(number: Option<usize>, server: Server) -> Self {
-        let said = Knows::ask(&server).await;
-        Self { number, name: server.name().to_owned(), address: server.address(), said }
-    }
-}
-
-impl Knows {
-    async fn ask(server: &Server) -> Result<Self, Why> {
-        let mut link = server.connect().await?;
-        let id = link.id().ok_or_else(|| strange("LOCK.NODE", "it has no id"))?;
-        let told = link.ask(&cmd("LOCK.MEMBERS")).await.map_err(|why| match why {
-            // It has answered as a lock node.
-            Why::NoModule => Why::Unfit("its lock module is too old for a set that changes: upgrade it".to_owned()),
-            why => why,
-        })?;
-        let members = members(&told).ok_or_else(|| strange("LOCK.MEMBERS", "it has no list of members"))?;
-        let ms = |reply, name| Fields::of(reply).map_or(0, |fields| fields.get(name));
-        Ok(Self { id: id.0, members, unsettled_ms: ms(told, "unsettled_ms"), max_ttl_ms: ms(link.node, "max_ttl") })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,12 +209,12 @@ mod tests {
     }
 
     fn told(number: Option<usize>, address: &str, id: u128, members: &Members) -> Told {
-        let knows = Knows { id, members: members.clone(), unsettled_ms: 0, max_ttl_ms: 60_000 };
+        let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
         Told { number, name: address.to_owned(), address: address.to_owned(), said: Ok(knows) }
     }
 
-    fn standings(told: Vec<Told>) -> Vec<(Option<usize>, String, Standing)> {
-        let survey = Survey { latest: latest(&told).clone(), told };
+    fn standings(latest: &Members, told: Vec<Told>) -> Vec<(Option<usize>, String, Standing)> {
+        let survey = Survey { latest: latest.clone(), told };
         survey.rows().into_iter().map(|row| (row.number, row.node, row.standing)).collect()
     }
 
@@ -267,22 +226,22 @@ mod tests {
             rows.iter().map(|(number, node, standing)| (*number, (*node).to_owned(), *standing)).collect()
         };
         let none = Members::default();
-        assert_eq!(standings(vec![told(Some(1), "a", 1, &none)]), named(&[(Some(1), "a", NoSet)]));
+        assert_eq!(standings(&none, vec![told(Some(1), "a", 1, &none)]), named(&[(Some(1), "a", NoSet)]));
         let mut silent = told(None, "c", 3, &none);
         silent.said = Err(Why::late());
         let all =
             vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 2, &before), told(Some(3), "d", 4, &none), silent];
         let rows = [(Some(1), "a", Member), (Some(2), "b", Behind), (Some(3), "d", NoMember), (None, "c", Unreachable)];
-        assert_eq!(standings(all), named(&rows));
+        assert_eq!(standings(&now, all), named(&rows));
         // Another server at b; a member that the list calls by another name; while b is replaced, both of its ids.
         let all = vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 9, &none), told(Some(3), "see", 3, &now)];
         assert_eq!(
-            standings(all),
+            standings(&now, all),
             named(&[(Some(1), "a", Member), (Some(2), "b", AnotherId), (Some(3), "see", Member)])
         );
         let both = set(3, &[(1, "a"), (2, "b"), (9, "b")]);
         let all = vec![told(Some(1), "a", 1, &both), told(Some(2), "b", 9, &both)];
         let rows = [(Some(1), "a", Member), (Some(2), "b", AnotherId), (Some(2), "b", Member)];
-        assert_eq!(standings(all), named(&rows));
+        assert_eq!(standings(&both, all), named(&rows));
     }
 }

@@ -29,8 +29,9 @@ fn several_locks_each_change() {
     holder.signal(Signal::SIGTERM);
     holder.end();
     // A token that was raised is told too.
-    let free = |said: &mut dyn Iterator<Item = String>| said.find(|line| !line.contains("nightly")).unwrap();
-    assert_eq!((&*free(&mut told), &*free(&mut objects)), ("two -", r#"{"key":"two"}"#));
+    let is_free = |line: &String| !line.contains("nightly");
+    assert_eq!(told.find(is_free).unwrap(), "two -");
+    assert_eq!(objects.find(is_free).unwrap(), r#"{"key":"two"}"#);
     for running in [watch, json] {
         running.signal(Signal::SIGTERM);
         assert_eq!(running.end().code(), Some(143));

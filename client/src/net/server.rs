@@ -64,11 +64,6 @@ impl Server {
         self.way.name()
     }
 
-    /// Its address in a set of nodes.
-    pub fn address(&self) -> String {
-        self.way.address()
-    }
-
     /// Returns true if it is reached over TLS.
     pub fn is_encrypted(&self) -> bool {
         self.way.is_encrypted()
@@ -77,11 +72,6 @@ impl Server {
     /// Another server, which is reached in the same manner.
     pub fn to(&self, host: &str, port: u16) -> Self {
         Self::new(self.number, self.way.to(host, port))
-    }
-
-    /// The server with this address in a set of nodes, which is reached in the same manner; `None`: it is no such address.
-    pub fn to_address(&self, address: &str) -> Option<Self> {
-        Some(Self::new(self.number, self.way.to_address(address)?))
     }
 
     /// Returns true if it is the one of its node to ask about `key`.

@@ -16,8 +16,8 @@ use crate::values::failure::Why;
 #[derive(Debug)]
 pub struct Answered {
     pub id: NodeId,
-    /// For so many milliseconds it grants nothing.
-    pub guard_ms: u64,
+    /// Its answer to LOCK.NODE.
+    pub node: Value,
     pub value: Value,
 }
 
@@ -33,9 +33,8 @@ pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Resu
         if expects.is_some_and(|expects| expects != id) {
             return Err(Why::Unfit("another server is there than the member".to_owned()));
         }
-        let guard_ms = wire::number(&node, "guard_ms").unwrap_or(0);
         let value = line.ask(command).await?;
-        Ok(Answered { id, guard_ms, value })
+        Ok(Answered { id, node, value })
     };
     timeout(CONNECT_TIMEOUT, asked).await.unwrap_or(Err(Why::Silent))
 }

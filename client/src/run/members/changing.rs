@@ -3,7 +3,7 @@
 //! It begins with what the nodes know, whatever this client knows. So another one who changes the set at the same time is not fought: what
 //! they agreed on is where this one goes on from; and what somebody left half-done is completed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ use crate::net::nodes::Nodes;
 use crate::net::ways::NO_SERVER;
 use crate::net::wire;
 use crate::{Error, ErrorKind, NodeError, Why};
+
+/// Why a server cannot be a member.
+const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrade it";
 
 /// So long nothing may go on but leases that end, before it is told what stands in the way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,19 +86,29 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
 }
 
 /// What a server knows of the set.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Knows {
     /// Which one it is.
     pub id: u128,
     /// For so many milliseconds it grants nothing.
     pub guard_ms: u64,
+    /// The longest lease that it takes, in milliseconds.
+    pub max_ttl_ms: u64,
+    /// Milliseconds until it has a vote on the next version.
+    pub unsettled_ms: u64,
+    /// The latest version that it was told of.
     pub members: Members,
 }
 
-/// What the nodes know, by address, and the latest version among it.
-pub(super) struct Surveyed {
-    latest: Members,
-    known: HashMap<String, Result<Knows, Why>>,
+/// What the nodes know.
+#[derive(Debug, Default)]
+pub struct Surveyed {
+    /// Where the nodes are that the client began with, in their order; none if one of them is no single server.
+    pub first: Vec<String>,
+    /// The latest version that any of them knows.
+    pub latest: Members,
+    /// What each knows, by address, or why it does not say.
+    pub known: HashMap<String, Result<Knows, Why>>,
 }
 
 impl Surveyed {
@@ -112,6 +125,11 @@ impl Surveyed {
         are_distinct(&list)?;
         Ok(Members { version: 0, list })
     }
+}
+
+/// What the nodes that the user named, and the members that they tell of, know of the set.
+pub async fn survey(nodes: &Arc<Nodes>) -> Surveyed {
+    Changer::new(nodes).survey(nodes.set.ways.first()).await
 }
 
 pub(super) struct Changer<'a> {
@@ -144,7 +162,8 @@ impl<'a> Changer<'a> {
         let mut known: HashMap<String, Result<Knows, Why>> = HashMap::new();
         let mut latest = self.nodes.latest().set.news.members.clone();
         loop {
-            let unknown: Vec<_> = addresses.extract_if(.., |_| true).filter(|at| !known.contains_key(at)).collect();
+            let unknown: BTreeSet<_> =
+                addresses.extract_if(.., |_| true).filter(|at| !known.contains_key(at)).collect();
             if unknown.is_empty() {
                 break;
             }
@@ -155,11 +174,11 @@ impl<'a> Changer<'a> {
             }
             addresses.extend(latest.list.iter().map(|member| member.address.clone()));
         }
-        Surveyed { latest, known }
+        Surveyed { first: first.to_vec(), latest, known }
     }
 
     /// Tells members that know an earlier version: they would have no vote on the next one.
-    async fn tell_behind(&self, Surveyed { latest, known }: &Surveyed) {
+    async fn tell_behind(&self, Surveyed { latest, known, .. }: &Surveyed) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
             knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
@@ -170,10 +189,16 @@ impl<'a> Changer<'a> {
 
     /// What the server at this address knows.
     pub(super) async fn knows(&self, address: &str) -> Result<Knows, Why> {
-        let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await?;
-        let members = wire::members(&answered.value)
-            .ok_or_else(|| Why::Unfit(format!("it answered {:?} to LOCK.MEMBERS", answered.value)))?;
-        Ok(Knows { id: answered.id.0, guard_ms: answered.guard_ms, members })
+        let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await;
+        let Answered { id, node, value } = answered.map_err(|why| match why {
+            Why::UnknownCommand(_) => Why::Unfit(TOO_OLD.to_owned()),
+            why => why,
+        })?;
+        let members =
+            wire::members(&value).ok_or_else(|| Why::Unfit(format!("it answered {value:?} to LOCK.MEMBERS")))?;
+        let ms = |reply, name| wire::number(reply, name).unwrap_or(0);
+        let (guard_ms, max_ttl_ms) = (ms(&node, "guard_ms"), ms(&node, "max_ttl"));
+        Ok(Knows { id: id.0, guard_ms, max_ttl_ms, unsettled_ms: ms(&value, "unsettled_ms"), members })
     }
 
     async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
