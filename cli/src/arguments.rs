@@ -12,7 +12,6 @@ use palisade_agent::Address;
 use palisade_agent::limits::CONNECTIONS_DEFAULT;
 
 use crate::exit;
-use crate::members;
 use crate::reaching::Reaching;
 use crate::roles::Role;
 
@@ -128,7 +127,7 @@ pub enum Command {
     Nodes,
     /// The set of nodes of a quorum, as each node knows it; `members set` changes it
     #[command(after_help = exit::TABLE)]
-    Members(members::Arguments),
+    Members(Members),
     /// The guard of a node: see it, lift it, or arm it
     Guard(Guard),
     /// A live view of the nodes, of what they do in a second, and of the most contended locks
@@ -382,6 +381,32 @@ pub enum AtTheEnd {
     Leave,
     /// They are given back
     Release,
+}
+
+#[derive(Args, Debug)]
+pub struct Members {
+    #[command(subcommand)]
+    pub word: Option<MembersWord>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MembersWord {
+    /// Make these nodes the set, one step after the other, while locks are held and taken; all clients follow by themselves
+    Set(WantedSet),
+}
+
+/// The set that is wanted.
+#[derive(Args, Debug)]
+pub struct WantedSet {
+    /// All nodes that it is to have, those that stay included. Without a scheme (host:6379) a node is reached as the first of --nodes is
+    #[arg(required = true, value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
+    /// Prints the steps, and changes nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Does not ask
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 #[derive(Args, Debug)]

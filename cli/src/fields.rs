@@ -9,7 +9,7 @@ use redis::{FromRedisValue, Value};
 pub struct Fields(HashMap<String, Value>);
 
 impl Fields {
-    /// Those of `reply`; `None`: it is no map.
+    /// Reads the fields of `reply`; `None`: it is no map.
     pub fn of(reply: Value) -> Option<Self> {
         match reply {
             Value::Nil => None,

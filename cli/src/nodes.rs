@@ -197,7 +197,7 @@ impl Nodes {
         join_all(asked).await
     }
 
-    /// Sends the question about each of `keys` over these connections, to the one of each node that it is to be asked of; returns what they answer, by key.
+    /// Sends the question about each of `keys` over these connections, to the server of each node that serves the key; returns the answers, by key.
     pub async fn ask_over(
         links: &mut [ServerLink],
         keys: &[&[u8]],
@@ -293,7 +293,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// Something that it says, with its own name.
+    /// Names this node as the source of an answer.
     fn says<T>(&self, said: Result<T, Why>) -> Said<T> {
         Said { number: self.number, server: self.name.clone(), said }
     }
@@ -315,7 +315,7 @@ impl<T> Said<T> {
         Said { number: self.number, server: self.server, said: self.said.map(change) }
     }
 
-    /// The same, with what `ask` finds.
+    /// Goes on with what was said, unless that is a failure.
     pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> Said<U> {
         let said = match self.said {
             Ok(value) => ask(value).await,

@@ -15,7 +15,7 @@ pub async fn plan(client: &Client, addresses: Vec<String>) -> Result<Plan, Error
     client.thread()?.run(async move { run::members::plan(&nodes, &addresses).await }).await?
 }
 
-/// What the nodes of the client, and the members that they tell of, know of the set: by address.
+/// Asks the nodes of the client, and the members that they tell of, what they know of the set.
 ///
 /// # Errors
 /// As of [`Client::connect`], if no thread can be started.

@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What the servers of this node are to it.
+    /// The part that each server of this node has.
     pub fn of(node: &Node) -> Self {
         match *node.place {
             Place::Server(_) => Self::Alone,
@@ -62,7 +62,7 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// One that is asked now, or the reason why it cannot be.
+    /// Asks a server now how it is set up, or finds why it cannot be asked.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
             Ok(link) => NodeView::look(link).await,

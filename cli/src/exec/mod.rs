@@ -82,7 +82,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// One with this grace period, or the default of its lease. The command can be found.
+    /// Checks that the command can be found, and that its lease has room for this grace period, or for the default.
     ///
     /// # Errors
     /// What is to be said differently.

@@ -9,8 +9,9 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::survey::Survey;
-use super::{Wanted, addresses, even, show};
+use super::{addresses, even, show};
 use crate::addresses::{like, split};
+use crate::arguments::WantedSet;
 use crate::exit::{End, Failure};
 use crate::look::ask;
 use crate::node_view::Guarded;
@@ -49,7 +50,7 @@ struct Step {
 ///
 /// # Errors
 /// As the client's `set_nodes`; the person does not want it.
-pub async fn set(nodes: &Nodes, wanted: &Wanted, as_json: bool) -> Result<End, Failure> {
+pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End, Failure> {
     let own = nodes.reaching().addresses();
     let given: Vec<String> = wanted.addresses.iter().flat_map(|list| split(list)).collect();
     let urls: Vec<String> = given.iter().map(|address| like(&own[0], address)).collect();

@@ -3,48 +3,22 @@
 mod changing;
 pub mod survey;
 
-use clap::{Args, Subcommand};
 use palisade_core::Member;
 use palisade_core::quorum::majority;
 use serde::Serialize;
 
 use self::survey::{Row, Standing, Survey};
+use crate::arguments::{Members, MembersWord};
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
 use crate::show::{json, out, table, tell, time};
 
-#[derive(Args, Debug)]
-pub struct Arguments {
-    #[command(subcommand)]
-    word: Option<Word>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Word {
-    /// Make these nodes the set, one step after the other, while locks are held and taken; all clients follow by themselves
-    Set(Wanted),
-}
-
-/// The set that is wanted.
-#[derive(Args, Debug)]
-pub struct Wanted {
-    /// All nodes that it is to have, those that stay included. Without a scheme (host:6379) a node is reached as the first of --nodes is
-    #[arg(required = true, value_name = "ADDRESS")]
-    addresses: Vec<String>,
-    /// Prints the steps, and changes nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Does not ask
-    #[arg(long, short)]
-    yes: bool,
-}
-
 /// `palisade members [set]`
 ///
 /// # Errors
 /// Too few nodes can be asked, or agree; the person does not want it; a node of the list is no single server.
-pub async fn run(nodes: &Nodes, arguments: &Arguments, as_json: bool) -> Result<End, Failure> {
+pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<End, Failure> {
     if nodes.has_many_servers() {
         return Err(Failure::usage(
             "a cluster, or a master that Sentinels name, is no member of a set that changes: docs/operations.md says how to change such nodes by hand",
@@ -52,7 +26,7 @@ pub async fn run(nodes: &Nodes, arguments: &Arguments, as_json: bool) -> Result<
     }
     match &arguments.word {
         None => list(nodes, as_json).await,
-        Some(Word::Set(wanted)) => changing::set(nodes, wanted, as_json).await,
+        Some(MembersWord::Set(wanted)) => changing::set(nodes, wanted, as_json).await,
     }
 }
 

@@ -86,13 +86,13 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Asks the nodes of the list, and the members that they tell of; nobody where a node of the list is more than one server.
+    /// Asks the nodes of the list, and the members that they tell of; none if a node of the list is more than one server.
     pub async fn of(nodes: &Nodes) -> Self {
         let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
         let listed =
             first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
         let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
-        // Each is told of once: one of the list as that.
+        // Each once: a node of the list as that.
         let told = listed.chain(others).filter_map(|(number, name, address)| {
             let said = known.remove(&address)?;
             Some(Told { number, name, address, said })

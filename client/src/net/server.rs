@@ -49,17 +49,17 @@ pub struct Server {
     /// The place of its node in the list, from 1.
     pub number: usize,
     pub(crate) way: Way,
-    /// Of a master of a cluster, the slots that it serves, first and last of each range; else `None`.
+    /// The slots that a master of a cluster serves, first and last of each range; `None`: it is no such master.
     pub slots: Option<Vec<(u16, u16)>>,
 }
 
 impl Server {
-    /// The one at the end of `way`.
+    /// Names the server at the end of `way`.
     pub fn new(number: usize, way: Way) -> Self {
         Self { number, way, slots: None }
     }
 
-    /// Its address, without passwords.
+    /// Returns the address, without passwords.
     pub fn name(&self) -> &str {
         self.way.name()
     }
@@ -69,7 +69,7 @@ impl Server {
         self.way.is_encrypted()
     }
 
-    /// Another server, which is reached in the same manner.
+    /// Names another server, which is reached in the same manner.
     pub fn to(&self, host: &str, port: u16) -> Self {
         Self::new(self.number, self.way.to(host, port))
     }
@@ -108,25 +108,25 @@ pub struct ServerLink {
     line: Line,
     /// The server at the other end.
     pub server: Server,
-    /// What it answered to LOCK.NODE when it was connected; Null: it was not asked.
+    /// The answer to LOCK.NODE when it was connected; Null: it was not asked.
     pub node: Value,
     /// The time that it is given for an answer.
     pub patience: Duration,
 }
 
 impl ServerLink {
-    /// The id of the server; `None`: it was not asked, or has none.
+    /// Returns the id of the server; `None`: it was not asked, or has none.
     pub fn id(&self) -> Option<NodeId> {
         wire::node_id(&self.node)
     }
 
-    /// Milliseconds for which it is guarded, and the reason, as it said when it was connected.
+    /// Returns the milliseconds for which it is guarded, and the reason, as it said when it was connected.
     pub fn guard(&self) -> Option<(u64, String)> {
         let guard_ms = wire::number(&self.node, "guard_ms").filter(|guard_ms| *guard_ms > 0)?;
         Some((guard_ms, wire::text(&self.node, "guard_reason").unwrap_or_default()))
     }
 
-    /// Sends `command`, and returns what the server answers; or the server that it names instead, which is at the other end from then on.
+    /// Sends `command`, and returns the answer. A server that a redirection names is at the other end from then on.
     ///
     /// # Errors
     /// The error that the server answers, or the reason why there is no answer.
@@ -135,7 +135,7 @@ impl ServerLink {
         self.follow(command, reply).await
     }
 
-    /// Sends `commands` at once, and returns what the server answers to each; or the server that it names instead, with its name.
+    /// Sends `commands` at once, and returns each answer with the name of the server that gave it: one that a redirection names, if so.
     ///
     /// # Errors
     /// The reason why there is no answer.

@@ -26,7 +26,7 @@ use crate::net::ways::NO_SERVER;
 use crate::net::wire;
 use crate::{Error, ErrorKind, NodeError, Why};
 
-/// Why a server cannot be a member.
+/// The reason why a server cannot be a member.
 const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrade it";
 
 /// So long nothing may go on but leases that end, before it is told what stands in the way.
@@ -100,14 +100,14 @@ pub struct Knows {
     pub members: Members,
 }
 
-/// What the nodes know.
+/// The answers of nodes about their set.
 #[derive(Debug, Default)]
 pub struct Surveyed {
-    /// Where the nodes are that the client began with, in their order; none if one of them is no single server.
+    /// The addresses of the nodes that the client began with, in their order; none if one of them is no single server.
     pub first: Vec<String>,
     /// The latest version that any of them knows.
     pub latest: Members,
-    /// What each knows, by address, or why it does not say.
+    /// By address, the answer, or the reason why there is none.
     pub known: HashMap<String, Result<Knows, Why>>,
 }
 
@@ -127,7 +127,7 @@ impl Surveyed {
     }
 }
 
-/// What the nodes that the user named, and the members that they tell of, know of the set.
+/// Asks the nodes that the user named, and the members that they tell of, what they know of the set.
 pub async fn survey(nodes: &Arc<Nodes>) -> Surveyed {
     Changer::new(nodes).survey(nodes.set.ways.first()).await
 }
