@@ -146,9 +146,13 @@ impl ServerLink {
         let replies = timeout(self.patience, self.line.ask_each(commands)).await.unwrap_or(Err(Why::Silent))?;
         let mut answers = vec![];
         for (command, reply) in commands.iter().zip(replies) {
-            let mut link = self.clone();
-            let reply = link.follow(command, reply.map_err(Why::of_node)).await;
-            answers.push((link.server.name().to_owned(), reply));
+            let (mut name, mut reply) = (self.server.name().to_owned(), reply.map_err(Why::of_node));
+            if reply.is_err() {
+                let mut link = self.clone();
+                reply = link.follow(command, reply).await;
+                link.server.name().clone_into(&mut name);
+            }
+            answers.push((name, reply));
         }
         Ok(answers)
     }
