@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
 use palisade_client::Credentials;
 use palisade_client::direct::{Access, Place};
-use palisade_core::Members;
+use palisade_quorum::Members;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
 use tokio::time::timeout;

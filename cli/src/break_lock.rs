@@ -1,6 +1,6 @@
 //! `palisade break`: a lock is taken away from those who hold it, or from one of them.
 
-use palisade_core::quorum::token_of;
+use palisade_quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 

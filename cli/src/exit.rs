@@ -6,7 +6,7 @@ use std::fmt;
 
 use nix::sys::signal::Signal;
 use palisade_client::{Error, ErrorKind};
-use palisade_core::Printable;
+use palisade_quorum::Printable;
 
 /// An argument is wrong, or missing, or the nodes refuse it.
 pub const USAGE: u8 = 193;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 use palisade_client::Why;
-use palisade_core::quorum::token_of;
+use palisade_quorum::token_of;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use serde::{Serialize, Serializer};
 

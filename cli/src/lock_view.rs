@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::node_failure::with_remedy;
 use palisade_client::holder_id;
-use palisade_core::quorum::token_of;
+use palisade_quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 

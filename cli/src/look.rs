@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
-use palisade_core::quorum::{Known, known};
+use palisade_quorum::{Known, known};
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use palisade_client::direct::{Place, Server, ServerLink};
 use palisade_client::{Client, Error, ErrorKind, Options, Why};
-use palisade_core::quorum::{NodeId, first_as};
+use palisade_quorum::{NodeId, first_as};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
@@ -118,7 +118,7 @@ impl Nodes {
 
     /// How many are a majority.
     pub fn majority(&self) -> usize {
-        palisade_core::quorum::majority(self.len())
+        palisade_quorum::majority(self.len())
     }
 
     /// Whether one of them is more than one server, or another one at another time.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use palisade_core::{Printable, is_obeyed};
+use palisade_quorum::{Printable, is_obeyed};
 use serde::Serialize;
 
 use crate::exit::Failure;

@@ -4,7 +4,7 @@ mod graph;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::quorum::{Known, known};
+use palisade_quorum::{Known, known};
 use redis::Value;
 use serde::Serialize;
 

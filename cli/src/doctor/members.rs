@@ -1,7 +1,7 @@
 //! What the nodes know of the set that they are.
 
 use crate::node_failure::words;
-use palisade_core::quorum::majority;
+use palisade_quorum::majority;
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
@@ -96,7 +96,7 @@ fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use palisade_core::{Member, Members};
+    use palisade_quorum::{Member, Members};
 
     use super::*;
     use crate::members::survey::Told;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_core::quorum::majority;
+use palisade_quorum::majority;
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};

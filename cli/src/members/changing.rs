@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use palisade_client::direct::{Plan, plan};
-use palisade_core::quorum::majority;
-use palisade_core::{Member, Members};
+use palisade_quorum::{Member, Members, majority};
 use serde::Serialize;
 use tokio::time::sleep;
 

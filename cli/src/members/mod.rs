@@ -3,8 +3,7 @@
 mod changing;
 pub mod survey;
 
-use palisade_core::Member;
-use palisade_core::quorum::majority;
+use palisade_quorum::{Member, majority};
 use serde::Serialize;
 
 use self::survey::{Row, Standing, Survey};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use palisade_client::Why;
 use palisade_client::direct::{Knows, Surveyed, survey};
-use palisade_core::{Member, Members};
+use palisade_quorum::{Member, Members};
 use serde::Serialize;
 
 use crate::node_failure::in_json;

@@ -50,7 +50,7 @@ pub struct Told {
 impl Facts {
     /// How many nodes are a majority.
     pub fn majority(&self) -> usize {
-        palisade_core::quorum::majority(self.nodes.len())
+        palisade_quorum::majority(self.nodes.len())
     }
 
     /// What those told that can be asked.
