@@ -232,7 +232,7 @@ hostile: setup ## A server under a million random hostile commands (COMMANDS), a
 	@PALISADE_COMMANDS=$${COMMANDS:-1000000} cargo test --test server -- --nocapture --test-threads 2 hostile::
 
 # Every target of fuzz/src/lib.rs.
-FUZZED := node record state_file quorum rounds
+FUZZED := node record state_file quorum rounds callers
 
 .PHONY: fuzz
 fuzz: setup-fuzz ## Fuzz the rules from hostile bytes, MINUTES (5) in all; inputs that fail are kept

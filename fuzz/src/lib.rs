@@ -9,6 +9,7 @@
 //! | [`record`] | a lock as RDB files, AOF, replication streams and DUMP payloads have it | an error, or a possible lock that is written and read the same |
 //! | [`state_file`] | the text of a node's state file | an error, or a state that is written and read the same |
 //! | [`quorum`] | answers of nodes to an acquisition and its extensions | validity and token never beyond what a majority of servers said |
+//! | [`callers`] | callers that take, wait, keep and leave, and nodes that hang, forget and are replaced | nobody relies beside another; a caller asks until its limit, in turn, with pauses; a holder extends in time |
 //! | [`rounds`] | answers of nodes to a wait and to a release | nothing counted twice |
 //!
 //! They are driven in three ways: by `cargo test` over the inputs in `seeds` and some thousand random ones, by libFuzzer
@@ -17,12 +18,17 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod agenda;
 mod answers;
+pub mod callers;
+mod calls;
 mod choice;
 mod clients;
+mod crowd;
 mod disk;
 mod driver;
 mod floors;
+mod holding;
 mod keeping;
 mod keyspace;
 pub mod node;
@@ -31,8 +37,10 @@ pub mod quorum;
 pub mod record;
 mod replica;
 pub mod rounds;
+mod simple_node;
 pub mod state_file;
 mod waiting;
+mod watched;
 mod watchers;
 mod world;
 
@@ -46,12 +54,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "node", run: node::run },
     Target { name: "record", run: record::run },
     Target { name: "state_file", run: state_file::run },
     Target { name: "quorum", run: quorum::run },
     Target { name: "rounds", run: rounds::run },
+    Target { name: "callers", run: callers::run },
 ];
 
 /// Whether each step is told on standard error: for looking at one input.

@@ -78,6 +78,7 @@ mod ask;
 mod burst;
 mod change;
 mod choice;
+mod conduct;
 mod distinct;
 mod election;
 #[cfg(test)]
@@ -105,6 +106,8 @@ pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
 pub use change::{Change, ChangeProgress, MemberSays, TellMember, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
+#[doc(hidden)]
+pub use conduct::Conduct;
 pub use distinct::{first_as, servers};
 pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
 pub use held::Held;

@@ -13,8 +13,6 @@
 //! come to, is [`Held`].
 
 #[cfg(test)]
-mod storm;
-#[cfg(test)]
 mod tests;
 
 use crate::ask::{Answer, Call, NodeId};

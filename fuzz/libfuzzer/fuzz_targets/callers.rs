@@ -1,0 +1,4 @@
+//! See `palisade_fuzz::callers`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| palisade_fuzz::callers::run(input));

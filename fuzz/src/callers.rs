@@ -1,0 +1,17 @@
+//! Callers that take a lock, wait for it, keep it and leave at any moment, on nodes that hang, forget, are replaced and broken: the shipped
+//! [`Taker`](palisade_core::quorum::Taker), [`Waiter`](palisade_core::quorum::Waiter) and [`Keeper`](palisade_core::quorum::Keeper), performed
+//! in memory. Answers come late, twice or never, and a process may stop at any moment.
+
+use crate::agenda::Agenda;
+use crate::crowd::{LASTS_US, World};
+
+/// Made of the bytes: everything that is drawn.
+pub fn run(input: &[u8]) {
+    let mut world = World::new(Agenda::new(input));
+    let end = world.agenda.now + LASTS_US;
+    while let Some(event) = world.agenda.next(end) {
+        crate::tell(&(world.agenda.now, &event));
+        world.happens(event);
+        world.nobody_relies_beside_another();
+    }
+}

@@ -1,0 +1,123 @@
+//! A node as simple as can be: permits of one key, a queue in the order of tickets, what is kept for those who were told, a guard.
+
+use std::collections::BTreeMap;
+
+use palisade_core::Token;
+use palisade_core::quorum::{Answer, Ask, NodeId};
+
+/// The name of an owner: of one attempt, or of one wait and the attempt after it.
+pub type Name = u64;
+
+/// For how long a number is kept for one who was told, in microseconds.
+const KEPT_US: u64 = 50_000;
+
+/// A server. An exclusive lock is a permit of one.
+pub struct SimpleNode {
+    pub id: u128,
+    limit: u16,
+    last: u64,
+    /// By number: whose, with which token, until when.
+    grants: BTreeMap<u16, (Name, u64, u64)>,
+    kept: BTreeMap<u16, (Name, u64)>,
+    queue: BTreeMap<(u64, Name), u64>,
+    guarded_until: u64,
+}
+
+impl SimpleNode {
+    pub fn new(id: u128, limit: u16, guarded_until: u64) -> Self {
+        let (grants, kept, queue) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { id, limit, last: 0, grants, kept, queue, guarded_until }
+    }
+
+    pub fn server(&self) -> NodeId {
+        NodeId(self.id)
+    }
+
+    /// Forgets all but its tokens, and is guarded until then.
+    pub fn forget(&mut self, guarded_until: u64) {
+        *self = Self { last: self.last, ..Self::new(self.id, self.limit, guarded_until) };
+    }
+
+    /// An operator takes all grants away.
+    pub fn take_away(&mut self) {
+        self.grants.clear();
+    }
+
+    /// The token that `name` has.
+    pub fn token_of(&self, name: Name) -> Option<u64> {
+        self.grants.values().find(|(owner, ..)| *owner == name).map(|(_, token, _)| *token)
+    }
+
+    pub fn ask(&mut self, name: Name, number: u16, ask: Ask, now: u64) -> Answer {
+        self.tidy(now);
+        if now < self.guarded_until && !matches!(ask, Ask::Extend { .. }) {
+            return Answer::Guarded { ms: (self.guarded_until - now).div_ceil(1_000) };
+        }
+        let is_free = self.is_free(number, name);
+        let own = self.grants.values_mut().find(|(owner, ..)| *owner == name);
+        let token = match (ask, own) {
+            (Ask::Acquire { ttl_ms, proposal, .. }, None) if is_free => {
+                self.last = proposal.get().max(self.last + 1);
+                self.kept.remove(&number);
+                self.grants.insert(number, (name, self.last, now + u64::from(ttl_ms) * 1_000));
+                self.last
+            }
+            (Ask::Fence { token }, Some((_, own, _))) => {
+                *own = token.get().max(*own);
+                self.last = self.last.max(*own);
+                *own
+            }
+            (Ask::Extend { ttl_ms, token }, Some((_, own, until))) if token.get() == *own => {
+                *until = (now + u64::from(ttl_ms) * 1_000).max(*until);
+                *own
+            }
+            (Ask::Acquire { retry: true, .. } | Ask::Share, Some((_, own, _))) => *own,
+            _ => return Answer::No,
+        };
+        Token::new(token).map_or(Answer::No, Answer::Token)
+    }
+
+    /// The numbers that an attempt may be granted.
+    pub fn free(&mut self, now: u64) -> Vec<u16> {
+        self.tidy(now);
+        (1..=self.limit).filter(|number| self.queue.is_empty() && self.is_free(*number, 0)).collect()
+    }
+
+    /// Lets the request of `name` wait until then.
+    pub fn wait(&mut self, name: Name, ticket: u64, until: u64) {
+        self.queue.insert((ticket, name), until);
+    }
+
+    /// Frees what `name` has, and its place.
+    pub fn release(&mut self, name: Name) {
+        self.grants.retain(|_, (owner, ..)| *owner != name);
+        self.kept.retain(|_, (owner, _)| *owner != name);
+        self.queue.retain(|(_, waits), _| *waits != name);
+    }
+
+    /// Tells those whose turn it is.
+    pub fn pass_on(&mut self, now: u64) -> Vec<(Name, u16)> {
+        self.tidy(now);
+        let mut told = vec![];
+        for number in 1..=self.limit {
+            if now >= self.guarded_until
+                && self.is_free(number, 0)
+                && let Some(((_, name), _)) = self.queue.pop_first()
+            {
+                self.kept.insert(number, (name, now + KEPT_US));
+                told.push((name, number));
+            }
+        }
+        told
+    }
+
+    fn is_free(&self, number: u16, name: Name) -> bool {
+        !self.grants.contains_key(&number) && self.kept.get(&number).is_none_or(|(kept_for, _)| *kept_for == name)
+    }
+
+    fn tidy(&mut self, now: u64) {
+        self.grants.retain(|_, (.., until)| *until > now);
+        self.kept.retain(|_, (_, until)| *until > now);
+        self.queue.retain(|_, until| *until > now);
+    }
+}

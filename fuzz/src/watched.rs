@@ -1,0 +1,79 @@
+//! A [`Keeper`], and what it promises, judged at each thing that it hears.
+
+use palisade_core::BootTime;
+use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
+
+/// The shortest pause before a round is begun again, in microseconds.
+const AGAIN_LEAST_US: u64 = 5_000;
+
+/// A keeper that is looked at from outside.
+pub struct Watched {
+    keeper: Keeper,
+    /// Nodes hang for short moments only, and it is extended in the background.
+    is_calm: bool,
+    pub is_taken_away: bool,
+    is_lost: bool,
+    awake_at: Option<BootTime>,
+}
+
+impl Watched {
+    pub fn new(keeper: Keeper, is_calm: bool) -> Self {
+        Self { keeper, is_calm, is_taken_away: false, is_lost: false, awake_at: None }
+    }
+
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// Whether its owner may rely on the lock, and nobody else.
+    pub fn relies(&self, now: BootTime) -> bool {
+        !self.is_lost && !self.is_taken_away && now < self.keeper.held().valid_until()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// When to wake it, if that has changed.
+    pub fn new_wake(&mut self) -> Option<BootTime> {
+        let wake = self.keeper.wake_at().filter(|wake| self.awake_at != Some(*wake));
+        self.awake_at = self.keeper.wake_at();
+        wake
+    }
+
+    /// Lets the keeper hear something at `now`.
+    pub fn keep(&mut self, now: BootTime, input: impl FnOnce(&mut Keeper) -> Work) -> Work {
+        if self.awake_at.is_some_and(|at| at <= now) {
+            self.awake_at = None;
+        }
+        let held = self.keeper.held();
+        let (until, token, round, outcome) = (held.valid_until(), held.token(), held.round(), held.outcome());
+        let work = input(&mut self.keeper);
+        crate::tell(&(&work, self.keeper.wake_at()));
+        let held = self.keeper.held();
+        assert!(held.valid_until() >= until, "validity moved back");
+        assert!(held.token() >= token, "the token fell");
+        assert!(held.valid_until() == until || now < until, "extended after its end");
+        if self.is_lost {
+            assert_eq!((&work, self.keeper.wake_at()), (&Work::default(), None), "there is nothing to come");
+            return work;
+        }
+        if let Some(News::Lost(why)) = work.news.iter().find(|news| matches!(news, News::Lost(_))) {
+            self.is_lost = true;
+            assert_eq!((work.calls.len(), work.begins, work.news.len()), (0, false, 1), "{work:?}");
+            assert!(!self.is_calm, "lost though nodes answer: {why:?}");
+            return work;
+        }
+        // Those who go over to another version of the set leave their round behind.
+        assert!(!work.begins || outcome.is_some() || held.round() > round + 1, "begun while one was under way");
+        let wake = self.keeper.wake_at().expect("nothing wakes it");
+        assert!(wake <= held.valid_until(), "it sleeps through its end");
+        let period_us = u64::from(held.ttl_ms()) * 1_000 / u64::from(ROUNDS_A_LEASE);
+        assert!(!self.is_calm || wake <= now.plus_us(period_us), "the next round is too late");
+        if self.is_calm && work.news.contains(&News::NotExtended) {
+            let left_us = held.valid_until().us_since(now);
+            assert!(left_us <= AGAIN_LEAST_US || wake <= now.plus_us(left_us / 2), "not begun again in time");
+        }
+        work
+    }
+}

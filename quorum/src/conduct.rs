@@ -1,0 +1,118 @@
+//! What a caller that takes a lock may do next, whatever nodes answer: the promises of a [`Taker`](crate::Taker), judged at each of its tasks.
+//!
+//! Whoever performs a taker in memory shows it here what the taker hears and does: the simulation, the fuzzer.
+
+use std::collections::VecDeque;
+
+use crate::taker::{GaveUp, Refused, Task};
+use crate::values::mode::Wanted;
+use crate::values::time::BootTime;
+
+/// More tasks than this within a second are too many, in whatever state the nodes are. A caller that pauses as it must has about a tenth.
+const TASKS_A_SECOND: usize = 200;
+
+/// The longest pause, and the longest wait for a majority after it, in microseconds.
+const PAUSE_MAX_US: u64 = 1_000_000;
+const AWAIT_MAX_US: u64 = 10_000_000;
+
+/// A caller, as one who only looks on sees it.
+#[derive(Clone, Debug)]
+pub struct Conduct {
+    wanted: Wanted,
+    nodes: usize,
+    limit: Option<BootTime>,
+    /// Why it was refused last.
+    refused: Option<Refused>,
+    /// How often in a row that was a grant that came too late.
+    too_late: u32,
+    /// It has had its turn in its process.
+    has_turn: bool,
+    /// The number that nodes showed it, or keep for it; `None`: it may draw one.
+    shown: Option<u16>,
+    /// When its last tasks were.
+    tasks: VecDeque<BootTime>,
+}
+
+impl Conduct {
+    /// Begins to judge a caller of [`Taker::begin`](crate::Taker::begin).
+    pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>) -> Self {
+        Self { wanted, nodes, limit, refused: None, too_late: 0, has_turn: false, shown: None, tasks: VecDeque::new() }
+    }
+
+    /// Notes that so many nodes are asked from now on.
+    pub fn on_move(&mut self, nodes: usize) {
+        self.nodes = nodes;
+    }
+
+    /// Notes why the caller was refused.
+    pub fn on_refused(&mut self, refused: Refused) {
+        self.too_late = if refused == Refused::TooLate { self.too_late + 1 } else { 0 };
+        self.refused = Some(refused);
+    }
+
+    /// Notes that it is the caller's turn in its process; `at_once`: nobody was before it.
+    pub fn on_turn(&mut self, at_once: bool) {
+        self.has_turn = true;
+        self.refused = self.refused.filter(|_| at_once);
+    }
+
+    /// Notes which number nodes showed as free, or keep for the caller.
+    pub fn on_shown(&mut self, number: Option<u16>) {
+        self.shown = number;
+    }
+
+    /// Returns what is wrong with the next task.
+    pub fn judge(&mut self, task: &Task, now: BootTime) -> Option<&'static str> {
+        let shown = self.shown.take();
+        match *task {
+            Task::GiveUp(why) => return self.judge_end(why, now),
+            Task::LineUp { .. } => return None,
+            _ if self.is_barred() => return Some("it goes on though what it was refused for does not pass"),
+            _ => {}
+        }
+        self.tasks.push_back(now);
+        while self.tasks.front().is_some_and(|at| now.us_since(*at) >= 1_000_000) {
+            self.tasks.pop_front();
+        }
+        match *task {
+            _ if self.tasks.len() > TASKS_A_SECOND => Some("it asks again and again without a pause"),
+            Task::Pause { until, .. } if until.us_since(now) > PAUSE_MAX_US => {
+                Some("it pauses for longer than a second")
+            }
+            Task::Pause { until, for_nodes: Some(end) } if end.us_since(until) > AWAIT_MAX_US => {
+                Some("it waits for nodes for longer than ten seconds")
+            }
+            Task::Ask { .. } | Task::Queue { .. } | Task::AskAndWait { .. }
+                if self.wanted == Wanted::Exclusive && !self.has_turn =>
+            {
+                Some("it asks before its turn in its process")
+            }
+            Task::Ask { wanted: Wanted::Permit { number, .. }, .. }
+                if self.chooses() && shown.is_some() && number != shown =>
+            {
+                Some("it asks for another permit than the one that nodes showed")
+            }
+            _ => None,
+        }
+    }
+
+    fn judge_end(&self, why: GaveUp, now: BootTime) -> Option<&'static str> {
+        let is_over = self.limit.is_some_and(|limit| now >= limit);
+        // For a caller without a limit a lease that is always granted too late is too short.
+        let is_too_short = self.limit.is_none() && self.too_late >= 10;
+        let may = match why {
+            GaveUp::Refused => self.is_barred() || is_too_short,
+            GaveUp::TimedOut | GaveUp::Behind => is_over,
+        };
+        (!may).then_some("it gives up before its limit, and what it was refused for passes")
+    }
+
+    /// Whether it was refused for good.
+    fn is_barred(&self) -> bool {
+        matches!(self.refused, Some(Refused::Lasting | Refused::TooFewNodes { is_lasting: true }))
+    }
+
+    fn chooses(&self) -> bool {
+        self.nodes > 1 && matches!(self.wanted, Wanted::Permit { number: None, .. })
+    }
+}
