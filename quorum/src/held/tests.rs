@@ -1,0 +1,445 @@
+use super::*;
+use crate::acquire::tests::id;
+use crate::fixture::{at, token};
+
+const TTL_MS: u32 = 1_000;
+
+/// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on.
+fn held() -> Held {
+    let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
+    Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
+}
+
+fn extend(held: &mut Held, ms: u64) -> Vec<Call> {
+    held.extend(TTL_MS, at(ms).boot)
+}
+
+fn yes(held: &mut Held, round: u64, node: usize, ms: u64) -> Vec<Call> {
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+    held.on_answer(round, node, id(node as u128), ask, Answer::Token(token(100)), at(ms).boot)
+}
+
+fn no(held: &mut Held, round: u64, node: usize, ms: u64) -> Vec<Call> {
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+    held.on_answer(round, node, id(node as u128), ask, Answer::No, at(ms).boot)
+}
+
+fn healed(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
+    let ask = held.heal();
+    held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
+}
+
+fn fenced(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
+    let ask = Ask::Fence { token: token(value) };
+    held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
+}
+
+/// A node was replaced, and its successor was granted the lock, while a round ran: it is healed, no more.
+/// Looked at, a majority does not have it: it is lost, whatever the rest answers. No node is asked to grant it again meanwhile, so
+/// whoever takes it away on one node after the other is not undone.
+#[test]
+fn what_a_majority_is_missing_is_lost() {
+    let mut held = held();
+    let calls = extend(&mut held, 100);
+    assert_eq!(calls.len(), 5);
+    held.on_missing(0, id(0), token(100), at(105).boot);
+    held.on_missing(0, id(0), token(100), at(105).boot);
+    assert!(!held.is_lost() && held.token_at(0).is_none(), "one node is one node");
+    assert!(yes(&mut held, 1, 0, 110).is_empty(), "what it says of before it was looked at is late");
+    assert_eq!(held.outcome(), Some(false), "two are left who can extend it");
+    held.on_missing(1, id(1), token(99), at(105).boot);
+    held.on_missing(2, id(7), token(100), at(105).boot);
+    held.on_missing(3, id(3), token(100), at(105).boot);
+    assert!(!held.is_lost(), "another token, another server, and one that never had it");
+    held.on_missing(1, id(1), token(100), at(105).boot);
+    held.on_missing(2, id(2), token(100), at(105).boot);
+    assert!(held.is_lost());
+}
+
+/// Another process of the same owner raised the tokens. The nodes do not have the ones that they acknowledged here, which was taken for
+/// a lock that is gone: its owner was granted another permit.
+#[test]
+fn tokens_that_another_process_raises() {
+    let raised = |held: &mut Held, node: usize, calls: &[Call]| {
+        // As soon as one has told, the others are asked for that much before they are asked what they have.
+        let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
+        assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
+        held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
+    };
+    let mut held = held();
+    held.is_spoken_for_elsewhere();
+    extend(&mut held, 100);
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+    for node in 0..3 {
+        let calls = no(&mut held, 1, node, 110);
+        let calls = raised(&mut held, node, &calls);
+        assert!(calls.contains(&Call::now(node, ask)), "then it is extended in this round: {calls:?}");
+        held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
+    }
+    assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
+    // The same where it was looked at.
+    let mut held = self::held();
+    held.is_spoken_for_elsewhere();
+    for node in 0..3 {
+        let calls = held.on_missing(node, id(node as u128), token(100), at(105).boot);
+        raised(&mut held, node, &calls);
+        assert!(held.on_missing(node, id(node as u128), token(100), at(121).boot).is_empty());
+    }
+    assert_eq!((held.token(), held.is_lost(), held.was_taken_away()), (token(200), false, false));
+}
+
+/// Whoever has nothing says so when it is asked what it has.
+#[test]
+fn a_lock_that_another_process_gave_back_is_lost() {
+    for looked_at in [false, true] {
+        let mut held = held();
+        held.is_spoken_for_elsewhere();
+        extend(&mut held, 100);
+        for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+            let calls = match looked_at {
+                true => held.on_missing(node, id(node as u128), token(100), at(105).boot),
+                false => no(&mut held, 1, node, 110),
+            };
+            held.on_answer(1, node, id(node as u128), calls[0].ask, Answer::No, at(120).boot);
+            assert_eq!((held.is_lost(), held.was_taken_away()), (is_lost, is_lost), "{node}");
+        }
+    }
+}
+
+/// Two nodes had lost it and have it again, three extended it, and one of these was then broken.
+#[test]
+fn what_nodes_lost_before_an_extension_does_not_add_to_what_they_lose_after_it() {
+    for healed_first in [false, true] {
+        let members = (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
+        let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        extend(&mut held, 100);
+        let heal = |held: &mut Held| [0, 1].iter().for_each(|node| drop(healed(held, *node, 100, 115)));
+        (0..2).for_each(|node| drop(no(&mut held, 1, node, 110)));
+        if healed_first {
+            heal(&mut held);
+        }
+        (2..5).for_each(|node| drop(yes(&mut held, 1, node, 120)));
+        if !healed_first {
+            heal(&mut held);
+        }
+        held.on_missing(2, id(2), token(100), at(130).boot);
+        assert_eq!((held.is_lost(), held.was_taken_away(), held.nodes_held()), (false, false, 4));
+    }
+}
+
+/// It was broken on one node after the other, and each granted it again before the next one was asked: a majority never lost it
+/// at once, and nobody could extend it. That was told as nodes that could not be asked.
+#[test]
+fn a_node_that_granted_it_again_is_one_that_it_was_gone_from() {
+    let mut held = held();
+    for (round, node) in [(1, 0), (2, 1), (3, 2)] {
+        assert!(!held.was_taken_away());
+        extend(&mut held, round * 100);
+        no(&mut held, round, node, round * 100 + 10);
+        healed(&mut held, node, 100, round * 100 + 20);
+    }
+    assert_eq!((held.is_lost(), held.was_taken_away()), (false, true));
+    assert!((0..3).all(|node| held.was_gone_from(node)) && !held.was_gone_from(3));
+    // Once a majority has extended it, that is over.
+    extend(&mut held, 400);
+    (0..3).for_each(|node| drop(yes(&mut held, 4, node, 410)));
+    assert!(held.outcome() == Some(true) && !held.was_taken_away() && !held.was_gone_from(0));
+}
+
+/// What was looked at while it was being extended was asked to grant it again, by the answer to the extension.
+#[test]
+fn what_is_missing_in_a_round_stays_missing_in_it() {
+    let mut held = held();
+    extend(&mut held, 100);
+    for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+        held.on_missing(node, id(node as u128), token(100), at(105).boot);
+        no(&mut held, 1, node, 110);
+        healed(&mut held, node, 100, 115);
+        assert_eq!(held.is_lost(), is_lost, "{node}");
+    }
+}
+
+/// A process that was stopped asks when its leases have ended.
+#[test]
+fn what_is_said_when_validity_is_over_is_no_loss_before() {
+    let mut held = held();
+    extend(&mut held, 100);
+    for node in 0..3 {
+        no(&mut held, 1, node, 5_000);
+        held.on_missing(node, id(node as u128), token(100), at(5_000).boot);
+    }
+    assert_eq!((held.is_lost(), held.was_taken_away()), (false, false));
+}
+
+#[test]
+fn a_node_that_grants_it_again_is_missing_nothing() {
+    let mut held = held();
+    held.on_missing(0, id(0), token(100), at(105).boot);
+    held.on_missing(1, id(1), token(100), at(105).boot);
+    let calls = extend(&mut held, 100);
+    assert!(calls.iter().any(|call| call.node == 0 && call.ask == held.heal()));
+    healed(&mut held, 0, 100, 110);
+    held.on_missing(2, id(2), token(100), at(105).boot);
+    assert!(!held.is_lost());
+}
+
+#[test]
+fn a_server_that_takes_a_nodes_name_adds_nothing_to_the_round() {
+    let mut held = held();
+    extend(&mut held, 300);
+    yes(&mut held, 1, 0, 310);
+    yes(&mut held, 1, 1, 310);
+    let (heal, ask) = (held.heal(), Ask::Extend { ttl_ms: TTL_MS, token: token(100) });
+    for ask in [heal, ask] {
+        held.on_answer(1, 2, id(9), ask, Answer::Token(token(100)), at(320).boot);
+    }
+    assert_eq!((held.outcome(), held.valid_until()), (Some(false), valid_until(at(0).boot, TTL_MS)));
+    extend(&mut held, 400);
+    for node in [0, 1] {
+        yes(&mut held, 2, node, 410);
+    }
+    held.on_answer(2, 2, id(9), ask, Answer::Token(token(100)), at(410).boot);
+    assert_eq!(held.valid_until(), valid_until(at(400).boot, TTL_MS), "in the next one it counts");
+}
+
+#[test]
+fn a_majority_extends_from_the_rounds_start_and_the_others_are_healed() {
+    let mut held = held();
+    let calls = extend(&mut held, 300);
+    assert!(calls[..3].iter().all(|call| call.ask == Ask::Extend { ttl_ms: TTL_MS, token: token(100) }));
+    assert!(calls[3..].iter().all(|call| matches!(call.ask, Ask::Acquire { retry: true, .. })));
+    yes(&mut held, 1, 0, 310);
+    yes(&mut held, 1, 1, 310);
+    assert_eq!(held.outcome(), None);
+    yes(&mut held, 1, 2, 350);
+    assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(300).boot, TTL_MS)));
+}
+
+#[test]
+fn answers_count_for_their_own_round_once_and_in_time() {
+    let mut held = held();
+    extend(&mut held, 100);
+    yes(&mut held, 1, 0, 110);
+    yes(&mut held, 1, 0, 110);
+    yes(&mut held, 1, 1, 110);
+    assert_eq!(held.outcome(), None, "one node answered twice");
+    extend(&mut held, 200);
+    yes(&mut held, 1, 2, 210);
+    yes(&mut held, 2, 0, 210);
+    yes(&mut held, 2, 1, 210);
+    assert_eq!(held.outcome(), None, "one answer was of an older round");
+    let until = held.valid_until();
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+    held.on_answer(2, 2, id(2), ask, Answer::Token(token(100)), until);
+    assert_ne!(held.outcome(), Some(true), "it came when the old validity had ended");
+    assert_eq!(held.valid_until(), until);
+}
+
+/// The lock was broken on all nodes while their tokens were being raised. They said so then, and the next round took it back,
+/// node by node, as if they had restarted.
+#[test]
+fn broken_while_tokens_are_raised_it_is_lost() {
+    let mut held = held();
+    let fence = Ask::Fence { token: token(200) };
+    extend(&mut held, 100);
+    healed(&mut held, 3, 200, 110);
+    for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+        held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+        assert_eq!(held.is_lost(), is_lost, "{node}");
+    }
+    // One that grants it again has only restarted.
+    healed(&mut held, 2, 200, 130);
+    assert!(!held.is_lost());
+}
+
+/// A node that came back empty and was healed adds no validity to the round under way, nor does a late grant.
+#[test]
+fn a_healed_node_counts_from_the_next_round_on() {
+    let mut held = held();
+    extend(&mut held, 100);
+    yes(&mut held, 1, 0, 110);
+    yes(&mut held, 1, 1, 110);
+    let calls = no(&mut held, 1, 2, 110);
+    assert_eq!(calls, [Call::now(2, held.heal())], "lost there: healed");
+    assert_eq!(held.outcome(), Some(false));
+    healed(&mut held, 2, 100, 120);
+    yes(&mut held, 1, 2, 130);
+    assert_eq!(held.outcome(), Some(false));
+    extend(&mut held, 150);
+    (0..3).for_each(|node| drop(yes(&mut held, 2, node, 160)));
+    assert_eq!(held.outcome(), Some(true));
+}
+
+/// Nodes restart one at a time; a lock that is gone from a majority at once was taken away.
+#[test]
+fn what_a_majority_lost_at_once_is_not_taken_back() {
+    let mut held = held();
+    extend(&mut held, 100);
+    assert!(!no(&mut held, 1, 0, 110).is_empty());
+    assert!(!no(&mut held, 1, 1, 110).is_empty());
+    assert!(!held.is_lost());
+    assert!(no(&mut held, 1, 2, 110).is_empty());
+    assert!(held.is_lost());
+}
+
+/// A node that had restarted said that it does not have the lock when it was to raise its token, and again when it was to extend
+/// it. It was counted twice, so that two nodes of five made a lock lost that three had.
+#[test]
+fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
+    let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    extend(&mut held, 100);
+    healed(&mut held, 4, 200, 110);
+    for node in [0, 1] {
+        let fence = Ask::Fence { token: token(200) };
+        held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+        no(&mut held, 1, node, 121);
+    }
+    assert!(!held.is_lost());
+    for node in [2, 3] {
+        yes(&mut held, 1, node, 122);
+        fenced(&mut held, node, 200, 122);
+    }
+    assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
+}
+
+/// A straggler's grant, with the lease it had, is nothing to rely on.
+#[test]
+fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {
+    let mut held = held();
+    extend(&mut held, 100);
+    yes(&mut held, 1, 0, 110);
+    yes(&mut held, 1, 1, 110);
+    let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: false };
+    held.on_answer(0, 3, id(3), ask, Answer::Token(token(100)), at(115).boot);
+    yes(&mut held, 1, 3, 120);
+    assert_eq!(held.outcome(), None);
+    assert_eq!(held.nodes_held(), 4);
+}
+
+#[test]
+fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
+    let mut held = held();
+    extend(&mut held, 100);
+    let calls = healed(&mut held, 3, 200, 110);
+    let raise: Vec<_> = (0..3).map(|node| Call::now(node, Ask::Fence { token: token(200) })).collect();
+    assert_eq!(calls, raise);
+    assert_eq!(held.token(), token(100));
+    fenced(&mut held, 0, 200, 120);
+    assert_eq!(held.token(), token(100), "two of five");
+    fenced(&mut held, 1, 200, 120);
+    assert_eq!(held.token(), token(200));
+    // A node below is brought up, and takes part only then.
+    let calls = healed(&mut held, 4, 150, 130);
+    assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
+    let calls = extend(&mut held, 200);
+    assert_eq!(calls[4].ask, Ask::Fence { token: token(200) });
+    assert_eq!(calls[0].ask, Ask::Extend { ttl_ms: TTL_MS, token: token(200) });
+    assert_eq!(held.token(), token(200));
+}
+
+/// A late grant has a larger token, so all are raised to it, while a round is on its way that names the lower one: the
+/// nodes refuse it, and have the lock.
+#[test]
+fn a_raise_that_overtakes_an_extension_loses_nothing() {
+    for fence_answered_first in [false, true] {
+        let mut held = held();
+        extend(&mut held, 100);
+        assert_eq!(healed(&mut held, 3, 200, 110).len(), 3, "all are asked to raise");
+        let mut again = vec![];
+        for node in 0..3 {
+            if fence_answered_first {
+                fenced(&mut held, node, 200, 120);
+                again.extend(no(&mut held, 1, node, 121));
+            } else {
+                assert!(no(&mut held, 1, node, 120).is_empty());
+                again.extend(fenced(&mut held, node, 200, 121));
+            }
+        }
+        assert!(!held.is_lost());
+        let expected = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+        let extensions: Vec<_> = again.iter().filter(|call| call.ask == expected).collect();
+        assert_eq!(extensions.len(), 3, "{again:?}");
+        for node in 0..3 {
+            held.on_answer(1, node, id(node as u128), expected, Answer::Token(token(200)), at(130).boot);
+        }
+        assert_eq!((held.outcome(), held.token()), (Some(true), token(200)));
+    }
+}
+
+#[test]
+fn a_lower_token_of_a_healed_node_lowers_nothing() {
+    let mut held = held();
+    extend(&mut held, 100);
+    no(&mut held, 1, 2, 110);
+    let calls = healed(&mut held, 2, 50, 120);
+    assert_eq!((held.token(), held.nodes_held()), (token(100), 2));
+    assert_eq!(calls, [Call::now(2, Ask::Fence { token: token(100) })]);
+}
+
+#[test]
+fn a_shorter_lease_shortens_nothing() {
+    let mut held = held();
+    let until = held.valid_until();
+    held.extend(200, at(100).boot);
+    (0..3).for_each(|node| drop(yes(&mut held, 1, node, 110)));
+    assert_eq!((held.outcome(), held.valid_until()), (Some(true), until));
+}
+
+#[test]
+fn nothing_is_raised_or_healed_when_validity_is_over() {
+    let mut held = held();
+    extend(&mut held, 100);
+    let late = held.valid_until();
+    let ask = held.heal();
+    for node in 0..5 {
+        assert!(held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(500)), late).is_empty());
+    }
+    assert_eq!(held.token(), token(100));
+}
+
+/// The server behind a name was replaced: what the new one says is not what the old one promised.
+#[test]
+fn another_server_under_the_same_name_does_not_count() {
+    let mut held = held();
+    extend(&mut held, 100);
+    yes(&mut held, 1, 0, 110);
+    yes(&mut held, 1, 1, 110);
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+    held.on_answer(1, 2, id(77), ask, Answer::Token(token(100)), at(110).boot);
+    assert_eq!(held.outcome(), Some(false));
+    // And a server that is in the set already does not count under a second name.
+    assert!(held.on_answer(1, 4, id(0), held.heal(), Answer::Token(token(100)), at(110).boot).is_empty());
+    assert_eq!(held.nodes_held(), 3);
+}
+
+/// A slot of a cluster moved with its locks: who has it now was not asked when the round began, and is asked in the next one.
+#[test]
+fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
+    let member = (id(0), Some(token(100)), false);
+    let mut held = Held::new(vec![member], token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    let until = held.valid_until();
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+    extend(&mut held, 100);
+    assert!(held.on_answer(1, 0, id(77), ask, Answer::Token(token(100)), at(110).boot).is_empty());
+    assert_eq!((held.outcome(), held.valid_until(), held.nodes_held()), (Some(false), until, 1));
+    extend(&mut held, 200);
+    held.on_answer(2, 0, id(77), ask, Answer::Token(token(100)), at(210).boot);
+    assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(200).boot, TTL_MS)));
+    // One that does not have it takes nobody's seat.
+    extend(&mut held, 300);
+    held.on_answer(3, 0, id(78), ask, Answer::No, at(310).boot);
+    assert!(held.is_lost());
+}
+
+#[test]
+fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
+    let mut held = held();
+    extend(&mut held, 100);
+    healed(&mut held, 3, 200, 110);
+    held.on_answer(1, 0, id(0), Ask::Fence { token: token(200) }, Answer::Failed, at(150).boot);
+    let calls = extend(&mut held, 200);
+    assert!(matches!(calls[0].ask, Ask::Acquire { retry: true, .. }));
+    let Ask::Acquire { proposal, .. } = calls[0].ask else { panic!() };
+    assert!(proposal >= held.token());
+}
