@@ -47,8 +47,22 @@ pub enum Rule {
     SlotsFloor,
     /// A round of extension in vain is begun again while there is time.
     RoundsRepeated,
-    /// Who asks for a lock until a limit asks again whenever it is refused before.
+    /// The first round of a lease begins in time, for others to follow.
+    RoundsInTime,
+    /// A lock that a majority has taken away is lost, though its lease has not ended.
+    TakenAwayIsLost,
+    /// A caller that asks for a lock until a limit asks again whenever it is refused before.
     AsksOn,
+    /// A caller gives up at once where what it was refused for does not pass.
+    LastingEnds,
+    /// A caller pauses between attempts, longer each time.
+    BacksOff,
+    /// A caller joins the queues again with its old ticket.
+    TicketIsKept,
+    /// A caller asks for the permit that nodes showed as free, or keep for it.
+    ShownIsAskedFor,
+    /// Of the callers of one process that want a lock alone one asks the nodes, and the others wait for their turn.
+    OneOfAProcessAsks,
     /// Waiters are served first in, first out.
     FirstInFirstOut,
     /// A request for a free lock does not pass those who wait for it.

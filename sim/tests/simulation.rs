@@ -107,10 +107,42 @@ fn a_gained_slot_needs_tokens_above_those_of_its_owner_before() {
 }
 
 #[test]
-fn through_stalls_a_lock_is_kept_by_rounds_that_are_repeated_and_had_by_asking_on() {
+fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. });
     assert!(matches!(found(Rule::RoundsRepeated, is_meant), Failure::Lost { .. }));
-    assert!(matches!(found(Rule::AsksOn, is_meant), Failure::GaveUp { .. }));
+    assert!(matches!(found(Rule::RoundsInTime, is_meant), Failure::Lost { .. }));
+}
+
+/// Nothing goes wrong but bursts, stalls and locks that are broken: no lock is lost else, and every caller gets what is free.
+#[test]
+fn through_moments_alone_locks_are_kept_and_had() {
+    let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. } | Kind::BreakAll { .. });
+    let plans = (0..1_000).map(Plan::draw).filter(|plan| plan.is_calm());
+    let mut all = Totals::default();
+    for plan in plans.filter(|plan| plan.faults.iter().all(|fault| is_meant(&fault.kind))) {
+        let (totals, failure) = run(&plan, ALL);
+        assert_eq!(failure, None, "seed {}", plan.seed);
+        all.add(&totals);
+    }
+    assert!(all.kept > 10_000 && all.had_in_time > 500, "{} and {} are not a test", all.kept, all.had_in_time);
+    assert!(all.faults["break on all nodes"] > 100, "{:?}", all.faults);
+}
+
+/// The machines that take and keep locks: each rule by the law that breaks without it.
+#[test]
+fn every_rule_of_callers_and_holders_is_needed() {
+    let rules = [
+        Rule::AsksOn,
+        Rule::LastingEnds,
+        Rule::BacksOff,
+        Rule::TicketIsKept,
+        Rule::ShownIsAskedFor,
+        Rule::OneOfAProcessAsks,
+        Rule::TakenAwayIsLost,
+    ];
+    for rule in rules {
+        breaks(rule, "conduct");
+    }
 }
 
 /// Locks on one node, their queues, and what operators and the server do to them: each rule by the law that breaks without it.

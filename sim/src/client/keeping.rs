@@ -4,6 +4,8 @@
 use palisade_core::BootTime;
 use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUNDS_A_LEASE, WhyLost, Work};
 
+use crate::rules::{Rule, Without};
+
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeping {
@@ -37,11 +39,17 @@ impl Keeping {
         matches!(self, Self::InBackground { is_taken_away: true, .. }) || self.held().is_lost()
     }
 
-    /// When it is to be woken; without rounds that are repeated, not before a round would have begun anyway.
-    pub(super) fn wake_at(&self, repeats: bool) -> Option<BootTime> {
+    /// When it is to be woken; without rounds that are repeated, not before a round would have begun anyway, and without rounds in time
+    /// when most of the lease is over.
+    pub(super) fn wake_at(&self, without: Without) -> Option<BootTime> {
         let Self::InBackground { keeper, began, .. } = self else { return None };
-        let regular = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);
-        keeper.wake_at().map(|wake| if repeats { wake } else { wake.max(regular) })
+        let part = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);
+        let late = began.plus_ms(keeper.held().ttl_ms() / 10 * 9);
+        keeper.wake_at().map(|wake| match without.0 {
+            Some(Rule::RoundsRepeated) => wake.max(part),
+            Some(Rule::RoundsInTime) => wake.max(late).min(keeper.held().valid_until()),
+            _ => wake,
+        })
     }
 
     pub(super) fn wake(&mut self, now: BootTime, random: u64) -> Vec<Call> {

@@ -158,14 +158,25 @@ pub fn broken() -> Vec<Config> {
 /// Why the models of nodes and of a queue see no rule about several holders.
 const ALONE: &str = "locks are taken alone there";
 
+/// Why a rule of the keeper, or of the taker, is out of sight.
+const MAY_GIVE_UP: &str = "clients may give up there at any moment";
+const NO_TAKER: &str = "clients ask and wait there at any moment";
+
 /// Rules whose absence this model cannot notice, and why.
-pub const OUT_OF_SIGHT: [(Rule, &str); 19] = [
+pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::DriftMargin, "clocks do not drift there"),
     (Rule::TiedData, "no data is copied there"),
     (Rule::SlotsGuarded, "slots do not move there"),
     (Rule::SlotsFloor, "slots do not move there"),
-    (Rule::RoundsRepeated, "clients may give up there at any moment"),
-    (Rule::AsksOn, "clients may give up there at any moment"),
+    (Rule::RoundsRepeated, MAY_GIVE_UP),
+    (Rule::RoundsInTime, MAY_GIVE_UP),
+    (Rule::TakenAwayIsLost, "no lock is taken away there"),
+    (Rule::AsksOn, MAY_GIVE_UP),
+    (Rule::LastingEnds, NO_TAKER),
+    (Rule::BacksOff, NO_TAKER),
+    (Rule::TicketIsKept, NO_TAKER),
+    (Rule::ShownIsAskedFor, NO_TAKER),
+    (Rule::OneOfAProcessAsks, NO_TAKER),
     (Rule::RepetitionIsAnswered, "no answer is lost there"),
     (Rule::WaitLessDrift, "clocks do not drift there"),
     (Rule::HolderReenters, "nobody else tries to there"),

@@ -37,6 +37,8 @@ pub(super) enum Next {
     FromMember(NodeId, Box<Message<Answers>>),
     ChangerGoesOn(usize, u32),
     ChangerLooks(usize, u32),
+    /// A holder must have noticed by now that its lock was taken away.
+    MustHaveLost(Holder),
     /// A client takes up a version of the set.
     Learns(u32, u64),
     /// A fault begins, does again what it does, for the so manieth time, and ends.
@@ -54,6 +56,7 @@ pub(super) enum Wake {
     Keeps(BootTime),
     AsksAgain,
     StopsAsking,
+    StopsLining,
     Looks,
     GivesBack,
     Checks,

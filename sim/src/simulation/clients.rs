@@ -86,6 +86,7 @@ impl World<'_> {
                 Ok(())
             }
             Wake::AsksAgain if client.is_idle() => self.asks_again(who),
+            Wake::StopsLining => self.stops_lining(who.client),
             Wake::StopsAsking => self.on_client(who.client, Client::stop_asking),
             Wake::Looks => {
                 let held = client.holding().map(|(_, since, _)| (client.key(), machine.when(since)));
@@ -103,7 +104,7 @@ impl World<'_> {
                 self.on_client(who.client, |client, now| client.release(now))
             }
             Wake::Leaves if !holds && self.taking[who.client as usize].is_some() => {
-                self.takes_no_more(who.client, false);
+                self.takes_no_more(who.client, false)?;
                 self.on_client(who.client, Client::release)
             }
             Wake::Checks if holds => {
@@ -154,7 +155,11 @@ impl World<'_> {
                     Next::Wakes(who, Wake::Misses(request.number)),
                 );
             }
-            if let Says::Wait { ms, .. } = request.says {
+            if let Says::Wait { ms, ticket } = request.says {
+                if self.taking[number as usize].as_ref().is_some_and(|taking| taking.ticket != ticket) {
+                    let wrong = "it joins the queues with another ticket than before";
+                    return Err(Failure::Conduct { client: number, wrong });
+                }
                 let late = u64::from(ms) * 1_000 + 1_000_000;
                 self.plan_at(self.at + late, Next::Wakes(who, Wake::Misses(request.number)));
             }
@@ -167,7 +172,7 @@ impl World<'_> {
         match (step.says, holding) {
             (Some(Status::Held), Some((since, until, token))) => {
                 self.totals.held += 1;
-                self.takes_no_more(number, true);
+                self.takes_no_more(number, true)?;
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let after = ttl_us * self.plan.extended_after_permille / 1_000;
                 // What is extended in the background is extended by hand now and then.
@@ -190,7 +195,10 @@ impl World<'_> {
             (Some(Status::Extended), Some((_, until, token))) => {
                 self.totals.extended += 1;
                 self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
-                self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
+                // A token may rise before its holder knows that the lock was broken everywhere.
+                if !self.broken.contains(&who) {
+                    self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
+                }
             }
             (Some(Status::Ended), _) => {
                 self.judge(Event { at, key, who: before, what: What::Ended })?;

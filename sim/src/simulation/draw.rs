@@ -124,7 +124,33 @@ impl Plan {
         };
         // By chances of its own, and in some seeds: the others draw what they drew before sets changed.
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
-        if !moments_alone && seed % 7 == 5 { plan.with_a_set_that_changes(rng, machine) } else { plan }
+        match moments_alone {
+            true => plan.with_more_moments(rng),
+            false if seed % 7 == 5 => plan.with_a_set_that_changes(rng, machine),
+            false => plan,
+        }
+    }
+
+    /// In some of these runs majorities stall as often as rounds begin; in some nothing stalls, and locks are broken on all nodes now and
+    /// then. (A node that stalls may answer after others have granted the broken lock to its holder again: it is not lost then. And
+    /// readers may have the token of a reader whose grant was broken.)
+    fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
+        let more = rng.random_range(0..3);
+        if more == 0 || (more == 2 && self.limit > 0) {
+            return self;
+        }
+        self.faults.retain(|fault| !matches!(fault.kind, Kind::Stalls { .. }));
+        if more == 1 {
+            let first = rng.random_range(0..self.nodes.len());
+            self.faults.push(Fault { at: 0, for_us: self.until, kind: Kind::Stalls { first, in_step: true } });
+        } else {
+            self.faults.extend((0..rng.random_range(1..20)).map(|_| {
+                let kind = Kind::BreakAll { key: rng.random_range(0..self.keys) };
+                Fault { at: rng.random_range(0..self.until), for_us: 0, kind }
+            }));
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+        self
     }
 
     /// Its set of nodes changes, and there are others to change to. (A whole cluster is no member: it has no id.)
@@ -197,7 +223,7 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys
 /// Bursts of requests, or stalls of nodes, for some seconds.
 fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     let kind = match rng.random() {
-        true => Kind::Stalls { first: rng.random_range(0..nodes) },
+        true => Kind::Stalls { first: rng.random_range(0..nodes), in_step: false },
         false => Kind::Bursts { apart: rng.random() },
     };
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }

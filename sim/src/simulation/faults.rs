@@ -80,6 +80,10 @@ impl World<'_> {
             Kind::NodeClockStep { node, by_us } => self.nodes[node].machine.step(by_us),
             Kind::ClientClockStep { client, by_us } => self.clients[client].0.step(by_us),
             Kind::Cut { .. } | Kind::Slow { .. } | Kind::LateAnswers { .. } => {}
+            Kind::BreakAll { key } => {
+                self.break_everywhere(key);
+                return Ok(());
+            }
             Kind::Stalls { .. } | Kind::Bursts { .. } => {
                 self.plan_at(end, Next::Ends(number));
                 return self.again(number, 0);
@@ -140,6 +144,7 @@ impl World<'_> {
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.quiet = true;
         self.taking.iter_mut().for_each(|taking| *taking = None);
+        self.lines.clear();
         for fault in 0..self.plan.faults.len() {
             self.ends(fault);
         }

@@ -115,6 +115,14 @@ pub enum Kind {
     Stalls {
         /// The first of those that are stopped first.
         first: usize,
+        /// Each third of a lease, as rounds of extension begin, and for a tenth of it.
+        #[serde(default)]
+        in_step: bool,
+    },
+    /// An operator breaks a lock on all nodes, at one moment.
+    BreakAll {
+        /// Which key.
+        key: u32,
     },
     /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
     /// seconds.
@@ -208,6 +216,7 @@ impl Kind {
             Self::FlushSlot { .. } => "flush of a slot",
             Self::PauseNode { .. } => "pause of a node",
             Self::Stalls { .. } => "stalls of majorities",
+            Self::BreakAll { .. } => "break on all nodes",
             Self::Bursts { .. } => "bursts of requests",
             Self::SetNodes { dies_after: None, .. } => "change of the set",
             Self::SetNodes { .. } => "change of the set that dies",

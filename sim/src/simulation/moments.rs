@@ -2,7 +2,7 @@
 //! lock until a limit, outlast them, as long as nothing else goes wrong.
 
 use palisade_core::Wanted;
-use palisade_core::quorum::majority;
+use palisade_core::quorum::{ROUNDS_A_LEASE, majority};
 
 use super::agenda::Next;
 use super::caller::PATIENCE_US;
@@ -18,6 +18,12 @@ const MS: u64 = 1_000;
 /// For how long a majority is stopped, in turn, and at most which part of a lease.
 const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
 const STOPPED_OF_TTL: u64 = 5;
+
+/// Which part of a lease a stop in step with rounds takes.
+const STOPPED_IN_STEP_OF_TTL: u64 = 10;
+
+/// Which part of a lease a round begins and is answered in.
+const NOTICED_OF_TTL: (u64, u64) = (3, 5);
 
 /// Between two stops all nodes answer for so long.
 const ANSWERS_US: u64 = 900 * MS;
@@ -35,7 +41,11 @@ impl World<'_> {
             return Ok(());
         }
         let next_us = match self.plan.faults[number].kind {
-            Kind::Stalls { first } => self.stall(first + turn, turn) + ANSWERS_US,
+            Kind::Stalls { first, in_step: false } => self.stall(first + turn, turn) + ANSWERS_US,
+            Kind::Stalls { first, in_step: true } => {
+                self.stop_majority(first + turn, self.ttl_us() / STOPPED_IN_STEP_OF_TTL);
+                self.ttl_us() / u64::from(ROUNDS_A_LEASE)
+            }
             Kind::Bursts { apart } => {
                 self.burst(apart)?;
                 BURST_US
@@ -48,13 +58,43 @@ impl World<'_> {
 
     /// A majority of the nodes from `first` on stops; answers for how long.
     fn stall(&mut self, first: usize, turn: usize) -> u64 {
+        let stopped_us = STOPPED_US[turn % STOPPED_US.len()].min(self.ttl_us() / STOPPED_OF_TTL);
+        self.stop_majority(first, stopped_us);
+        stopped_us
+    }
+
+    fn stop_majority(&mut self, first: usize, for_us: u64) {
         let count = self.plan.nodes.len();
-        let stopped_us = STOPPED_US[turn % STOPPED_US.len()].min(u64::from(self.plan.ttl_ms) * MS / STOPPED_OF_TTL);
         for n in 0..majority(count) {
             let until = &mut self.nodes[(first + n) % count].machine.paused_until;
-            *until = (*until).max(self.at + stopped_us);
+            *until = (*until).max(self.at + for_us);
         }
-        stopped_us
+    }
+
+    fn ttl_us(&self) -> u64 {
+        u64::from(self.plan.ttl_ms) * MS
+    }
+
+    /// An operator breaks the lock of `key` on all nodes at this moment. Its holder finds out in its next round.
+    pub(super) fn break_everywhere(&mut self, key: u32) {
+        let holders: Vec<Holder> = self.referee.holders(key, self.at).map(|claim| claim.who).collect();
+        for node in 0..self.plan.nodes.len() {
+            self.takes_away(node, key, |server, now| server.break_lock(key, now));
+        }
+        for who in holders {
+            self.broken.insert(who);
+            self.plan_at(self.at + self.ttl_us() * NOTICED_OF_TTL.0 / NOTICED_OF_TTL.1, Next::MustHaveLost(who));
+        }
+    }
+
+    /// A holder whose lock was broken on all nodes a good round ago relies on it no more, if nodes answered.
+    pub(super) fn must_have_lost(&self, who: Holder) -> Result<(), Failure> {
+        let (_, client) = &self.clients[who.client as usize];
+        let answered = self.nodes.iter().all(|node| node.machine.paused_until < self.at.saturating_sub(self.ttl_us()));
+        match client.who() == who && client.holding().is_some() && answered && self.is_calm_since(self.at) {
+            true => Err(Failure::Conduct { client: who.client, wrong: "it relies on a lock that was taken away" }),
+            false => Ok(()),
+        }
     }
 
     /// All clients that have nothing to do begin at this moment.
@@ -80,6 +120,7 @@ impl World<'_> {
     /// A holder has the lock no more: it gave it back, or lost it.
     pub(super) fn ends_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
+            (true, true) if self.broken.contains(&who) => Ok(()),
             (true, true) => Err(Failure::Lost { client: who.client, key }),
             (true, false) => {
                 self.totals.kept += 1;

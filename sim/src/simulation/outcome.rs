@@ -106,6 +106,13 @@ pub enum Failure {
         /// Which lock.
         key: u32,
     },
+    /// A caller, or a holder, did what none does.
+    Conduct {
+        /// Which client.
+        client: u32,
+        /// What.
+        wrong: &'static str,
+    },
     /// A holder lost its lock, and nodes did not answer for moments at most.
     Lost {
         /// Which client.
@@ -147,6 +154,7 @@ impl Failure {
             Self::Wrong { wrong: (law, _), .. } => law,
             Self::TwoLists { .. } => "agreement",
             Self::Answered { .. } => "answers to those who wait",
+            Self::Conduct { .. } => "conduct",
             Self::Stuck { .. } | Self::GaveUp { .. } | Self::Lost { .. } | Self::Unserved { .. } => "progress",
         }
     }
@@ -166,6 +174,7 @@ impl std::fmt::Display for Failure {
             Self::Lost { client, key } => {
                 write!(f, "progress: client {client} lost key {key}, and nodes answered but for moments")
             }
+            Self::Conduct { client, wrong } => write!(f, "conduct: client {client}: {wrong}"),
             Self::Wrong { node, wrong: (law, how) } => write!(f, "{law}: on node {node}: {how}"),
             Self::Answered { client, wrong } => write!(f, "{law}: client {client}: {wrong}", law = self.law()),
             Self::TwoLists { version } => write!(f, "agreement: version {version} of the set has two lists"),

@@ -61,7 +61,7 @@ impl World<'_> {
             self.on_single(client, SingleClient::leaves)?;
         } else {
             self.on_client(client, |client, _| client.forget())?;
-            self.takes_no_more(client, false);
+            self.takes_no_more(client, false)?;
         }
         self.machine_of(client).down = true;
         Ok(())

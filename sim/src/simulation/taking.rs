@@ -1,6 +1,6 @@
 //! How the clients of a run take locks: the shipped [`Taker`] decides, and what is here performs it.
 
-use palisade_core::quorum::{Refused, Taker, Task, majority};
+use palisade_core::quorum::{Conduct, GaveUp, Refused, Taker, Task, majority};
 use palisade_core::{BootTime, Wanted};
 use rand::RngExt;
 
@@ -11,6 +11,9 @@ use super::world::World;
 use crate::client::Client;
 use crate::history::{Event, Holder, What};
 use crate::rules::Rule;
+
+/// One of so many callers is refused for good after a few attempts.
+const BARRED_OF: u32 = 40;
 
 /// A client that waits for a majority of nodes to answer finds out after so long, in microseconds.
 const ANSWER_US: u64 = 50_000;
@@ -28,11 +31,27 @@ impl World<'_> {
         client.set_out(key, wanted, now);
         let limit = limit_us.map(|limit| now.boot.plus_us(limit));
         let (taker, task) = Taker::begin(wanted, client.nodes(), limit, now.boot, random);
+        let ticket = client.ticket();
+        let conduct = Conduct::begin(wanted, client.nodes(), limit);
+        let may_be_barred = self.plan.is_calm() && self.callers.random_ratio(1, BARRED_OF);
+        let barred_after = may_be_barred.then(|| self.callers.random_range(0..4));
         let is_patient = limit_us >= Some(PATIENCE_US);
-        let must_get_it = is_patient && is_free;
+        let must_get_it = is_patient && is_free && barred_after.is_none();
         let (since, version) = (self.at, client.version());
-        self.taking[number as usize] =
-            Some(Taking { taker, key, since, version, is_patient, must_get_it, for_nodes: None });
+        self.taking[number as usize] = Some(Taking {
+            taker,
+            key,
+            since,
+            version,
+            is_patient,
+            must_get_it,
+            conduct,
+            ticket,
+            barred_after,
+            pauses: false,
+            lines_until: None,
+            for_nodes: None,
+        });
         self.perform(number, task)
     }
 
@@ -45,16 +64,24 @@ impl World<'_> {
         if taking.version != client.version() {
             taking.version = client.version();
             taking.taker.move_to(client.nodes());
+            taking.conduct.on_move(client.nodes());
         }
+        (taking.pauses, taking.lines_until) = (false, None);
         let task = input(&mut taking.taker, now, random);
         self.perform(number, task)
     }
 
     fn perform(&mut self, number: u32, task: Task) -> Result<(), Failure> {
-        let who = self.clients[number as usize].1.who();
+        let (machine, client) = &self.clients[number as usize];
+        let (who, now) = (client.who(), machine.now(self.at).boot);
+        let task = self.without_rules(task, now);
+        if let Some(taking) = &mut self.taking[number as usize]
+            && let Some(wrong) = taking.conduct.judge(&task, now)
+        {
+            return Err(Failure::Conduct { client: number, wrong });
+        }
         match task {
-            // Each client is a process of its own.
-            Task::LineUp { .. } => self.decide(number, |taker, now, random| taker.on_turn(true, now, random)),
+            Task::LineUp { until } => self.line_up(number, until),
             Task::Ask { wanted, by, keeps_name } => {
                 self.on_client(number, |client, now| client.ask(wanted, keeps_name, now))?;
                 self.stop_asking(number, by);
@@ -64,6 +91,7 @@ impl World<'_> {
             // A look takes nothing: whatever it shows may be so no more.
             Task::Look { limit, .. } => {
                 let shown = self.rng.random_bool(0.7).then(|| self.rng.random_range(1..=limit));
+                self.on_conduct(number, |conduct| conduct.on_shown(shown));
                 self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
             }
             Task::Queue { patience_ms } | Task::AskAndWait { patience_ms, .. } => {
@@ -73,7 +101,7 @@ impl World<'_> {
             }
             Task::Pause { until, for_nodes } => {
                 if let Some(taking) = &mut self.taking[number as usize] {
-                    taking.for_nodes = for_nodes;
+                    (taking.pauses, taking.for_nodes) = (true, for_nodes);
                 }
                 let at = self.clients[number as usize].0.when(until).max(self.at);
                 self.plan_at(at, Next::Wakes(who, Wake::AsksAgain));
@@ -102,10 +130,100 @@ impl World<'_> {
         }
     }
 
+    /// What is done in place of `task` without a rule.
+    fn without_rules(&mut self, task: Task, now: BootTime) -> Task {
+        match (self.without.0, task) {
+            (Some(Rule::BacksOff), Task::Pause { .. }) => Task::Pause { until: now, for_nodes: None },
+            (Some(Rule::ShownIsAskedFor), Task::Ask { wanted: Wanted::Permit { limit, .. }, by, keeps_name }) => {
+                let number = Some(self.callers.random_range(1..=limit));
+                Task::Ask { wanted: Wanted::Permit { limit, number }, by, keeps_name }
+            }
+            (_, task) => task,
+        }
+    }
+
+    fn on_conduct(&mut self, number: u32, note: impl FnOnce(&mut Conduct)) {
+        if let Some(taking) = &mut self.taking[number as usize] {
+            note(&mut taking.conduct);
+        }
+    }
+
+    // In its process.
+
+    /// Where nothing goes wrong but moments, each two clients are tasks of one process. Others are processes of their own, or hardly any
+    /// would meet at the nodes.
+    fn line_of(&self, number: u32) -> (u32, u32) {
+        let key = self.taking[number as usize].as_ref().map_or(0, |taking| taking.key);
+        (if self.plan.is_calm() { number / 2 } else { number }, key)
+    }
+
+    fn line_up(&mut self, number: u32, until: Option<BootTime>) -> Result<(), Failure> {
+        let (of, who) = (self.line_of(number), self.clients[number as usize].1.who());
+        let line = self.lines.entry(of).or_default();
+        line.push_back(number);
+        if line.len() == 1 || self.without.is(Rule::OneOfAProcessAsks) {
+            return self.has_turn(number, true);
+        }
+        if let Some(until) = until {
+            if let Some(taking) = &mut self.taking[number as usize] {
+                taking.lines_until = Some(until);
+            }
+            let at = self.clients[number as usize].0.when(until).max(self.at);
+            self.plan_at(at + 1, Next::Wakes(who, Wake::StopsLining));
+        }
+        Ok(())
+    }
+
+    fn has_turn(&mut self, number: u32, at_once: bool) -> Result<(), Failure> {
+        let line = self.line_of(number);
+        let is_first = self.lines.get(&line).is_some_and(|line| line.front() == Some(&number));
+        // Whoever asks out of its turn is seen by its next task.
+        self.on_conduct(number, |conduct| {
+            if is_first {
+                conduct.on_turn(at_once)
+            }
+        });
+        self.decide(number, |taker, now, random| taker.on_turn(at_once, now, random))
+    }
+
+    /// Its limit is reached; whether it is still in line.
+    pub(super) fn stops_lining(&mut self, number: u32) -> Result<(), Failure> {
+        let now = self.clients[number as usize].0.now(self.at).boot;
+        let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
+        match until {
+            Some(until) if until <= now => self.decide(number, |taker, _, _| taker.on_no_turn()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A client leaves the line of its process: the next has its turn.
+    fn leave_line(&mut self, number: u32, of: (u32, u32)) -> Result<(), Failure> {
+        let Some(line) = self.lines.get_mut(&of) else { return Ok(()) };
+        let was_first = line.front() == Some(&number);
+        line.retain(|other| *other != number);
+        match line.front() {
+            None => drop(self.lines.remove(&of)),
+            Some(&next) if was_first && !self.without.is(Rule::OneOfAProcessAsks) => return self.has_turn(next, false),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
     /// A client was refused.
     pub(super) fn is_refused(&mut self, number: u32, refused: Refused) -> Result<(), Failure> {
         if self.without.is(Rule::AsksOn) {
-            return self.give_up(number);
+            return self.perform(number, Task::GiveUp(GaveUp::Refused));
+        }
+        let mut refused = refused;
+        if let Some(taking) = &mut self.taking[number as usize] {
+            if taking.barred_after == Some(0) {
+                refused = Refused::Lasting;
+            }
+            taking.barred_after = taking.barred_after.and_then(|left| left.checked_sub(1)).or(taking.barred_after);
+            taking.conduct.on_refused(refused);
+        }
+        if refused == Refused::Lasting && self.without.is(Rule::LastingEnds) {
+            refused = Refused::TooFewNodes { is_lasting: false };
         }
         self.decide(number, |taker, now, random| taker.on_refused(refused, now, random))
     }
@@ -115,6 +233,7 @@ impl World<'_> {
         if self.taking[number as usize].is_none() {
             return self.on_client(number, Client::release);
         }
+        self.on_conduct(number, |conduct| conduct.on_shown(told));
         self.decide(number, |taker, now, random| taker.on_queue(told, now, random))
     }
 
@@ -122,7 +241,8 @@ impl World<'_> {
     pub(super) fn asks_again(&mut self, who: Holder) -> Result<(), Failure> {
         let number = who.client;
         let now = self.clients[number as usize].0.now(self.at).boot;
-        let awaits = self.taking[number as usize].as_ref().and_then(|taking| taking.for_nodes);
+        let Some(taking) = self.taking[number as usize].as_ref().filter(|taking| taking.pauses) else { return Ok(()) };
+        let awaits = taking.for_nodes;
         if awaits.is_some_and(|until| now < until) && !self.majority_answers() {
             self.plan_at(self.at + ANSWER_US, Next::Wakes(who, Wake::AsksAgain));
             return Ok(());
@@ -139,12 +259,14 @@ impl World<'_> {
 
     /// A client did not get what it wanted.
     fn give_up(&mut self, number: u32) -> Result<(), Failure> {
+        let line = self.line_of(number);
         let taking = self.taking[number as usize].take();
         if let Some(Taking { must_get_it: true, since, key, .. }) = taking
             && self.is_calm_since(since)
         {
             return Err(Failure::GaveUp { client: number, key });
         }
+        self.leave_line(number, line)?;
         self.rest(number)
     }
 
@@ -164,7 +286,8 @@ impl World<'_> {
     }
 
     /// A client has what it was about to take, or does not want it any more.
-    pub(super) fn takes_no_more(&mut self, number: u32, has_it: bool) {
+    pub(super) fn takes_no_more(&mut self, number: u32, has_it: bool) -> Result<(), Failure> {
+        let line = self.line_of(number);
         if let Some(taking) = self.taking[number as usize].take()
             && has_it
             && taking.is_patient
@@ -172,5 +295,6 @@ impl World<'_> {
         {
             self.totals.had_in_time += 1;
         }
+        self.leave_line(number, line)
     }
 }

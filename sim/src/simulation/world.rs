@@ -2,7 +2,7 @@
 //! of true time. The same plan makes the same run, to the microsecond.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use palisade_core::Members;
 use rand::SeedableRng;
@@ -16,7 +16,7 @@ use super::node::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
 use crate::client::Client;
-use crate::history::{Event, TimeUs, What};
+use crate::history::{Event, Holder, TimeUs, What};
 use crate::messages::{Hears, Reply};
 use crate::referee::Referee;
 use crate::rules::Without;
@@ -57,6 +57,12 @@ pub struct World<'a> {
     pub(super) referee: Referee,
     /// By client: what it is about to take.
     pub(super) taking: Vec<Option<Taking>>,
+    /// Those of one process that want a key alone, in the order in which they came: the first has its turn.
+    pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
+    /// Holders whose lock was broken on all nodes.
+    pub(super) broken: BTreeSet<Holder>,
+    /// What callers meet that is no business of nodes and network.
+    pub(super) callers: ChaCha8Rng,
     /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
     /// answered.
     pub(super) wrong_until: TimeUs,
@@ -100,6 +106,9 @@ impl<'a> World<'a> {
             under_way: vec![false; plan.faults.len()],
             referee: Referee::new(plan.laws()),
             taking: plan.clients.iter().map(|_| None).collect(),
+            lines: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            callers: ChaCha8Rng::seed_from_u64(plan.seed ^ 0xca11),
             wrong_until: START_US,
             quiet: false,
             totals: Totals::default(),
@@ -180,6 +189,7 @@ impl<'a> World<'a> {
                 self.machine_of(who.client).paused_until
             }
             Next::ToMember(message) => self.nodes[message.node].machine.paused_until,
+            Next::MustHaveLost(_) => 0,
             Next::Learns(client, _) => self.machine_of(*client).paused_until,
             Next::FromMember(..) | Next::ChangerGoesOn(..) | Next::ChangerLooks(..) => 0,
             Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
@@ -232,6 +242,7 @@ impl<'a> World<'a> {
             Next::FromMember(id, message) => return self.changer_hears(id, *message),
             Next::ChangerGoesOn(of, look) => self.changer_goes_on(of, look),
             Next::ChangerLooks(of, look) => self.changer_looks_again(of, look),
+            Next::MustHaveLost(who) => return self.must_have_lost(who),
             Next::Learns(client, version) => return self.learns(client, version),
             Next::Begins(fault) => return self.begins(fault),
             Next::Again(fault, turn) => return self.again(fault, turn),
