@@ -168,13 +168,9 @@ impl Seat {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::fixture::{at, token};
-
-    pub fn id(n: u128) -> Option<NodeId> {
-        Some(NodeId(n))
-    }
+    use crate::fixture::{at, id, token};
 
     const PROPOSAL: u64 = 100;
 

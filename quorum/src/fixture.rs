@@ -1,5 +1,6 @@
 //! Makers of times and tokens for tests.
 
+use crate::ask::NodeId;
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -15,4 +16,8 @@ pub fn ms(ms: u64) -> BootTime {
 /// The same moment; the wall clock shows 1 000 µs more.
 pub fn at(ms: u64) -> Now {
     Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
+}
+
+pub fn id(n: u128) -> Option<NodeId> {
+    Some(NodeId(n))
 }

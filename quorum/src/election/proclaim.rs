@@ -103,8 +103,7 @@ impl Proclaim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acquire::tests::id;
-    use crate::fixture::{at, token};
+    use crate::fixture::{at, id, token};
     use crate::valid_until;
 
     fn proclaim(nodes: usize) -> Proclaim {

@@ -46,8 +46,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acquire::tests::id;
-    use crate::fixture::{at, token};
+    use crate::fixture::{at, id, token};
     use crate::{Answer, Ask, valid_until};
 
     const TTL_MS: u32 = 1_000;

@@ -30,8 +30,7 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acquire::tests::id;
-    use crate::fixture::{at, token};
+    use crate::fixture::{at, id, token};
     use crate::held::Held;
     use crate::{Answer, Ask, Call, valid_until};
 

@@ -1,6 +1,5 @@
 use super::*;
-use crate::acquire::tests::id;
-use crate::fixture::{at, token};
+use crate::fixture::{at, id, token};
 
 const TTL_MS: u32 = 1_000;
 

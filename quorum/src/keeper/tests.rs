@@ -1,10 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::acquire::tests::id;
 use crate::agenda::Agenda;
 use crate::ask::{Ask, valid_until};
-use crate::fixture::{ms, token};
+use crate::fixture::{id, ms, token};
 
 const TTL_MS: u32 = 3_000;
 const NODES: usize = 5;
