@@ -139,7 +139,7 @@ impl Sources {
     }
 }
 
-/// The modules in the folder `root`, each with its text.
+/// The modules in the folder `root`, each with its text, but for those of tests.
 fn texts(root: PathBuf) -> Vec<(Module, String)> {
     let mut folders = vec![(root, Module::new())];
     let mut texts = vec![];
@@ -151,6 +151,9 @@ fn texts(root: PathBuf) -> Vec<(Module, String)> {
                 continue;
             }
             let inner = || module.iter().cloned().chain([name.to_owned()]).collect();
+            if name == "tests" {
+                continue;
+            }
             if path.is_dir() {
                 folders.push((path.clone(), inner()));
             } else if path.extension().is_some_and(|extension| extension == "rs") {
