@@ -3,6 +3,9 @@
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
 
+/// The longest pause before a round that failed is begun again, as a part of its lease.
+const AGAIN_OF_TTL: u64 = 10;
+
 /// The shortest pause before a round is begun again, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
@@ -71,8 +74,8 @@ impl Watched {
         let period_us = u64::from(held.ttl_ms()) * 1_000 / u64::from(ROUNDS_A_LEASE);
         assert!(!self.is_calm || wake <= now.plus_us(period_us), "the next round is too late");
         if self.is_calm && work.news.contains(&News::NotExtended) {
-            let left_us = held.valid_until().us_since(now);
-            assert!(left_us <= AGAIN_LEAST_US || wake <= now.plus_us(left_us / 2), "not begun again in time");
+            let soon_us = (u64::from(held.ttl_ms()) * 1_000 / AGAIN_OF_TTL).max(AGAIN_LEAST_US);
+            assert!(wake <= now.plus_us(soon_us), "not begun again in time");
         }
         work
     }
