@@ -147,9 +147,6 @@ fn texts(root: PathBuf) -> Vec<(Module, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap();
-            if name == "tests" {
-                continue;
-            }
             let inner = || module.iter().cloned().chain([name.to_owned()]).collect();
             if name == "tests" {
                 continue;
