@@ -138,7 +138,12 @@ fn an_evicted_lock_bars_its_key_from_others() {
     assert!(guarded_ms(client.say(&format!("LOCK.ACQUIRE k{evicted} you 1000"))) > 30_000);
     assert!(client.insist("LOCK.ACQUIRE other you 1000").as_int() > 0, "that key alone");
     assert_eq!(client.say(&format!("LOCK.EXTEND k{evicted} me 1000")), null(), "its holder is told the truth");
-    assert!(client.say(&format!("LOCK.ACQUIRE k{evicted} me 1000")).as_int() > 0, "and may have it again");
+    assert!(client.say(&format!("LOCK.ACQUIRE k{evicted} me 1")).as_int() > 0, "and may have it again");
+    wait_until("that lease ends", || client.say(&format!("EXISTS k{evicted}")) == int(0));
+    assert!(guarded_ms(client.say(&format!("LOCK.ACQUIRE k{evicted} you 1000"))) > 30_000, "the first one lasts");
+    client.insist(&format!("LOCK.ACQUIRE k{evicted} me 60000"));
+    assert_eq!(client.say(&format!("LOCK.RELEASE k{evicted} me")), int(0));
+    assert!(client.say(&format!("LOCK.ACQUIRE k{evicted} you 1000")).as_int() > 0, "its holder gave it up");
 }
 
 #[test]

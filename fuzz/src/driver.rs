@@ -104,7 +104,7 @@ impl World {
                 }
                 Step::Tell(event) => {
                     self.may_end(place, event, request, &done);
-                    self.oracle.ended(place);
+                    self.ended_by(place, event);
                     done.ended = Some(event);
                     done.passed = true;
                 }
@@ -116,7 +116,7 @@ impl World {
                     assert_eq!(event.is_none(), done.ended.is_some(), "that it ended is told once");
                     if let Some(event) = event {
                         self.may_end(place, event, request, &done);
-                        self.oracle.ended(place);
+                        self.ended_by(place, event);
                         assert!(!self.waits_in_time(place), "somebody waits, and is not asked for");
                         done.ended = Some(event);
                     }
@@ -252,6 +252,13 @@ impl World {
     }
 
     /// A grant has left the lock in the key, which others hold.
+    fn ended_by(&mut self, place: Place, event: Event) {
+        if matches!(event, Event::Released | Event::Broken) {
+            self.oracle.all_gave_up(place);
+        }
+        self.oracle.ended(place);
+    }
+
     fn has_left_others(&mut self, place: Place, event: Event, ended: &Grant, request: &Request<'_>) {
         match (event, request) {
             (Event::Expired, _) => assert!(ended.is_expired(self.boot), "{ended:?} holds"),
@@ -263,6 +270,9 @@ impl World {
         }
         assert!(self.locks.get(&place).is_some_and(|lock| grant_of(lock, ended.owner()).is_none()));
         self.oracle.left(place, ended.owner());
+        if event != Event::Expired {
+            self.oracle.gave_up(place, ended.owner());
+        }
         self.tells_replicas(place, |_, record, now| encode_end(ended, now, HERE, record));
     }
 

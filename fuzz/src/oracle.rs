@@ -75,8 +75,9 @@ impl Oracle {
         assert!(!guarded, "granted while guarded");
         let it = self.at(place);
         it.end_turns(|told| now > told.until);
-        it.grants.retain(|held| held.is_live(now) && !(held.dropped && held.owner == grant.owner()));
-        for held in &it.grants {
+        it.grants.retain(|held| held.is_live(now));
+        // Its own evicted lock does not bar it, and others as before.
+        for held in it.grants.iter().filter(|held| !(held.dropped && held.owner == grant.owner())) {
             let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
             assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
         }
@@ -140,6 +141,18 @@ impl Oracle {
     /// The grant of `owner` left a lock which others hold.
     pub fn left(&mut self, place: Place, owner: &[u8]) {
         self.at(place).take(owner);
+    }
+
+    /// `owner` released its grant, or it was broken: so is what was evicted before.
+    pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
+        self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
+    }
+
+    /// The same of all who hold the lock.
+    pub fn all_gave_up(&mut self, place: Place) {
+        let held = self.at(place).grants.iter().filter(|grant| !grant.dropped);
+        let owners: Vec<_> = held.map(|grant| grant.owner.clone()).collect();
+        owners.iter().for_each(|owner| self.gave_up(place, owner));
     }
 
     /// The lock ended by somebody's word, or with its last lease.

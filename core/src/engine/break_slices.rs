@@ -56,7 +56,7 @@ impl Run<'_> {
         now: Now,
     ) -> Option<Step> {
         let Said::Blocked(client) = said else { return self.answer(Err(Refusal::BreaksTooMany)) };
-        break_lock(held, Some(token), node, now);
+        break_lock(self.key, held, Some(token), node, now);
         let Key { db, name } = self.key;
         node.breaking.push_back(Breaking { db, name: name.into(), token, client });
         self.touches_queue = true;

@@ -96,7 +96,7 @@ impl Run<'_> {
             self.stage = Stage::BreaksLater(token);
             return Some(Step::Block);
         }
-        match break_lock(held, asked, node, now) {
+        match break_lock(self.key, held, asked, node, now) {
             Some(token) if asked.is_some() => self.go_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
             Some(token) => self.go_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token))),
             None => self.answer(Ok(Reply::Null)),

@@ -73,7 +73,7 @@ impl Node {
             return false;
         }
         if self.evicted.len() < EVICTED_MAX {
-            self.evicted.note(key, lock);
+            self.evicted.note(key, lock, now.boot);
         } else {
             self.arm_guard(Cause::Flush, now.boot, lock.end);
         }

@@ -1,6 +1,7 @@
 //! Locks that the server evicted to make room: their keys are free, their holders do not know.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::lock::Lock;
 use crate::refusal::Refusal;
@@ -31,9 +32,18 @@ impl Evictee {
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {
-    /// `lock` was evicted from `key`.
-    pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee) {
-        self.0.insert((db, name.into()), (lock.holder, lock.end));
+    /// `lock` was evicted from `key`. One that was evicted there before may still be held as well.
+    pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
+        let Evictee { holder, end } = lock;
+        let (held_by, until) = self.0.entry((db, name.into())).or_insert_with(|| (holder.clone(), end));
+        if now > *until {
+            (*held_by, *until) = (holder, end);
+        } else {
+            *until = end.max(*until);
+            if *held_by != holder {
+                *held_by = Box::default();
+            }
+        }
     }
 
     /// Until when nobody but its holder may take `key`, if `owner` is not the one.
@@ -56,17 +66,21 @@ impl Evicted {
         }
     }
 
-    /// The key was granted anew, or its lease is over: nothing bars it.
+    /// The lock of `key` was released or broken. If its owner is the holder of what was evicted before (`is_owner`), that is over too.
     #[inline(always)]
-    pub fn forget(&mut self, key: Key<'_>) {
+    pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if !self.0.is_empty() {
-            self.remove(key);
+            self.remove(key, is_owner);
         }
     }
 
     #[inline(never)]
-    fn remove(&mut self, Key { db, name }: Key<'_>) {
-        self.0.remove(&(db, Box::from(name)));
+    fn remove(&mut self, Key { db, name }: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
+        if let Entry::Occupied(entry) = self.0.entry((db, name.into()))
+            && is_owner(&entry.get().0)
+        {
+            entry.remove();
+        }
     }
 
     /// Drops what has ended.
@@ -93,7 +107,7 @@ mod tests {
     #[test]
     fn bars_that_key_alone_from_others_until_the_lease_would_have_ended() {
         let mut evicted = Evicted::default();
-        evicted.note(KEY, Evictee::of(&mine(1)));
+        evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
         let deadline = at(1_000).boot;
         assert_eq!(evicted.bars(KEY, owner("you"), deadline), Some(deadline));
         let barred = |left_ms| Err(Refusal::Evicted { left_ms });
@@ -107,8 +121,35 @@ mod tests {
         assert_eq!(evicted.len(), 1);
         evicted.sweep(deadline.plus_us(1));
         assert!(evicted.is_empty());
-        evicted.note(KEY, Evictee::of(&mine(1)));
-        evicted.forget(KEY);
-        assert_eq!(evicted.bars(KEY, owner("you"), deadline), None);
+    }
+
+    #[test]
+    fn ends_when_its_holder_gives_the_lock_up() {
+        let mut evicted = Evicted::default();
+        evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
+        evicted.given_up(KEY, |holder| holder == b"you");
+        evicted.given_up(Key { db: 1, ..KEY }, |holder| holder == b"me");
+        assert_eq!(evicted.len(), 1);
+        evicted.given_up(KEY, |holder| holder == b"me");
+        assert!(evicted.is_empty());
+    }
+
+    /// Its holder took it again, and it was evicted again.
+    #[test]
+    fn the_later_end_of_two_that_were_evicted_counts() {
+        let evictee = |holder: &str, end| Evictee { holder: holder.as_bytes().into(), end: at(end).boot };
+        for (first, second, until) in [(1_000, 500, 1_000), (450, 500, 500), (300, 500, 500)] {
+            let mut evicted = Evicted::default();
+            evicted.note(KEY, evictee("me", first), at(0).boot);
+            evicted.note(KEY, evictee("me", second), at(400).boot);
+            assert_eq!(evicted.bars(KEY, owner("me"), at(400).boot), None);
+            assert_eq!(evicted.bars(KEY, owner("you"), at(400).boot), Some(at(until).boot));
+        }
+        let mut evicted = Evicted::default();
+        evicted.note(KEY, evictee("you", 1_000), at(0).boot);
+        evicted.note(KEY, evictee("me", 1_000), at(0).boot);
+        assert!(evicted.bars(KEY, owner("me"), at(0).boot).is_some(), "neither of two holders may take it");
+        evicted.note(KEY, evictee("me", 2_000), at(1_001).boot);
+        assert_eq!(evicted.bars(KEY, owner("me"), at(1_001).boot), None, "the other lease is over");
     }
 }

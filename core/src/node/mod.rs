@@ -276,18 +276,18 @@ impl Node {
     }
 
     /// Refuses to grant `owner` the lock of `key` as long as another owner may hold it whom this node does not know: while the node or the
-    /// key's slot is guarded, and where the lock is free (`is_free`) while a grant of it that was evicted may last.
+    /// key's slot is guarded, and where nobody holds the lock alone (`is_open`) while a grant of it that was evicted may last.
     #[inline(always)]
     pub(crate) fn ensure_may_grant(
         &self,
         key: Key<'_>,
         owner: Owner<'_>,
-        is_free: bool,
+        is_open: bool,
         now: BootTime,
     ) -> Result<(), Refusal> {
         self.guard.ensure_open(now)?;
         self.slots.ensure_open(key.name, now)?;
-        if is_free { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
+        if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 
     /// Refuses what the node cannot vouch for: a grant that came from outside or from an incarnation it cannot prove to remember, and

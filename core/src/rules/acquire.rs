@@ -71,7 +71,7 @@ pub fn acquire(
             let is_longer = lock.prolong(own, now.boot, ask.ttl);
             return Ok(if is_longer { Acquired::Prolonged(own) } else { Acquired::Unchanged(own) });
         }
-        node.ensure_may_grant(key, ask.owner, false, now.boot)?;
+        node.ensure_may_grant(key, ask.owner, matches!(lock, Lock::Joint(_)), now.boot)?;
         match lock {
             _ if own.is_some() => return Err(Refusal::Owned),
             Lock::Exclusive(_) => return contended(key, ask, node),
@@ -109,7 +109,9 @@ mod tests {
     use super::*;
     use crate::fixture::*;
     use crate::guard::evicted::Evictee;
-    use crate::request::{Note, Patience};
+    use crate::request::{Note, Patience, Release};
+    use crate::rules::break_lock::break_lock;
+    use crate::rules::release::release;
     use crate::values::cause::Cause;
     use crate::values::mode::Wanted;
 
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn an_evicted_lock_bars_its_key_from_others() {
         let mut node = node();
-        node.evicted.note(KEY, Evictee::of(&mine(1)));
+        node.evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
         let refusal = Err(Refusal::Evicted { left_ms: 900 });
         assert_eq!(acquire(KEY, None, &ask("you", false), &mut node, at(100)), refusal);
         assert!(matches!(
@@ -248,7 +250,31 @@ mod tests {
             Ok(Acquired::Granted(_))
         ));
         assert!(matches!(acquire(KEY, None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
-        assert!(node.evicted.is_empty());
+    }
+
+    /// Who held the lock may rely on it until then, though it asked for it again and that lease is over.
+    #[test]
+    fn an_evicted_lock_bars_its_key_after_its_holder_took_it_for_a_shorter_time() {
+        let mut node = node();
+        node.evicted.note(KEY, Evictee::of(&mine(1)), at(0).boot);
+        for wanted in [Wanted::Exclusive, Wanted::Shared] {
+            let short = Acquire { ttl: ttl(100), wanted, ..ask("me", false) };
+            let Ok(Acquired::Granted(mut lock)) = acquire(KEY, None, &short, &mut node, at(100)) else {
+                panic!("its own lock does not bar it")
+            };
+            let you = Acquire { wanted: Wanted::Shared, ..ask("you", false) };
+            let barred = |left_ms| Err(Refusal::Evicted { left_ms });
+            assert_eq!(acquire(KEY, Some(&mut lock), &you, &mut node, at(250)), barred(750), "it is over");
+            let beside = if wanted == Wanted::Shared { barred(850) } else { Ok(Acquired::Contended) };
+            assert_eq!(acquire(KEY, Some(&mut lock), &you, &mut node, at(150)), beside);
+            let mut after = node.clone();
+            let given_back = Release { owner: owner("me"), level: None, token: None };
+            release(KEY, Some(&mut lock), &given_back, &mut after, at(150));
+            assert!(matches!(acquire(KEY, None, &you, &mut after, at(150)), Ok(Acquired::Granted(_))), "released");
+            let mut after = node.clone();
+            break_lock(KEY, Some(&mut lock), None, &mut after, at(150));
+            assert!(matches!(acquire(KEY, None, &you, &mut after, at(150)), Ok(Acquired::Granted(_))), "broken");
+        }
     }
 
     /// Its client asks several nodes, over connections that others of its requests share, and repeats by itself.

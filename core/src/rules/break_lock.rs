@@ -1,15 +1,22 @@
 //! LOCK.BREAK: an operator takes the lock from whoever holds it.
 
-use crate::lock::grant::GrantId;
+use crate::lock::grant::{Grant, GrantId};
 use crate::lock::{Lock, live};
 use crate::node::Node;
+use crate::values::key::Key;
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
 /// The largest token that is broken: every grant ends, or those with the token that is named, which no later grant gets. `None`: there
 /// was none, nothing changed.
-pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node, now: Now) -> Option<Token> {
+pub fn break_lock(
+    key: Key<'_>,
+    held: Option<&mut Lock>,
+    token: Option<Token>,
+    node: &mut Node,
+    now: Now,
+) -> Option<Token> {
     let lock = live(held, now.boot)?;
     let broken = match token {
         Some(token) => {
@@ -20,6 +27,8 @@ pub fn break_lock(held: Option<&mut Lock>, token: Option<Token>, node: &mut Node
         None => lock.largest_token(now.boot)?,
     };
     node.counters.breaks += 1;
+    let ends = |grant: &Grant| token.is_none_or(|token| token == grant.token());
+    node.evicted.given_up(key, |holder| lock.grants().any(|(_, grant)| ends(grant) && grant.owner() == holder));
     Some(broken)
 }
 
@@ -41,10 +50,10 @@ mod tests {
     #[test]
     fn any_held_lock_and_no_free_one() {
         let node = &mut node();
-        assert_eq!(break_lock(Some(&mut mine(3)), None, node, at(1_000)), Some(token(7)));
-        assert_eq!(break_lock(Some(&mut suspect()), None, node, at(0)), Some(token(7)));
-        assert_eq!(break_lock(Some(&mut mine(3)), None, node, at(1_001)), None);
-        assert_eq!(break_lock(None, None, node, at(0)), None);
+        assert_eq!(break_lock(KEY, Some(&mut mine(3)), None, node, at(1_000)), Some(token(7)));
+        assert_eq!(break_lock(KEY, Some(&mut suspect()), None, node, at(0)), Some(token(7)));
+        assert_eq!(break_lock(KEY, Some(&mut mine(3)), None, node, at(1_001)), None);
+        assert_eq!(break_lock(KEY, None, None, node, at(0)), None);
         assert_eq!(node.counters.breaks, 2);
     }
 }

@@ -66,7 +66,6 @@ pub(crate) fn grant(
 // Inlined, with what it calls, no grant is copied on its way: a hundred instructions an ACQUIRE (`make instructions`).
 #[inline(always)]
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
-    node.evicted.forget(key);
     // What was kept for it is an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;

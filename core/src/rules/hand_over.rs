@@ -59,7 +59,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
         Next::Nobody => return Ok(HandedOver::Stays),
     };
     let owner = first.owner();
-    node.ensure_may_grant(key, owner, holders.is_none(), now.boot)?;
+    node.ensure_may_grant(key, owner, true, now.boot)?;
     match first.want {
         Want::Lock { ttl, fence, retry } => {
             let wanted = first.wanted;

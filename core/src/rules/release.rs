@@ -47,6 +47,7 @@ pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &
     } else if left == 0 {
         node.counters.releases += 1;
         node.keepalives.ended(key, ask.owner.bytes());
+        node.evicted.given_up(key, |holder| holder == ask.owner.bytes());
         if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {
         lock.set_holds(own, left);

@@ -33,7 +33,7 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
             Err(Refusal::Owned)
         };
     }
-    node.ensure_may_grant(key, ask.owner, held.is_none(), now.boot)?;
+    node.ensure_may_grant(key, ask.owner, !matches!(held, Some(Lock::Exclusive(_))), now.boot)?;
     let modes = match held {
         None => Some(Modes::free()),
         Some(Lock::Joint(holders)) => Some(holders.modes()),
