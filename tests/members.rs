@@ -63,6 +63,23 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_ended(late);
 }
 
+/// A connection that ended at once left a lock that nobody was told of.
+#[test]
+fn nobody_joins_within_a_transaction() {
+    let server = Server::start();
+    let one = list(&id(&server), &[2, 3]);
+    assert_eq!(decide(&server, 1, &one), int(1));
+    let mut client = server.client();
+    for version in [0, 1] {
+        client.say("MULTI");
+        client.say(&format!("LOCK.MEMBERS JOIN {version}"));
+        client.say(&format!("LOCK.ACQUIRE k{version} me 60000"));
+        let replies = client.say("EXEC").as_list();
+        assert!(matches!(&replies[0], Reply::Error(text) if text.starts_with("ERR JOIN is about the connection")));
+        assert!(replies[1].as_int() > 0, "its client is told of it");
+    }
+}
+
 #[test]
 fn the_next_version_waits_for_leases_and_for_nobody_else() {
     let promise = |version: u64| format!("LOCK.SETMEMBERS {version} PROMISE {BALLOT}");

@@ -442,7 +442,7 @@ impl fmt::Display for Refusal {
             }
             Self::Ballot => f.write_str("ERR the ballot must be 32 hexadecimal digits"),
             Self::NothingJoins => f.write_str(
-                "ERR JOIN is about the connection of a client, and this command came over none: send it outside of scripts",
+                "ERR JOIN is about the connection of a client, not about one command of it: send it outside of scripts and MULTI",
             ),
             Self::MembersForm => f.write_str(
                 "ERR LOCK.SETMEMBERS takes PROMISE ballot, or ACCEPT ballot with MEMBERS and FLOOR, or DECIDED with MEMBERS",

@@ -24,7 +24,9 @@ impl Command for Members {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         if let Some(MembersVersion(version)) = join {
-            let connection = call.ctx.connection().ok_or(Refusal::NothingJoins)?;
+            // In a MULTI what is behind it would be run all the same, and nobody told.
+            let connection = call.ctx.connection().filter(|_| !call.ctx.is_in_transaction());
+            let connection = connection.ok_or(Refusal::NothingJoins)?;
             if state::with(|node| node.membership().admits(version)) {
                 joined::join(call.ctx, connection, version);
             } else {

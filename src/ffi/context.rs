@@ -137,6 +137,11 @@ impl<'a> Context<'a> {
         self.is_open(client).then_some(client)
     }
 
+    /// The command is one of a MULTI: others behind it are run whatever comes of it.
+    pub fn is_in_transaction(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
+    }
+
     /// This connection is open.
     pub fn is_open(self, ClientId(client): ClientId) -> bool {
         // SAFETY: without room for an answer the server only says whether there is such a client.
