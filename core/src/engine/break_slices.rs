@@ -38,7 +38,7 @@ impl Run<'_> {
         }
         let Some(ended) = take(lock, id) else {
             self.tell_broken(node);
-            return self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)));
+            return self.end_broken(by, token, node);
         };
         self.note_end(ended, Ending::Broken, node, now);
         node.schedule_expiry(self.key, Some(lock));
@@ -77,6 +77,16 @@ impl Run<'_> {
         }
         node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
         self.serve_queue(None, By::Itself, Reply::Null, node, now)
+    }
+
+    /// Ends the lock: every BREAK of its grants that was under way is done with it.
+    pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
+        let breaks = std::mem::take(&mut node.breaking).into_iter();
+        let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);
+        node.breaking = others.into();
+        done.iter().for_each(|breaking| node.has_broken(breaking));
+        self.touches_queue |= !done.is_empty();
+        self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
     }
 
     /// Answers the client that waited for the last slice of its BREAK.

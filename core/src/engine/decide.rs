@@ -98,7 +98,7 @@ impl Run<'_> {
         }
         match break_lock(self.key, held, asked, node, now) {
             Some(token) if asked.is_some() => self.go_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
-            Some(token) => self.go_on(Stage::Passes(Passing::ended(Event::Broken, By::Command), Reply::Token(token))),
+            Some(token) => self.end_broken(By::Command, token, node),
             None => self.answer(Ok(Reply::Null)),
         }
     }

@@ -256,6 +256,20 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
+/// Another BREAK ends the rest: the first client was told to look for the lock elsewhere.
+#[test]
+fn a_break_in_slices_is_done_when_another_ends_the_lock() {
+    for other in [None, Some(())] {
+        let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
+        key.perform(&Request::Break(Some(token))).unwrap();
+        key.perform(&Request::Break(other.map(|()| token))).unwrap();
+        let told: Vec<_> = key.settle().into_iter().map(|(_, answer)| answer).collect();
+        let blocked = if other.is_some() { 2 } else { 1 };
+        assert_eq!(told, vec![Answer::Broken(token); blocked]);
+        assert!(key.lock.is_none());
+    }
+}
+
 /// Between two slices the lock is renamed, or its slot leaves: the grants go on elsewhere, and the operator must not believe that they ended.
 #[test]
 fn a_break_whose_lock_goes_away_is_refused() {
