@@ -98,7 +98,7 @@ fn move_takes_the_lock_to_another_database_in_a_transaction() {
     client.say("MOVE k 3");
     assert_eq!(client.say("EXEC"), Reply::List(vec![int(1)]));
     assert!(client.say("CLIENT INFO").as_text().contains(" db=0 "));
-    there.ask("LOCK.ACQUIRE k you 300 WAIT 3600000");
+    there.ask("LOCK.ACQUIRE k you 300 WAIT 20000");
     wait_until("who watches is told", || server.info("watchers") == 0);
     assert_eq!(there.hear().as_list().len(), 2, "who waits gets it when the lease ends");
     wait_until("it expires there", || there.say("EXISTS k") == int(0));
