@@ -124,8 +124,8 @@ fn through_moments_alone_locks_are_kept_and_had() {
         assert_eq!(failure, None, "seed {}", plan.seed);
         all.add(&totals);
     }
-    assert!(all.kept > 10_000 && all.had_in_time > 500, "{} and {} are not a test", all.kept, all.had_in_time);
-    assert!(all.faults["break on all nodes"] > 100, "{:?}", all.faults);
+    assert!(all.kept > 1_000 && all.had_in_time > 100, "{} and {} are not a test", all.kept, all.had_in_time);
+    assert!(all.faults["break on all nodes"] > 20, "{:?}", all.faults);
 }
 
 /// The machines that take and keep locks: each rule by the law that breaks without it.
