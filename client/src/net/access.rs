@@ -5,12 +5,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError};
 
 use crate::net::address::url_of;
+use crate::net::line::{Lent, Target, TlsConfig, open};
 use crate::net::stranger::what_is_at;
 use crate::{Error, ErrorKind, Why};
 
@@ -62,7 +64,7 @@ impl Tls {
         self
     }
 
-    fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
+    fn certificates(&self) -> Result<redis::TlsCertificates, String> {
         let root_cert = self.ca.as_deref().map(|path| read("the CA certificates", path)).transpose()?;
         if let (Some(path), Some(pem)) = (&self.ca, &root_cert)
             && !pem.windows(BEGIN.len()).any(|window| window == BEGIN)
@@ -73,8 +75,42 @@ impl Tls {
             let client_cert = read("the client's certificate", certificate)?;
             Ok::<_, String>(redis::ClientTlsConfig { client_cert, client_key: read("the client's key", key)? })
         });
-        let certificates = redis::TlsCertificates { client_tls: own.transpose()?, root_cert };
-        redis::Client::build_with_tls(info, certificates).map_err(|why| why.to_string())
+        Ok(redis::TlsCertificates { client_tls: own.transpose()?, root_cert })
+    }
+
+    fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
+        redis::Client::build_with_tls(info, self.certificates()?).map_err(|why| why.to_string())
+    }
+
+    /// How TLS is spoken over a connection of the client's own.
+    fn config(&self) -> Result<rustls::ClientConfig, String> {
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+        let all = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+        let redis::TlsCertificates { client_tls, root_cert } = self.certificates()?;
+        let trusted = match root_cert {
+            Some(pem) => all(&pem).map_err(|why| format!("the CA certificates cannot be used: {why}"))?,
+            None => {
+                let system = rustls_native_certs::load_native_certs();
+                if let Some(why) = system.errors.into_iter().next() {
+                    return Err(format!("the system's certificates cannot be read: {why}"));
+                }
+                system.certs
+            }
+        };
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in trusted {
+            roots.add(certificate).map_err(|why| format!("the CA certificates cannot be used: {why}"))?;
+        }
+        let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+        let Some(redis::ClientTlsConfig { client_cert, client_key }) = client_tls else {
+            return Ok(config.with_no_client_auth());
+        };
+        let own = all(&client_cert).map_err(|why| format!("the client's certificate cannot be used: {why}"))?;
+        let key = PrivateKeyDer::from_pem_slice(&client_key);
+        let key = key.map_err(|why| format!("the client's key cannot be used: {why}"))?;
+        config.with_client_auth_cert(own, key).map_err(|why| format!("the client's certificate cannot be used: {why}"))
     }
 }
 
@@ -185,6 +221,17 @@ impl Access {
         self.over_tls(info.set_redis_settings(settings))
     }
 
+    /// What is needed to connect, besides an address: the settings, and how TLS is spoken, if it is.
+    fn prepared(&self, info: ConnectionInfo) -> Result<(ConnectionInfo, Option<TlsConfig>), String> {
+        let info = self.client(info)?.get_connection_info().clone();
+        #[cfg(feature = "tls")]
+        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+            let config = self.tls.clone().unwrap_or_default().config()?;
+            return Ok((info, Some(Arc::new(config))));
+        }
+        Ok((info, None))
+    }
+
     fn over_tls(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
         #[cfg(feature = "tls")]
         if let (Some(tls), ConnectionAddr::TcpTls { .. }) = (&self.tls, info.addr()) {
@@ -204,6 +251,9 @@ pub struct Way {
     info: ConnectionInfo,
     access: Arc<Access>,
 }
+
+/// What drives a connection of redis-rs.
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the address of a socket begins with.
 const UNIX: &str = "unix://";
@@ -322,6 +372,31 @@ impl Way {
         self
     }
 
+    /// A new connection of the client's own, which redis-rs has until it is taken back, and what drives it so long.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn open(&self) -> Result<(MultiplexedConnection, Driver, Lent), Why> {
+        let (info, access) = (self.info.clone(), Arc::clone(&self.access));
+        let prepared = tokio::task::spawn_blocking(move || access.prepared(info)).await;
+        let (info, tls) = prepared.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
+        #[cfg(feature = "tls")]
+        let elsewhere = self.elsewhere.as_deref();
+        #[cfg(not(feature = "tls"))]
+        let elsewhere = None;
+        let target = Target { address: info.addr(), elsewhere, tcp: info.tcp_settings(), tls };
+        let opened = async {
+            let lent = open(&target).await?;
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let made = MultiplexedConnection::new_with_config(info.redis_settings(), lent.clone(), config).await;
+            made.map(|(connection, driver)| (connection, Box::pin(driver) as Driver, lent))
+        };
+        match opened.await {
+            Ok(opened) => Ok(opened),
+            Err(error) => Err(self.unconnected(&error).await),
+        }
+    }
+
     /// A new connection.
     ///
     /// # Errors
@@ -338,12 +413,16 @@ impl Way {
         };
         match client.get_multiplexed_async_connection_with_config(&config).await {
             Ok(connection) => Ok(connection),
-            // It broke off, or its answer is none: maybe it tells why, to one who listens.
-            Err(error) if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() => {
-                Err(what_is_at(self.info.addr()).await.unwrap_or_else(|| Why::unconnected(&error)))
-            }
-            Err(error) => Err(Why::unconnected(&error)),
+            Err(error) => Err(self.unconnected(&error).await),
         }
+    }
+
+    async fn unconnected(&self, error: &RedisError) -> Why {
+        // It broke off, or its answer is none: maybe it tells why, to one who listens.
+        if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() {
+            return what_is_at(self.info.addr()).await.unwrap_or_else(|| Why::unconnected(error));
+        }
+        Why::unconnected(error)
     }
 }
 

@@ -16,8 +16,8 @@ pub const BROKE: &str = "the connection broke";
 /// How much later than it promised a node may answer, before its connection is taken for dead.
 pub const LATE: Duration = Duration::from_secs(1);
 
-/// Requests on their way to a node at a time: enough for some thousand a second over a slow network, few enough that the node
-/// has answered the last of them a moment after the first.
+/// Attempts at a time on one server: enough for a hundred thousand a second on a network of a millisecond, few enough that the node has
+/// answered the last of them a moment after the first. Extensions and releases are not counted.
 pub const WINDOW: usize = 128;
 
 /// How long a request waits for the very first connection.

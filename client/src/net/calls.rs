@@ -78,9 +78,11 @@ impl Calls {
         let made = Made { round, call, given, until: now + after + given.most() };
         if after.is_zero() {
             let tag = self.sent.iter().position(Option::is_none).unwrap_or(self.sent.len());
-            let command = self.command(call.ask);
-            let to = (&self.inbox, tag);
-            if self.nodes.list[call.node].send_now(command, given, Some(&self.lease), to).is_ok() {
+            self.pack(call.ask);
+            let (to, lease) = ((&self.inbox, tag), Some(&*self.lease));
+            if let Some((.., command)) = &self.last
+                && self.nodes.list[call.node].send_now(command, given, lease, to)
+            {
                 match self.sent.get_mut(tag) {
                     Some(free) => *free = Some(made),
                     None => self.sent.push(Some(made)),
@@ -110,15 +112,10 @@ impl Calls {
         self.rest.is_empty() && self.sent.iter().all(Option::is_none)
     }
 
-    fn command(&mut self, ask: Ask) -> Cmd {
+    fn pack(&mut self, ask: Ask) {
         let wanted = self.lease.wanted();
-        match &self.last {
-            Some((last, mode, command)) if (*last, *mode) == (ask, wanted) => command.clone(),
-            _ => {
-                let command = self.lease.command(ask);
-                self.last = Some((ask, wanted, command.clone()));
-                command
-            }
+        if !matches!(&self.last, Some((last, mode, _)) if (*last, *mode) == (ask, wanted)) {
+            self.last = Some((ask, wanted, self.lease.command(ask)));
         }
     }
 
@@ -198,7 +195,9 @@ mod tests {
         for wanted in [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: Some(2) }] {
             lease.wants(wanted);
             for _ in 0..2 {
-                assert_eq!(calls.command(ask).get_packed_command(), lease.command(ask).get_packed_command());
+                calls.pack(ask);
+                let packed = calls.last.as_ref().map(|(.., command)| command.get_packed_command());
+                assert_eq!(packed, Some(lease.command(ask).get_packed_command()));
             }
         }
     }

@@ -148,13 +148,7 @@ impl Endpoint {
     }
 
     /// As [`Node::send_now`].
-    pub fn send_now(
-        &self,
-        command: Cmd,
-        given: Given,
-        about: Option<&Lease>,
-        to: (&Arc<Inbox>, usize),
-    ) -> Result<(), Cmd> {
+    pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
         match self {
             Self::One(node) => node.send_now(command, given, about, to),
             Self::Cluster(cluster) => cluster.send_now(command, given, about, to),

@@ -10,6 +10,7 @@ pub mod debt;
 pub mod endpoint;
 pub mod following;
 pub mod lease;
+pub mod line;
 pub mod news;
 pub mod node;
 pub mod nodes;

@@ -79,9 +79,9 @@ impl Giving {
             return self.rest.push(async move { Told { place, reply: Ok(Value::Nil), is_repeated: false } }.boxed());
         }
         let to = (&self.inbox, place);
-        match self.nodes.list[place].send_now(self.debt.command.clone(), self.given, None, to) {
-            Ok(()) => self.sent += 1,
-            Err(_) => self.tell_wherever(place, None),
+        match self.nodes.list[place].send_now(&self.debt.command, self.given, None, to) {
+            true => self.sent += 1,
+            false => self.tell_wherever(place, None),
         }
     }
 

@@ -66,17 +66,9 @@ impl Cluster {
     }
 
     /// Sends `command`, the first argument of which is its key, as [`Node::send_now`].
-    pub fn send_now(
-        &self,
-        command: Cmd,
-        given: Given,
-        about: Option<&Lease>,
-        to: (&Arc<Inbox>, usize),
-    ) -> Result<(), Cmd> {
-        match self.known_master(key_of(&command)) {
-            Some(master) => master.send_now(command, given, about, to),
-            None => Err(command),
-        }
+    pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
+        let master = self.known_master(key_of(command));
+        master.is_some_and(|master| master.send_now(command, given, about, to))
     }
 
     /// What asking comes to after the `first` answer to `command`.

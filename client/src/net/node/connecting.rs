@@ -1,15 +1,17 @@
-//! Connecting to a server that can be a node.
+//! Making a connection to a node.
 
 use std::sync::Arc;
 
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use palisade_quorum::NodeId;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
 use tokio::time::{Instant, timeout};
 
-use super::link::{Link, give_up};
+use super::link::{Link, Waiter};
 use super::{Node, State, Whereabouts};
 use crate::net::access::Way;
-use crate::net::bounds::{CONNECT_TIMEOUT, WINDOW};
+use crate::net::bounds::CONNECT_TIMEOUT;
+use crate::net::line::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
@@ -32,78 +34,104 @@ const IN_A_SET: &str =
     "it is a member of a set of nodes that changes, where each node is one server: give the addresses of those servers";
 const TOO_OLD_FOR_MEMBERS: &str = "its lock module is too old for a set of nodes that changes: upgrade it";
 
+/// What a server says of itself.
+struct Greeting {
+    id: NodeId,
+    knows_behind: bool,
+    hears: bool,
+}
+
 impl Node {
-    /// A new connection to a server that can be a node.
+    /// A new connection for requests, to a server that can be a node.
     pub(super) async fn connect(&self, number: u64) -> Result<Link, Why> {
+        self.to_server(false, async |way| {
+            let (mut connection, driver, lent) = way.open().await?;
+            let greeted = async {
+                let Greeting { id, knows_behind, hears } = self.greet(&mut connection).await?;
+                // Of keys that are looked at, and not of what this connection changes itself.
+                let mut tracking = redis::cmd("CLIENT");
+                tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+                let tracks = matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
+                Ok((id, tracks, knows_behind, hears))
+            };
+            // A server that hangs up has answered before: those who wait for answers get them, or an error, when the driver has ended.
+            let driven = async {
+                driver.await;
+                std::future::pending::<std::convert::Infallible>().await
+            };
+            let (id, tracks, knows_behind, hears) = tokio::select! {
+                biased;
+                greeted = greeted => greeted?,
+                never = driven => match never {},
+            };
+            let stream = lent.take().map_err(|why| Why::Unreachable(why.to_string()))?;
+            Ok(Link { line: Arc::new(Line::new(stream)), way, number, id, tracks, knows_behind, hears })
+        })
+        .await
+    }
+
+    /// A new connection for what waits there; it does not look at keys.
+    pub(super) async fn connect_to_wait(&self) -> Result<Waiter, Why> {
+        self.to_server(true, async |way| {
+            let config =
+                AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
+            let mut connection = way.connect(config).await?;
+            let Greeting { id, .. } = self.greet(&mut connection).await?;
+            Ok(Waiter { connection, way, id })
+        })
+        .await
+    }
+
+    /// Connects in this manner, within the time for that; `again`: to where the connection for requests leads to.
+    async fn to_server<T>(&self, again: bool, connect: impl AsyncFnOnce(Arc<Way>) -> Result<T, Why>) -> Result<T, Why> {
+        let within = async |way| timeout(CONNECT_TIMEOUT, connect(way)).await.unwrap_or_else(|_| Err(Why::late()));
         let sentinels = match &self.server {
-            Whereabouts::At(way) => return self.connect_to(Arc::clone(way), number).await,
+            Whereabouts::At(way) => return within(Arc::clone(way)).await,
             Whereabouts::Nowhere(_, why) => return Err(Why::Unfit(why.clone())),
             Whereabouts::Named(sentinels) => sentinels,
         };
         let known = match &*self.state.borrow() {
-            // Where the connection for requests leads to, the others lead to.
-            State::Up(link) if number == 0 => Some(Arc::clone(&link.way)),
+            State::Up(link) if again => Some(Arc::clone(&link.way)),
             _ => None,
         };
         let way = match known {
             Some(way) => way,
             None => Arc::new(sentinels.master().await?),
         };
-        let connected = self.connect_to(Arc::clone(&way), number).await;
-        connected.map_err(|failure| failure.of_server(way.name()))
+        within(Arc::clone(&way)).await.map_err(|failure| failure.of_server(way.name()))
     }
 
-    async fn connect_to(&self, way: Arc<Way>, number: u64) -> Result<Link, Why> {
-        let (broken, tracked, place) = (Arc::clone(&self.broken), Arc::clone(&self.common.tracked), self.place);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(WINDOW)
-            .set_push_sender(move |push: PushInfo| {
-                match push.kind {
-                    // The server hung up: noticed at once, not by the next request.
-                    PushKind::Disconnection => give_up(&broken, number),
-                    PushKind::Invalidate => tracked.changed(place, &push.data),
-                    _ => {}
-                }
-                Ok::<(), SendError>(())
-            });
-        let connected = async {
-            let mut connection = way.connect(config).await?;
-            let asked = Instant::now();
-            let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
-            let node = Why::or_value(node).map_err(|why| why.of_node().before_asked())?;
-            let took = asked.elapsed();
-            let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
-            let protocol = wire::number(&node, "protocol").unwrap_or(0);
-            if protocol != PROTOCOL {
-                return Err(Why::Unfit(format!(
-                    "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
-                )));
-            }
-            if wire::text(&node, "role").as_deref() != Some("master") {
-                let is_fixed = matches!(self.server, Whereabouts::At(_)) && !self.is_in_cluster;
-                let todo = if is_fixed { ": give the address of a master" } else { "" };
-                return Err(Why::Unreachable(format!("it is a replica{todo}")));
-            }
-            // What another server says is nobody's answer.
-            if self.id.is_some_and(|member| member != id) {
-                return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
-            }
-            self.answers().pace.heard_after(took, Instant::now());
-            let features = wire::text(&node, "features").unwrap_or_default();
-            let knows = |word| features.split(' ').any(|feature| feature == word);
-            self.join(&mut connection, knows(MEMBERS)).await?;
-            // Of keys that are looked at, and not of what this connection changes itself. Those that wait do not look.
-            let mut tracking = redis::cmd("CLIENT");
-            tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
-            let tracks = number > 0 && matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
-            Ok(Link { connection, way, number, id, tracks, knows_behind: knows(BEHIND), hears: knows(HEAR) })
-        };
-        let limit = CONNECT_TIMEOUT;
-        timeout(limit, connected).await.unwrap_or_else(|_| Err(Why::late()))
+    /// Asks the server at the other end whether it can be this node.
+    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<Greeting, Why> {
+        let asked = Instant::now();
+        let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
+        let node = Why::or_value(node).map_err(|why| why.of_node().before_asked())?;
+        let took = asked.elapsed();
+        let id = wire::node_id(&node).ok_or_else(|| Why::Unfit("its LOCK.NODE has no id".to_owned()))?;
+        let protocol = wire::number(&node, "protocol").unwrap_or(0);
+        if protocol != PROTOCOL {
+            return Err(Why::Unfit(format!(
+                "its lock module speaks protocol {protocol}, this client {PROTOCOL}: upgrade the older of them"
+            )));
+        }
+        if wire::text(&node, "role").as_deref() != Some("master") {
+            let is_fixed = matches!(self.server, Whereabouts::At(_)) && !self.is_in_cluster;
+            let todo = if is_fixed { ": give the address of a master" } else { "" };
+            return Err(Why::Unreachable(format!("it is a replica{todo}")));
+        }
+        // What another server says is nobody's answer.
+        if self.id.is_some_and(|member| member != id) {
+            return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
+        }
+        self.answers().pace.heard_after(took, Instant::now());
+        let features = wire::text(&node, "features").unwrap_or_default();
+        let knows = |word| features.split(' ').any(|feature| feature == word);
+        self.join(connection, knows(MEMBERS)).await?;
+        Ok(Greeting { id, knows_behind: knows(BEHIND), hears: knows(HEAR) })
     }
+}
 
+impl Node {
     /// Says which version of the set this client works with. A node that was told a later one takes nothing from it, and tells which.
     async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), Why> {
         let news = &self.common.news;

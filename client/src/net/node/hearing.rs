@@ -17,12 +17,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
-use super::flight::{OVERSLEPT, OVERSLEPT_TIMES};
-use super::link::Link;
+use super::link::Waiter;
 use super::listener::{About, Last, Listener, NAME_BYTES, Told};
 use super::{Node, State};
 use crate::net::bounds::{CONNECT_TIMEOUT, LATE, UNHURRIED};
 use crate::net::lease::Lease;
+use crate::net::line::{OVERSLEPT, OVERSLEPT_TIMES};
 use crate::net::wire;
 use crate::values::failure::Why;
 
@@ -195,7 +195,7 @@ impl Node {
     }
 
     async fn begin_to_listen(&self) -> Result<Arc<Listener>, Why> {
-        let mut link = self.connect(0).await?;
+        let mut link = self.connect_to_wait().await?;
         let name: [u8; NAME_BYTES] = rand::random();
         // From the first answer on the node knows the name.
         let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
@@ -208,7 +208,7 @@ impl Node {
 }
 
 /// Hears news until nobody needs them any more, or they cannot be heard.
-async fn listen(listener: Arc<Listener>, link: Link, mut states: watch::Receiver<State>) {
+async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiver<State>) {
     let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
     let ask = || {
         let (mut connection, hear) = (link.connection.clone(), hear.clone());

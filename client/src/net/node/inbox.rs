@@ -10,6 +10,7 @@ use redis::Value;
 
 use crate::net::access::Way;
 use crate::net::bounds::BROKE;
+use crate::net::line::Waits;
 use crate::values::failure::Why;
 
 /// What became of a request.
@@ -86,10 +87,16 @@ impl Inbox {
     }
 }
 
-impl Sink {
-    /// Whether somebody still waits for the answer.
-    pub fn is_wanted(&self) -> bool {
+impl Waits for Sink {
+    fn is_wanted(&self) -> bool {
         self.inbox.strong_count() > 0
+    }
+}
+
+impl Sink {
+    /// The request is not sent: nothing is told.
+    pub fn forget(mut self) {
+        self.inbox = Weak::new();
     }
 
     /// That is the answer.

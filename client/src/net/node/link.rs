@@ -6,13 +6,24 @@ use palisade_quorum::NodeId;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
-use super::inbox::By;
+use super::inbox::{By, Sink};
 use crate::net::access::Way;
+use crate::net::line::Line;
 
-/// A connection, and which server is at its other end.
+/// A connection for what waits at its other end.
+#[derive(Debug)]
+pub struct Waiter {
+    pub(super) connection: MultiplexedConnection,
+    /// Where it leads to.
+    pub(super) way: Arc<Way>,
+    /// The server.
+    pub(super) id: NodeId,
+}
+
+/// The connection for requests, and which server is at its other end.
 #[derive(Clone, Debug)]
 pub struct Link {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) line: Arc<Line<Sink>>,
     /// Where it leads to.
     pub(super) way: Arc<Way>,
     /// Connections of this node are numbered from 1.

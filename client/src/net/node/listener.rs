@@ -9,7 +9,6 @@ use redis::Value;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::net::bounds::WINDOW;
 use crate::net::wire::News;
 use crate::values::failure::Why;
 
@@ -20,7 +19,7 @@ pub const NAME_BYTES: usize = 20;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Requests to wait on their way to a node at a time: extensions do not wait behind them.
-const ASKS: usize = WINDOW / 4;
+const ASKS: usize = 32;
 
 /// What hears for this client on one node.
 #[derive(Debug)]

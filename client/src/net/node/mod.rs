@@ -10,8 +10,6 @@
 
 mod asking;
 mod connecting;
-mod flight;
-mod gathering;
 mod hearing;
 mod inbox;
 mod link;
@@ -19,25 +17,23 @@ mod listener;
 mod owing;
 mod redialing;
 mod staying;
+mod talking;
 mod waiting;
-mod writing;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use palisade_quorum::{Member, Members, NodeId};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use self::gathering::Gathering;
 pub use self::inbox::{Answer, By, First, Inbox};
-use self::link::Link;
+use self::link::{Link, Waiter};
 use self::listener::Hearing;
 use self::redialing::Redialing;
 use crate::metrics::NodeMeter;
 use crate::net::access::Way;
 use crate::net::admission::Admission;
-use crate::net::bounds::WINDOW;
 use crate::net::debt::Debt;
 use crate::net::news::News;
 use crate::net::pace::Pace;
@@ -45,9 +41,6 @@ use crate::net::sentinels::Sentinels;
 use crate::net::tally::Tally;
 use crate::net::tracking::Tracked;
 use crate::values::failure::Why;
-
-/// Looks on their way to a node at a time, of these: extensions do not wait behind them.
-const LOOKS: usize = WINDOW / 8;
 
 /// Where the server of a node is.
 #[derive(Debug)]
@@ -109,13 +102,10 @@ pub struct Node {
     redialing: Redialing,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
-    window: Arc<Semaphore>,
-    gathering: Gathering,
-    looks: Semaphore,
     answers: Mutex<Answers>,
     /// When the request was sent that it did not answer in its time; `None`: it answers.
     silent_since: watch::Sender<Option<Instant>>,
-    waiters: Mutex<Vec<Link>>,
+    waiters: Mutex<Vec<Waiter>>,
     hearing: Hearing,
     /// Requests that wait on connections of their own.
     blocked: Tally,
@@ -166,9 +156,6 @@ impl Node {
             state: watch::Sender::new(State::Connecting),
             redialing: Redialing::default(),
             broken: Arc::new(watch::Sender::new(0)),
-            window: Arc::new(Semaphore::new(WINDOW)),
-            gathering: Gathering::default(),
-            looks: Semaphore::new(LOOKS),
             answers: Mutex::default(),
             silent_since: watch::Sender::new(None),
             waiters: Mutex::default(),

@@ -11,7 +11,6 @@ use tokio::time::sleep;
 
 use super::{Node, State};
 use crate::Why;
-use crate::net::bounds::WINDOW;
 use crate::net::debt::{Debt, is_final};
 use crate::values::clock;
 
@@ -19,7 +18,7 @@ use crate::values::clock;
 const OWED_MAX: usize = 16_384;
 
 /// So many of them are given back at a time, and so long after an attempt that failed.
-const PAID_AT_A_TIME: usize = WINDOW / 4;
+const PAID_AT_A_TIME: usize = 32;
 const PAID_AGAIN: Duration = Duration::from_millis(100);
 
 impl Node {

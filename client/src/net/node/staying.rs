@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use super::link::give_up;
-use super::writing::Writer;
+use super::talking::Talking;
 use super::{Node, State, Whereabouts};
 use crate::net::bounds::BROKE;
 use crate::values::failure::Why;
@@ -49,18 +49,23 @@ impl Node {
                     let made = Instant::now();
                     *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.id);
                     self.silent_since.send_replace(None);
-                    let writer = Writer::begin(self, &link);
+                    let talking = Talking::new(self, &link);
                     self.state.send_replace(State::Up(link));
                     self.meter_state();
                     self.common.answers_again.notify_waiters();
-                    tokio::select! {
-                        _ = broken.wait_for(|&broken| broken >= number) => {}
-                        () = writer.run() => {}
-                    }
+                    let is_broken = tokio::select! {
+                        _ = broken.wait_for(|&broken| broken >= number) => false,
+                        () = talking.run() => true,
+                    };
                     warn!(node = self.name(), "the connection is given up");
                     self.state.send_replace(State::Down(Why::Broken(BROKE.to_owned())));
                     self.meter_state();
-                    drop(writer);
+                    if is_broken {
+                        give_up(&self.broken, number);
+                        drop(talking);
+                    } else {
+                        tokio::spawn(talking.finish());
+                    }
                     if made.elapsed() > BACK_OFF.1 {
                         pause = BACK_OFF.0;
                         continue;

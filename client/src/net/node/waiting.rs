@@ -8,11 +8,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::gathering::Before;
-use super::link::Link;
+use super::link::Waiter;
 use super::{Node, State};
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::lease::Lease;
+use crate::net::line::Before;
 use crate::values::failure::Why;
 
 /// Idle connections for waiting that are kept.
@@ -52,7 +52,7 @@ impl Node {
                 return (id, reply);
             }
         }
-        match timeout_at(connect_by, self.connect(0)).await.unwrap_or(Err(Why::Silent)) {
+        match timeout_at(connect_by, self.connect_to_wait()).await.unwrap_or(Err(Why::Silent)) {
             Ok(link) => self.ask_on(link, command, patience, asking).await,
             Err(failure) => (None, self.counted(Err(failure))),
         }
@@ -65,7 +65,7 @@ impl Node {
 
     async fn ask_on(
         &self,
-        mut link: Link,
+        mut link: Waiter,
         command: &Cmd,
         patience: Duration,
         asking: bool,

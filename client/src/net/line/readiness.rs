@@ -1,0 +1,55 @@
+//! Waiting for a socket on the runtime of the task that waits.
+
+use std::io;
+
+use socket2::{Domain, Socket};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+/// Another handle of a socket, registered with one runtime. Nothing is read or written over it.
+#[derive(Debug)]
+pub enum Readiness {
+    /// Over a network.
+    Tcp(TcpStream),
+    /// On this host.
+    Unix(UnixStream),
+}
+
+impl Readiness {
+    /// Registers `socket` with the runtime of this task.
+    pub(super) fn of(socket: Socket) -> io::Result<Self> {
+        match socket.domain()? {
+            Domain::UNIX => UnixStream::from_std(socket.into()).map(Self::Unix),
+            _ => TcpStream::from_std(socket.into()).map(Self::Tcp),
+        }
+    }
+
+    /// Returns when there may be something to read that came after the last return of this.
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.readable().await?,
+            Self::Unix(socket) => socket.readable().await?,
+        }
+        self.forget(Interest::READABLE);
+        Ok(())
+    }
+
+    /// Returns when the system may take more.
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.writable().await?,
+            Self::Unix(socket) => socket.writable().await?,
+        }
+        self.forget(Interest::WRITABLE);
+        Ok(())
+    }
+
+    /// Waits for the next event from here on: called before the work, so that what comes during the work is noticed.
+    fn forget(&self, interest: Interest) {
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = match self {
+            Self::Tcp(socket) => socket.try_io(interest, nothing),
+            Self::Unix(socket) => socket.try_io(interest, nothing),
+        };
+    }
+}
