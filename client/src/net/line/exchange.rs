@@ -55,13 +55,13 @@ impl Before {
 /// How long a request may take, and who waits for its answer.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    /// Who waits.
+    /// The one who waits.
     pub waits: T,
     /// The time that the node is given.
     pub given: Given,
     /// Start of that time; `None`: when the request is sent.
     pub from: Option<Instant>,
-    /// What the server is told first. The answer to that is nobody's.
+    /// A command that the server is told first. The answer to that is nobody's.
     pub before: Option<Before>,
 }
 
@@ -83,12 +83,12 @@ struct Slot<T> {
     has_before: bool,
 }
 
-/// What came over the connection.
+/// An answer, or something else that came over the connection.
 #[derive(Debug)]
 pub enum Arrived<T> {
     /// An answer to a request.
     Answer {
-        /// Who waits for it, if it came in time.
+        /// The one who waits for it, if it came in time.
         waits: Option<T>,
         /// When the request was sent.
         sent: Instant,
@@ -99,10 +99,10 @@ pub enum Arrived<T> {
     Push(PushInfo),
 }
 
-/// What a check of the time came to.
+/// The outcome of a check of the time.
 #[derive(Debug)]
 pub struct Checked<T> {
-    /// Those whose answers have not come in time.
+    /// The ones whose answers have not come in time.
     pub late: Vec<T>,
     /// When the first of their requests was sent.
     pub sent: Option<Instant>,
@@ -113,7 +113,7 @@ pub struct Checked<T> {
 /// The requests and answers of one connection.
 #[derive(Debug)]
 pub struct Exchange<T> {
-    /// What is asked for, as bytes, and by whom.
+    /// Requests as bytes, and by whom.
     asked: Vec<u8>,
     asking: Vec<Asked<T>>,
     /// Bytes to write, from `written` on.

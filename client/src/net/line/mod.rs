@@ -51,7 +51,7 @@ impl<T: Waits> Line<T> {
         Self { state: Mutex::new(state), asked: Notify::new() }
     }
 
-    /// What tells this task when its socket is ready.
+    /// Registers its socket with the runtime of this task, to wait until it is ready.
     ///
     /// # Errors
     /// The connection ended, or the system has no more of what this needs.
@@ -151,7 +151,7 @@ impl<T: Waits> Line<T> {
         self.state().exchange.under_way()
     }
 
-    /// Nothing is asked over it from here on; what was sent may still be answered. Returns those whose requests were not sent.
+    /// Takes no more requests; those that were sent may still be answered. Returns those whose requests were not sent.
     pub fn close(&self) -> Vec<T> {
         let mut state = self.state();
         state.is_closing = true;

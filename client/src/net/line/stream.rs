@@ -12,7 +12,7 @@ pub struct Stream {
     tls: Option<Box<rustls::ClientConnection>>,
 }
 
-/// What can be done next.
+/// The state of what was to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The system took everything.
