@@ -31,7 +31,7 @@ const LOOKED_FOR: (Duration, Duration) = (Duration::from_millis(200), Duration::
 pub struct Take {
     /// The lock.
     pub key: Vec<u8>,
-    /// The owner's name, 1 to [`NAME_BYTES_MAX`] bytes.
+    /// The owner's name, 1 to [`NAME_BYTES_MAX`](super::NAME_BYTES_MAX) bytes.
     pub owner: Vec<u8>,
     /// Length of the lease.
     pub ttl: Duration,
