@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Makes these nodes the set, in place of the present ones, while locks are held and taken: by this client and by all others, which follow
-    /// by themselves. No lock is lost. Addresses are as in [`Builder::node`], each of one server.
+    /// by themselves. No lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
     ///
     /// It takes a step for each node that is added or removed, and the nodes wait between two steps until leases of before have ended: the
     /// longest that they allow (`lock.max-ttl`). A node that is added must answer, and is added when it is not guarded any more, however long its
