@@ -1,15 +1,22 @@
 //! Locks that another process took for an owner, or this one before it was started anew.
 
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{Acquire, Held, Mode, Progress, Release, Released, Resumed, Wanted, majority, resume};
 use redis::Value;
+use tokio::sync::mpsc;
 
 use super::owners::ByOwner;
 use super::table::{Holding, Id};
 use super::views::{GrantView, Views};
 use crate::net::calls::Calls;
 use crate::net::lease::Lease;
+use crate::net::nodes::Nodes;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::renewer;
@@ -66,44 +73,70 @@ fn own(views: &Views, id: &Id) -> Found {
 /// Gives back all that nodes have of this owner, a majority or not; with `token`, what was granted with it. Returns true if a majority had it
 /// until now.
 ///
-/// All nodes are heard before that is told: the one that answers last may be the only one that has it, and afterwards what is found there can
-/// be a new grant of this owner.
+/// What a node shows is given back at once: another one may hang for longer than the lease lasts. Unless a majority had it, all nodes are heard
+/// before the outcome is told: the one that answers last may be the only one that has it, and afterwards what is found there can be a new grant
+/// of this owner.
 ///
 /// # Errors
 /// Too few nodes answer to say so.
 pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<bool, Error> {
     let nodes = this.nodes();
-    let views = Views::ask(nodes, &id.key, None, checked.given, |_| false).await;
-    let (mut was_held, mut open) = (false, None);
+    let (show, mut shown) = mpsc::unbounded_channel();
     let is_asked = |attempt: &[u8], grants: &[(usize, &GrantView)]| {
         name_of(attempt) == &*id.owner
             && token.is_none_or(|token| grants.iter().any(|(_, grant)| grant.token.get() == token))
     };
-    for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, grants)| is_asked(attempt, grants)) {
-        let (_, first) = grants[0];
-        let lease = Arc::new(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
-        let giving = nodes.give_back(&lease, checked);
-        let mut release = Release::begin(giving.nodes.len());
-        let (nodes, mut whys) = (Arc::clone(&giving.nodes), vec![None; giving.nodes.len()]);
-        // Also if nobody waits for it here any more.
-        let mut answers = giving.goes_on();
+    let hear = |views: &Views| {
+        for (attempt, grants) in views.by_attempt().into_iter().filter(|(attempt, grants)| is_asked(attempt, grants)) {
+            let (_, first) = grants[0];
+            let _ = show.send(Lease::of_another(&id.key, attempt, &first.note, wanted(first.mode)));
+        }
+        false
+    };
+    let mut look = pin!(Views::ask(nodes, &id.key, None, checked.given, hear));
+    let (mut views, mut begun, mut outcomes, mut open) = (None, HashSet::new(), FuturesUnordered::new(), None);
+    while views.is_none() || !shown.is_empty() || !outcomes.is_empty() {
+        tokio::select! {
+            biased;
+            Some(lease) = shown.recv() => {
+                if begun.insert(Arc::clone(&lease.owner)) {
+                    outcomes.push(give_back(nodes, lease, checked));
+                }
+            }
+            all = &mut look, if views.is_none() => views = Some(all),
+            Some(outcome) = outcomes.next() => match outcome {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => open = Some(error),
+            },
+        }
+    }
+    match (open, views) {
+        (Some(error), _) => Err(error),
+        (None, Some(views)) if !views.is_answered() => Err(views.too_few().before_release()),
+        // Of those that answered none has it.
+        (None, _) => Ok(false),
+    }
+}
+
+/// Begins to give an attempt back, also if nobody waits for the outcome: whether a majority had it until now.
+fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
+    let giving = nodes.give_back(&Arc::new(lease), checked);
+    let nodes = Arc::clone(&giving.nodes);
+    let mut answers = giving.goes_on();
+    async move {
+        let (mut release, mut whys) = (Release::begin(nodes.len()), vec![None; nodes.len()]);
         while release.outcome() == Released::Unknown
             && let Some(told) = answers.recv().await
         {
             whys[told.place] = told.reply.as_ref().err().cloned();
             told.tell(&mut release);
         }
-        was_held |= release.outcome() == Released::Released;
-        if release.outcome() == Released::Unknown {
-            open = Some(Error::release_sent(nodes.errors(&whys)));
+        match release.outcome() {
+            Released::Released => Ok(true),
+            Released::NotHeld => Ok(false),
+            Released::Unknown => Err(Error::release_sent(nodes.errors(&whys))),
         }
-    }
-    match open {
-        _ if was_held => Ok(true),
-        Some(error) => Err(error),
-        // Of those that answered none has it.
-        None if views.is_answered() => Ok(false),
-        None => Err(views.too_few().before_release()),
     }
 }
 

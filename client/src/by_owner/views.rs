@@ -64,7 +64,8 @@ pub struct GrantView {
 }
 
 impl Views {
-    /// Asks all nodes, until what they say is enough: a majority has answered, and what is `enough` of that is there.
+    /// Asks all nodes, until what they say is enough: a majority has answered, and what is `enough` of that is there. After each answer `enough`
+    /// sees what is there so far.
     pub async fn ask(
         nodes: &Arc<Nodes>,
         key: &[u8],
@@ -99,7 +100,7 @@ impl Views {
                 }
                 (_, Err(why)) => views.whys[place] = Some(why),
             }
-            if views.answered() >= majority(nodes.len()) && enough(&views) {
+            if enough(&views) && views.answered() >= majority(nodes.len()) {
                 break;
             }
         }

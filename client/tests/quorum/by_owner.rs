@@ -6,7 +6,7 @@ use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, 
 use palisade_client::{Client, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::{Frozen, int, null};
+use crate::harness::{Frozen, Server, int, null, patience};
 use crate::proxy::Proxy;
 
 pub const TTL: Duration = Duration::from_secs(30);
@@ -198,6 +198,34 @@ async fn a_release_gives_back_what_a_minority_has() {
     }
 }
 
+/// A node hangs since before this process first asked it, or only since then: the others are told of a release all the same, and their answers
+/// are enough. (A lease can end before a node that hangs is given up.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_waits_for_no_node_that_hangs() {
+    let nodes = Nodes::start(3);
+    let (_first, gone) = process(&nodes).await;
+    // That node is not given up while this test looks.
+    let addresses = nodes.addresses();
+    let another = || patient_for(&addresses, 2 * patience());
+    let before = another().await;
+    for level in [Some(1), None] {
+        for is_connected in [true, false] {
+            let owner = format!("{level:?} {is_connected}");
+            takes(&gone, take(&owner)).await;
+            until("every node has it", async || nodes.holding("k") == 3).await;
+            let hangs = Frozen::new(&nodes.0[0]);
+            let client = if is_connected { before.clone() } else { another().await };
+            let locks = client.by_owner();
+            let releases = tokio::spawn(async move { locks.release(b"k", owner.as_bytes(), level, None).await });
+            let is_free = |server: &Server| server.client().say("EXISTS k") == int(0);
+            until("the others are free", async || nodes.0[1..].iter().all(is_free)).await;
+            assert_eq!(releases.await.unwrap().unwrap(), Some(0));
+            drop(hangs);
+            until("it is free everywhere", async || nodes.holding("k") == 0).await;
+        }
+    }
+}
+
 /// Two holds are known here, and are broken on four of five nodes before this process hears of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_given_back_of_a_broken_lock() {
@@ -351,7 +379,11 @@ async fn who_waits_in_vain_for_nodes_that_become_slow() {
 
 /// A client that gives nodes a minute to answer, connected.
 pub async fn patient(addresses: &[String]) -> Client {
-    let defaults = Options::new().node_timeout(ms(60_000));
+    patient_for(addresses, ms(60_000)).await
+}
+
+async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
+    let defaults = Options::new().node_timeout(timeout);
     let client = Client::builder().nodes(addresses).defaults(defaults).build().unwrap();
     connected(&client).await;
     client
