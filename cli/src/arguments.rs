@@ -211,7 +211,7 @@ pub struct Take {
 pub struct Acquire {
     #[command(flatten)]
     pub asked: Asked,
-    /// Who takes it: a name of your own, new for each acquisition, at most 240 bytes
+    /// Who takes it: a name of your own, new for each acquisition, at most 239 bytes
     #[arg(long, value_name = "NAME")]
     pub owner: OsString,
     /// With --limit: the permit with this number

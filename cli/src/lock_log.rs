@@ -68,10 +68,16 @@ impl Logs {
     pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
         // Of all masters of a cluster: what was at one before it came to another, that one tells.
         let replies = nodes.ask(&question(key, count)).await;
+        let with_module = match replies.iter().any(|said| matches!(said.said, Err(Why::NoModule))) {
+            true => nodes.ask(&cmd("LOCK.NODE")).await,
+            false => vec![],
+        };
+        let has_module = |server: &str| with_module.iter().any(|said| said.server == server && said.said.is_ok());
         let told = |said: &Said<Reply>| {
             let told = said.said.as_ref().map(drop).map_err(|failure| match failure {
-                // Of one that is none, the reason is told elsewhere.
-                Why::NoModule => Why::Broken("its module is too old to have a log".to_owned()),
+                Why::NoModule if has_module(&said.server) => {
+                    Why::Broken("its module is too old to have a log".to_owned())
+                }
                 failure => failure.clone(),
             });
             Said { number: said.number, server: said.server.clone(), said: told }

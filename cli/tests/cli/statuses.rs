@@ -65,8 +65,10 @@ fn no_quorum() {
     ended.assert_refused(196, "in the end 1 of 1 nodes may have forgotten grants and are guarded");
     nodes.servers = vec![Setup::new().module_later().start()];
     run(nodes.exec("k", "true")).assert_refused(193, "the server has no lock module");
-    let ended = run(nodes.palisade("ls"));
-    ended.assert_refused(193, "the server has no lock module: load the module: loadmodule /path/to/libpalisade.so");
+    for line in ["ls", "history", "history k"] {
+        let ended = run(nodes.palisade(line));
+        ended.assert_refused(193, "the server has no lock module: load the module: loadmodule /path/to/libpalisade.so");
+    }
 }
 
 /// What is there says what it is, to one who asks in another language; and what a server says is told in its own words.
