@@ -61,6 +61,8 @@ pub struct World<'a> {
     pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
     /// Holders whose lock was broken on all nodes.
     pub(super) broken: BTreeSet<Holder>,
+    /// By key, when its lock was broken on all nodes last.
+    pub(super) breaks: BTreeMap<u32, TimeUs>,
     /// What callers meet that is no business of nodes and network.
     pub(super) callers: ChaCha8Rng,
     /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
@@ -108,6 +110,7 @@ impl<'a> World<'a> {
             taking: plan.clients.iter().map(|_| None).collect(),
             lines: BTreeMap::new(),
             broken: BTreeSet::new(),
+            breaks: BTreeMap::new(),
             callers: ChaCha8Rng::seed_from_u64(plan.seed ^ 0xca11),
             wrong_until: START_US,
             quiet: false,
