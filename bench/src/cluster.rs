@@ -175,7 +175,7 @@ impl Sharded {
             cmd("LOCK.GUARD").arg("LIFT").query_async::<Value>(connection).await.unwrap();
         }
         let address = format!("127.0.0.1:{}", servers[0].port());
-        let client = Client::cluster([&address]).unwrap();
+        let client = Client::builder().cluster([&address]).build().unwrap();
         client.connect().await.unwrap();
         // As ours has it.
         let nodelay = redis::io::tcp::TcpSettings::default().set_nodelay(true);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use nix::unistd::{Pid, gethostname};
-use palisade_client::holder_id::{self, HOLDER_ID_BYTES_MAX};
+use palisade_client::direct::holder_id::{self, HOLDER_ID_BYTES_MAX};
 
 /// Where a command finds the id of the `palisade exec` that it runs under; and where a script can give itself one.
 pub const VARIABLE: &str = "PALISADE_HOLDER";

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::node_failure::with_remedy;
-use palisade_client::holder_id;
+use palisade_client::direct::holder_id;
 use palisade_quorum::token_of;
 use redis::{Cmd, Value, cmd};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use palisade_client::{Client, Error, ErrorKind, Options};
+use palisade_client::{Client, Error, ErrorKind, Options, blocking};
 
 const KEY: &str = "stock:apples";
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 fn run(nodes: &[String]) -> Result<(), Error> {
     let defaults = Options::new().ttl(Duration::from_secs(5));
     // One client a process: its clones share connections. `blocking::Client::new` is the same with the defaults.
-    let locks = Client::builder().nodes(nodes).defaults(defaults.clone()).build_blocking()?;
+    let locks: blocking::Client = Client::builder().nodes(nodes).defaults(defaults.clone()).build()?.into();
 
     // Waits in turn, and extends the lease in the background until the guard is released or dropped.
     let guard = locks.lock(KEY)?;

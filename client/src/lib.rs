@@ -46,7 +46,7 @@
 //! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
 //! | to know why there is none | [`Error::kind`] |
-//! | locks on a cluster, or on a master that Sentinels watch | [`Client::cluster`], [`Client::sentinel`] |
+//! | locks on a cluster, or on a master that Sentinels watch | [`Builder::cluster`], [`Builder::sentinel`] |
 //! | certificates, or passwords that change | [`Builder::credentials`], and `Builder::tls` with the feature `tls` |
 //!
 //! # Readers and writers, permits
@@ -124,7 +124,6 @@ pub use run::kept::SessionEnd;
 pub use run::observing::Leader;
 pub use values::error::{Error, ErrorKind, Holder, NodeError};
 pub use values::failure::Why;
-pub use values::holder_id;
 pub use values::loss::{Loss, Released};
 
 /// The page about clusters and Sentinel: its examples compile.

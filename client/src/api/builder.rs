@@ -193,34 +193,4 @@ impl Client {
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
         Self::builder().nodes(addresses).build()
     }
-
-    /// A client of a cluster, by some of its servers, with the defaults of [`Options`]: [`Builder::cluster`].
-    ///
-    /// ```
-    /// # fn main() -> Result<(), palisade_client::Error> {
-    /// let locks = palisade_client::Client::cluster(["redis://10.0.0.1:7000", "redis://10.0.0.2:7000"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, Error> {
-        Self::builder().cluster(seeds).build()
-    }
-
-    /// A client of the master that these Sentinels call `name`, with the defaults of [`Options`]: [`Builder::sentinel`].
-    ///
-    /// ```
-    /// # fn main() -> Result<(), palisade_client::Error> {
-    /// let locks = palisade_client::Client::sentinel("locks", ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    pub fn sentinel<A: AsRef<str>>(name: &str, sentinels: impl IntoIterator<Item = A>) -> Result<Self, Error> {
-        Self::builder().sentinel(name, sentinels).build()
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use palisade_quorum::{VALUE_BYTES_MAX, Wanted};
 use tokio::time::Instant;
@@ -42,24 +41,11 @@ impl Client {
 #[derive(Debug)]
 #[must_use = "a leader resigns when its leadership is dropped"]
 pub struct Leadership {
-    guard: Guard,
-    term: u64,
-    sequence: AtomicU64,
+    pub(super) guard: Guard,
+    pub(super) term: u64,
 }
 
 impl Election {
-    /// Its name: the key of its lock.
-    ///
-    /// ```no_run
-    /// # use palisade_client::Client;
-    /// # fn run(locks: Client) {
-    /// assert_eq!(locks.election("scheduler").name(), b"scheduler");
-    /// # }
-    /// ```
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
     /// Waits in turn until this candidate leads, for as long as [`Options::wait`](crate::Options::wait) says, and proclaims `value`, at most 1 002 bytes. Returns
     /// when a majority of the nodes has that, so every observer that asks from then on sees this leader or a later one.
     ///
@@ -86,7 +72,7 @@ impl Election {
             options.wait = by.map(|by| by.saturating_duration_since(Instant::now()));
             let guard = self.client.with(&options).take(&self.name, Wanted::Exclusive, true, None).await?;
             match guard.proclaim(value.clone()).await {
-                Ok((term, sequence)) => return Ok(Leadership { guard, term, sequence: AtomicU64::new(sequence) }),
+                Ok(term) => return Ok(Leadership { guard, term }),
                 // It had won, and nobody has heard of it.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => {
@@ -167,20 +153,6 @@ impl Leadership {
         self.term
     }
 
-    /// The number of what was proclaimed last: 1 at first.
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let leadership = locks.election("scheduler").campaign("starting").await?;
-    /// assert_eq!(leadership.sequence(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Acquire)
-    }
-
     /// Proclaims another value; returns when a majority of the nodes has it.
     ///
     /// ```no_run
@@ -195,13 +167,7 @@ impl Leadership {
     /// # Errors
     /// `Lost`: it does not lead any more. `BadArgument` if the value is too long; `NoQuorum` if the nodes refuse it.
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        proclaim(&self.guard, &self.sequence, value.as_ref()).await
-    }
-
-    /// Its guard, term and sequence.
-    pub(crate) fn into_parts(self) -> (Guard, u64, u64) {
-        let sequence = self.sequence();
-        (self.guard, self.term, sequence)
+        self.guard.proclaim(checked(value.as_ref())?).await.map(drop)
     }
 
     /// Stops leading: the next candidate leads at once. As [`Guard::release`].
@@ -227,14 +193,7 @@ impl Deref for Leadership {
     }
 }
 
-/// Proclaims `value`, which has the number `sequence` then.
-pub(crate) async fn proclaim(guard: &Guard, sequence: &AtomicU64, value: &[u8]) -> Result<(), Error> {
-    let (_, number) = guard.proclaim(checked(value)?).await?;
-    sequence.fetch_max(number, Ordering::AcqRel);
-    Ok(())
-}
-
-fn checked(value: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn checked(value: &[u8]) -> Result<Vec<u8>, Error> {
     if value.len() > VALUE_BYTES_MAX {
         let text = format!("what a leader proclaims must be at most {VALUE_BYTES_MAX} bytes long, not {}", value.len());
         return Err(Error::new(ErrorKind::BadArgument, text));

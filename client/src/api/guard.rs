@@ -34,7 +34,7 @@ pub struct Guard {
     shared: Arc<Shared>,
     orders: mpsc::UnboundedSender<Order>,
     checked: Checked,
-    released: bool,
+    pub(super) released: bool,
 }
 
 impl Guard {
@@ -103,7 +103,7 @@ impl Guard {
         self.shared.valid_until()
     }
 
-    /// Extends the lease to this length.
+    /// Extends the lease to this length, from now.
     pub(crate) async fn extend_to(&self, ttl_ms: u32) -> Result<(), Error> {
         self.order(|done| Order::Extend { ttl_ms, done }).await
     }
@@ -138,9 +138,9 @@ impl Guard {
         }
     }
 
-    /// Proclaims `value` on all nodes; returns its term and its number when a majority has it.
-    pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<(u64, u64), Error> {
-        self.order(|done| Order::Proclaim { value, done }).await
+    /// Proclaims `value` on all nodes; returns its term when a majority has it.
+    pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<u64, Error> {
+        self.order(|done| Order::Proclaim { value, done }).await.map(|(term, _)| term)
     }
 
     /// Whether the lock may be relied on, now.
@@ -191,7 +191,7 @@ impl Guard {
     /// # Errors
     /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was. `Lost`: it is not held any more.
     pub async fn extend(&self) -> Result<(), Error> {
-        self.order(|done| Order::Extend { ttl_ms: self.checked.ttl_ms, done }).await
+        self.extend_to(self.checked.ttl_ms).await
     }
 
     /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
@@ -321,6 +321,11 @@ impl Guard {
     /// # }
     /// ```
     pub async fn release(mut self) -> Released {
+        self.release_now().await
+    }
+
+    /// The same of a guard that is about to be dropped.
+    pub(super) async fn release_now(&mut self) -> Released {
         self.released = true;
         let left = self.shared.holds.fetch_sub(1, Ordering::AcqRel) - 1;
         if left > 0 {

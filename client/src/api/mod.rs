@@ -6,6 +6,7 @@ pub mod changes;
 pub mod client;
 pub mod election;
 pub mod guard;
+mod held;
 pub mod options;
 pub mod rw_lock;
 pub mod semaphore;

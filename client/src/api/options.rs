@@ -119,7 +119,7 @@ impl Options {
 
     /// Who holds what is taken with these options, and waits for it: the same id for all the locks of one flow of control, which
     /// waits for one lock at a time. By it `palisade deadlocks` finds holders that wait for each other. It is told at the end of the note
-    /// ([`holder_id`]): 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. A leader's proclamation does not tell it.
+    /// (` [holder=ID]`): 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. A leader's proclamation does not tell it.
     ///
     /// ```
     /// # use palisade_client::Options;

@@ -1,10 +1,9 @@
 //! A lock that many can read under together, or one write.
 
-use std::ops::Deref;
-
 use palisade_quorum::Wanted;
 
-use crate::{Client, Error, Guard, Released};
+use crate::api::held::held;
+use crate::{Client, Error, Guard};
 
 /// A lock that many can read under together, or one write; of [`Client::rw_lock`].
 ///
@@ -36,15 +35,37 @@ impl Client {
     }
 }
 
-/// A lock that is held together with other readers, until this is dropped or released; with all that a [`Guard`] tells.
-#[derive(Debug)]
-#[must_use = "the lock is given back when its guard is dropped"]
-pub struct ReadGuard(Guard);
+held! {
+    /// A lock that is held together with other readers, until this is dropped or released; with all that a [`Guard`] tells.
+    ReadGuard(Guard), release:
+    /// As [`Guard::release`]: released is this reader's part; others may go on to read.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.rw_lock("prices").read().await?;
+    /// println!("{:?}", guard.release().await);
+    /// # Ok(())
+    /// # }
+    /// ```
+    [async] [.await]
+}
 
-/// A lock that is held alone, for writing, until this is dropped or released; with all that a [`Guard`] tells.
-#[derive(Debug)]
-#[must_use = "the lock is given back when its guard is dropped"]
-pub struct WriteGuard(Guard);
+held! {
+    /// A lock that is held alone, for writing, until this is dropped or released; with all that a [`Guard`] tells.
+    WriteGuard(Guard), release:
+    /// As [`Guard::release`].
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let guard = locks.rw_lock("prices").write().await?;
+    /// println!("{:?}", guard.release().await);
+    /// # Ok(())
+    /// # }
+    /// ```
+    [async] [.await]
+}
 
 impl RwLock {
     /// Waits until no writer has the lock, or is before this reader; for as long as [`Options::wait`](crate::Options::wait) says.
@@ -142,65 +163,5 @@ impl WriteGuard {
     pub async fn downgrade(self) -> Result<ReadGuard, Error> {
         self.0.share().await?;
         Ok(ReadGuard(self.0))
-    }
-
-    /// As [`Guard::release`].
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.rw_lock("prices").write().await?;
-    /// println!("{:?}", guard.release().await);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn release(self) -> Released {
-        self.0.release().await
-    }
-}
-
-impl ReadGuard {
-    /// As [`Guard::release`]: released is this reader's part; others may go on to read.
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let guard = locks.rw_lock("prices").read().await?;
-    /// println!("{:?}", guard.release().await);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn release(self) -> Released {
-        self.0.release().await
-    }
-}
-
-impl Deref for WriteGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl Deref for ReadGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl From<WriteGuard> for Guard {
-    /// The same lock, for code that does not ask in which mode it is held.
-    fn from(guard: WriteGuard) -> Self {
-        guard.0
-    }
-}
-
-impl From<ReadGuard> for Guard {
-    /// The same lock, for code that does not ask in which mode it is held.
-    fn from(guard: ReadGuard) -> Self {
-        guard.0
     }
 }

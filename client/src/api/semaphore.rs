@@ -1,10 +1,9 @@
 //! Permits: so many can hold one at a time, each with a number of its own.
 
-use std::ops::Deref;
-
 use palisade_quorum::Wanted;
 
-use crate::{Client, Error, ErrorKind, Guard, Released};
+use crate::api::held::held;
+use crate::{Client, Error, ErrorKind, Guard};
 
 /// Permits, of which there are so many; of [`Client::semaphore`].
 ///
@@ -37,10 +36,21 @@ impl Client {
     }
 }
 
-/// A permit that is held until this is dropped or released; with all that a [`Guard`] tells.
-#[derive(Debug)]
-#[must_use = "the permit is given back when its guard is dropped"]
-pub struct Permit(Guard);
+held! {
+    /// A permit that is held until this is dropped or released; with all that a [`Guard`] tells.
+    Permit(Guard), release:
+    /// As [`Guard::release`]: the permit is free for others then.
+    ///
+    /// ```no_run
+    /// # use palisade_client::{Client, Error};
+    /// # async fn run(locks: Client) -> Result<(), Error> {
+    /// let permit = locks.semaphore("uploads", 8).acquire().await?;
+    /// println!("{:?}", permit.release().await);
+    /// # Ok(())
+    /// # }
+    /// ```
+    [async] [.await]
+}
 
 impl Semaphore {
     /// Waits in turn until a permit is free, for as long as [`Options::wait`](crate::Options::wait) says.
@@ -80,18 +90,6 @@ impl Semaphore {
         self.client.take(&self.key, self.wanted()?, false, None).await.map(Permit)
     }
 
-    /// How many permits there are.
-    ///
-    /// ```no_run
-    /// # use palisade_client::Client;
-    /// # fn run(locks: Client) {
-    /// assert_eq!(locks.semaphore("uploads", 8).limit(), 8);
-    /// # }
-    /// ```
-    pub fn limit(&self) -> u16 {
-        self.limit
-    }
-
     /// Any of them. The only one of one is the lock itself.
     fn wanted(&self) -> Result<Wanted, Error> {
         let text = "the limit of a semaphore must be from 1 to 65535";
@@ -112,34 +110,5 @@ impl Permit {
     /// ```
     pub fn number(&self) -> u16 {
         self.0.number()
-    }
-
-    /// As [`Guard::release`]: the permit is free for others then.
-    ///
-    /// ```no_run
-    /// # use palisade_client::{Client, Error};
-    /// # async fn run(locks: Client) -> Result<(), Error> {
-    /// let permit = locks.semaphore("uploads", 8).acquire().await?;
-    /// println!("{:?}", permit.release().await);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn release(self) -> Released {
-        self.0.release().await
-    }
-}
-
-impl Deref for Permit {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl From<Permit> for Guard {
-    /// The same permit, for code that does not ask for its number.
-    fn from(permit: Permit) -> Self {
-        permit.0
     }
 }

@@ -246,6 +246,7 @@ impl Error {
     }
 
     /// What happened, without the reasons of the nodes and without the holder: those are told apart.
+    #[doc(hidden)]
     pub fn summary(&self) -> &str {
         &self.0.text
     }

@@ -207,6 +207,7 @@ impl Why {
     }
 
     /// The code of a server's error, the first word of it.
+    #[doc(hidden)]
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } | Self::TurnedAway { code, .. } => Some(code),
@@ -231,6 +232,7 @@ impl Why {
     }
 
     /// Returns true if the node refuses what it is asked for, or who asks: asked again, it answers the same.
+    #[doc(hidden)]
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Of { why, .. } => why.is_refusal(),

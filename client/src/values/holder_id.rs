@@ -18,8 +18,8 @@ pub const HOLDER_ID_BYTES_MAX: usize = 64;
 /// Whether this can be a holder id: 1 to [`HOLDER_ID_BYTES_MAX`] letters and digits of ASCII and `.`, `_`, `:`, `/`, `@`, `+`, `-`.
 ///
 /// ```
-/// assert!(palisade_client::holder_id::is_one("web-1/4711/job:7"));
-/// assert!(!palisade_client::holder_id::is_one("job 7"));
+/// assert!(palisade_client::direct::holder_id::is_one("web-1/4711/job:7"));
+/// assert!(!palisade_client::direct::holder_id::is_one("job 7"));
 /// ```
 pub fn is_one(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
@@ -29,7 +29,7 @@ pub fn is_one(id: &str) -> bool {
 /// A note that tells the holder id after its text.
 ///
 /// ```
-/// # use palisade_client::holder_id;
+/// # use palisade_client::direct::holder_id;
 /// let note = holder_id::noted(b"invoice run", "web-3/4711");
 /// assert_eq!(note, b"invoice run [holder=web-3/4711]");
 /// assert_eq!(holder_id::of(&note), (&b"invoice run"[..], Some("web-3/4711")));

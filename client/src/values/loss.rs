@@ -43,6 +43,7 @@ pub enum Released {
 
 impl Loss {
     /// Why, without what the nodes said.
+    #[doc(hidden)]
     pub fn summary(&self) -> &'static str {
         match self {
             Self::Released => "another guard gave it back",

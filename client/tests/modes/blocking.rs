@@ -24,7 +24,7 @@ fn the_blocking_face_has_the_same_names() {
     drop(lock.write().unwrap());
     let uploads = locks.semaphore("k", 2);
     let (one, two) = (uploads.acquire().unwrap(), uploads.acquire().unwrap());
-    assert_eq!((one.number() + two.number(), uploads.limit()), (3, 2));
+    assert_eq!(one.number() + two.number(), 3);
     assert!(one.is_valid() && !two.is_lost());
     assert_eq!(uploads.try_acquire().unwrap_err().kind(), ErrorKind::Contended);
     drop(one);

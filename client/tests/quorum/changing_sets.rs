@@ -373,7 +373,7 @@ async fn what_cannot_be_a_set_is_refused_before_anything_is_changed() {
         assert!(error.to_string().contains(why), "{why}: {error}");
     }
     assert!([0, 1].iter().all(|&place| version(&nodes.0[place]) <= 1), "it was founded at most");
-    let cluster = Client::cluster(["redis://127.0.0.1:1"]).unwrap();
+    let cluster = Client::builder().cluster(["redis://127.0.0.1:1"]).build().unwrap();
     let error = cluster.set_nodes(two).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Configuration && error.to_string().contains("cluster"), "{error}");
 }

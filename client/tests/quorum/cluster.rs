@@ -11,7 +11,7 @@ pub use crate::harness::{MAX_TTL_MS, Six};
 impl Six {
     pub async fn client(&self) -> Client {
         crate::told::listen();
-        let client = Client::cluster(self.seeds()).unwrap();
+        let client = Client::builder().cluster(self.seeds()).build().unwrap();
         connected(&client).await;
         client
     }
@@ -180,16 +180,16 @@ async fn what_is_wrong_with_a_cluster_is_told() {
         error.to_string()
     };
     let alone = Setup::new().replication().start();
-    let error = told(Client::cluster([format!("127.0.0.1:{}", alone.port())]).unwrap()).await;
+    let error = told(Client::builder().cluster([format!("127.0.0.1:{}", alone.port())]).build().unwrap()).await;
     assert!(error.contains("belongs to no cluster"), "{error}");
     let served = joined_with(["0 16383"], patient);
     let bare = Setup::new().replication().option("cluster-enabled", "yes").module_later().start();
     bare.client().say("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("it serves", || bare.client().say("GET x") == null());
-    let error = told(Client::cluster([format!("127.0.0.1:{}", bare.port())]).unwrap()).await;
+    let error = told(Client::builder().cluster([format!("127.0.0.1:{}", bare.port())]).build().unwrap()).await;
     assert!(error.contains("no lock module") && error.contains(&bare.port().to_string()), "{error}");
     // Seeds that are there, and some that are not.
-    let locks = Client::cluster(["127.0.0.1:1".to_owned(), tcp(&served[0])]).unwrap();
+    let locks = Client::builder().cluster(["127.0.0.1:1".to_owned(), tcp(&served[0])]).build().unwrap();
     connected(&locks).await;
     // A slot that nobody serves.
     served[0].client().say(&format!("CLUSTER DELSLOTS {}", slot("k")));

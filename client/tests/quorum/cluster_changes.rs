@@ -235,7 +235,7 @@ async fn thousands_wait_while_their_slot_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_that_serves_nothing_is_enough() {
     let members = joined_with(["0 16383", ""], |setup| setup);
-    let locks = Client::cluster([tcp(&members[1])]).unwrap();
+    let locks = Client::builder().cluster([tcp(&members[1])]).build().unwrap();
     connected(&locks).await;
     let guard = locks.with(&Options::new()).lock(KEY).await.unwrap();
     assert_eq!((members[0].server.info("held"), members[1].server.info("held")), (1, 0));

@@ -23,7 +23,7 @@ async fn a_master_that_dies_is_replaced_and_followed() {
     let (mut master, replica, sentinels) = watched(3);
     // One of them is not there.
     let addresses = ["127.0.0.1:1".to_owned()].into_iter().chain(addresses(&sentinels).into_iter().skip(1));
-    let locks = Client::sentinel("locks", addresses).unwrap();
+    let locks = Client::builder().sentinel("locks", addresses).build().unwrap();
     connected(&locks).await;
     let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!((master.info("held"), replica.info("waiters")), (1, 0));
@@ -71,7 +71,7 @@ async fn many_wait_while_masters_take_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_knows_nothing_of_its_end_is_left() {
     let (old, new, sentinels) = watched(1);
-    let locks = Client::sentinel("locks", addresses(&sentinels)).unwrap();
+    let locks = Client::builder().sentinel("locks", addresses(&sentinels)).build().unwrap();
     connected(&locks).await;
     // As after a fail-over of which it was not told.
     new.client().say("REPLICAOF NO ONE");
@@ -110,7 +110,7 @@ async fn sentinels_have_credentials_of_their_own() {
     let builder = Client::builder().sentinel("locks", [host]);
     let builder = builder.credentials(credentials("app", "secret")).sentinel_credentials(credentials("watch", "other"));
     connected(&builder.build().unwrap()).await;
-    let locked_out = Client::sentinel("locks", [host]).unwrap();
+    let locked_out = Client::builder().sentinel("locks", [host]).build().unwrap();
     let error = locked_out.connect().await.unwrap_err();
     assert!(error.to_string().contains("NOAUTH") && !error.to_string().contains("secret"), "{error}");
 }
@@ -119,13 +119,14 @@ async fn sentinels_have_credentials_of_their_own() {
 async fn what_is_wrong_with_sentinels_is_told() {
     let (_master, _replica, sentinels) = watched(1);
     let told = async |client: Client| client.connect().await.unwrap_err().to_string();
-    let unknown = Client::sentinel("looks", addresses(&sentinels)).unwrap();
+    let unknown = Client::builder().sentinel("looks", addresses(&sentinels)).build().unwrap();
     let error = told(unknown.clone()).await;
     assert!(error.contains("watch no master of the name looks"), "{error}");
     assert_eq!(unknown.lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum, "it is not waited for");
-    let nobody = told(Client::sentinel("locks", ["127.0.0.1:1", "127.0.0.1:2"]).unwrap()).await;
+    let nobody = told(Client::builder().sentinel("locks", ["127.0.0.1:1", "127.0.0.1:2"]).build().unwrap()).await;
     assert!(nobody.contains("no Sentinel tells where it is: 127.0.0.1:"), "{nobody}");
     let no_sentinel = Setup::new().replication().start();
-    let error = told(Client::sentinel("locks", [format!("127.0.0.1:{}", no_sentinel.port())]).unwrap()).await;
+    let error =
+        told(Client::builder().sentinel("locks", [format!("127.0.0.1:{}", no_sentinel.port())]).build().unwrap()).await;
     assert!(error.contains("unknown command"), "{error}");
 }

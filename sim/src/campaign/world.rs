@@ -422,7 +422,7 @@ impl World {
 /// One of them is none.
 pub fn connect(addresses: impl Iterator<Item = String>, cluster: bool) -> Client {
     let client = match cluster {
-        true => Client::cluster(addresses.map(|address| address.replace("redis://", ""))),
+        true => Client::builder().cluster(addresses.map(|address| address.replace("redis://", ""))).build(),
         false => Client::new(addresses),
     };
     client.expect("the addresses are good")

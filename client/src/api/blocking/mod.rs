@@ -33,25 +33,24 @@ mod block_on;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use self::block_on::block_on;
 use crate::api::client::RAN_ON;
-use crate::api::election;
-use crate::{Builder, Error, Holder, Leader, Loss, Options, Released, SessionEnd};
+use crate::api::election::checked;
+use crate::api::held::held;
+use crate::{Error, Holder, Leader, Loss, Options, Released, SessionEnd};
 
-/// Declares methods of a type that call those of `inner()`, of the twin's type. `blocks` waits for an async one, `now` calls another one. After `->`
-/// the value is converted by `into`; after `=>` what is in a `Result` or an `Option` is.
+/// Declares methods of a type that call those of its twin. `blocks` waits for an async one, `now` calls another one. After `->` the value is
+/// converted by `into`; after `=>` what is in a `Result` is.
 macro_rules! methods {
-    ($name:ident, $twin:ident, $($how:ident $method:ident($($argument:ident: $type:ty),*) $arrow:tt $returned:ty;)*) => {
+    ($name:ident, $($how:ident $method:ident($($argument:ident: $type:ty),*) $arrow:tt $returned:ty;)*) => {
         impl $name {
             $(
-                #[doc = methods!(doc $how, concat!("[`crate::", stringify!($twin), "::", stringify!($method), "`]"))]
+                #[doc = methods!(doc $how, concat!("[`crate::", stringify!($name), "::", stringify!($method), "`]"))]
                 pub fn $method(&self, $($argument: $type),*) -> $returned {
-                    methods!(convert $arrow, methods!(call $how, self.inner().$method($($argument),*)))
+                    methods!(convert $arrow, methods!(call $how, self.0.$method($($argument),*)))
                 }
             )*
         }
@@ -64,65 +63,55 @@ macro_rules! methods {
     (convert =>, $value:expr) => { $value.map(Into::into) };
 }
 
-/// Declares the twin of a type, with these methods.
+/// Declares the twin of a type, with these methods in place of async ones, and all others that the type has.
 macro_rules! face {
-    ($(#[$meta:meta])* $name:ident($twin:path), $($methods:tt)*) => {
+    ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
         $(#[$meta])*
         #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
-        pub struct $name($twin);
+        #[derive(Debug)]
+        pub struct $name(crate::$name);
 
-        impl From<$twin> for $name {
-            fn from(twin: $twin) -> Self {
+        impl From<crate::$name> for $name {
+            fn from(twin: crate::$name) -> Self {
                 Self(twin)
             }
         }
 
-        impl $name {
-            fn inner(&self) -> &$twin {
+        impl Deref for $name {
+            type Target = crate::$name;
+
+            fn deref(&self) -> &Self::Target {
                 &self.0
             }
         }
 
-        methods! { $name, $name, $($methods)* }
+        methods! { $name, $($methods)* }
     };
 }
 
-/// Declares a guard of one mode: all that a [`Guard`] is, with these methods.
+/// Declares a guard of one mode.
 macro_rules! guard {
-    ($(#[$meta:meta])* $name:ident($twin:path)) => {
-        $(#[$meta])*
-        #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
-        #[derive(Debug)]
-        #[must_use = "the lock is given back when its guard is dropped"]
-        pub struct $name(Guard);
-
-        impl From<$twin> for $name {
-            fn from(twin: $twin) -> Self {
-                Self(crate::Guard::from(twin).into())
-            }
-        }
-
-        impl Deref for $name {
-            type Target = Guard;
-
-            fn deref(&self) -> &Guard {
-                &self.0
-            }
-        }
-
-        impl $name {
+    ($(#[$meta:meta])* $name:ident) => {
+        held! {
+            $(#[$meta])*
+            #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
+            $name(Guard), release:
             #[doc = concat!("Blocks until it is done: see [`crate::", stringify!($name), "::release`].")]
-            pub fn release(self) -> Released {
-                self.0.release()
+            [] []
+        }
+
+        impl From<crate::$name> for $name {
+            fn from(twin: crate::$name) -> Self {
+                Self(crate::Guard::from(twin).into())
             }
         }
     };
 }
 
 face! {
-    /// Locks on a node, or on a quorum of several independent ones.
-    #[derive(Clone, Debug)]
-    Client(crate::Client),
+    /// Locks on a node, or on a quorum of several independent ones. Made by [`Client::new`], or from what [`Builder::build`](crate::Builder::build) makes.
+    #[derive(Clone)]
+    Client,
     now with(options: &Options) -> Client;
     blocks connect() -> Result<(), Error>;
     blocks set_nodes(addresses: impl IntoIterator<Item = impl Into<String>>) -> Result<(), Error>;
@@ -139,8 +128,8 @@ face! {
 
 face! {
     /// A lock that many can read under together, or one write.
-    #[derive(Clone, Debug)]
-    RwLock(crate::RwLock),
+    #[derive(Clone)]
+    RwLock,
     blocks read() => Result<ReadGuard, Error>;
     blocks try_read() => Result<ReadGuard, Error>;
     blocks write() => Result<WriteGuard, Error>;
@@ -149,89 +138,58 @@ face! {
 
 face! {
     /// Permits, of which there are so many.
-    #[derive(Clone, Debug)]
-    Semaphore(crate::Semaphore),
+    #[derive(Clone)]
+    Semaphore,
     blocks acquire() => Result<Permit, Error>;
     blocks try_acquire() => Result<Permit, Error>;
-    now limit() -> u16;
 }
 
 face! {
-    /// Locks that are kept together.
-    #[derive(Debug)]
+    /// Locks that are kept together. Of each it shows the async guard, whose methods that do not wait tell of it.
     #[must_use = "its locks are given back when a session is dropped"]
-    Session(crate::Session),
-    blocks lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
-    blocks try_lock(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
-    blocks read(key: impl AsRef<[u8]>) => Result<SessionLock, Error>;
+    Session,
+    blocks lock(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;
+    blocks try_lock(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;
+    blocks read(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;
     blocks lock_all(keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Error>;
-    now get(key: impl AsRef<[u8]>) => Option<SessionLock>;
-    now keys() -> Vec<Vec<u8>>;
-    now valid_for() -> Duration;
     blocks release(key: impl AsRef<[u8]>) -> Option<Released>;
     blocks done() -> SessionEnd;
-    now is_done() -> bool;
     blocks close() -> BTreeMap<Vec<u8>, Released>;
 }
 
 face! {
     /// An election.
-    #[derive(Clone, Debug)]
-    Election(crate::Election),
+    #[derive(Clone)]
+    Election,
     blocks leader() -> Result<Option<Leader>, Error>;
     now observe() => Result<Changes<Option<Leader>>, Error>;
 }
 
-methods! {
-    Guard, Guard,
-    now token() -> u64;
-    now key() -> &[u8];
-    now owner() -> &[u8];
-    now is_valid() -> bool;
-    now valid_for() -> Duration;
-    now is_lost() -> bool;
+face! {
+    /// A lock that is held.
+    ///
+    /// Dropped outside of a runtime it waits until a majority has it back, or has had its time to answer: the process may be about to end.
+    #[must_use = "the lock is given back when its guard is dropped"]
+    Guard,
     blocks lost() -> Loss;
     blocks extend() -> Result<(), Error>;
     blocks reenter() => Result<Guard, Error>;
 }
 
-methods! {
-    SessionLock, Guard,
-    now token() -> u64;
-    now is_valid() -> bool;
-    now valid_for() -> Duration;
-}
-
 guard! {
     /// A lock that is held together with other readers.
-    ReadGuard(crate::ReadGuard)
+    ReadGuard
 }
 
 guard! {
     /// A lock that is held alone, for writing.
-    WriteGuard(crate::WriteGuard)
+    WriteGuard
 }
 
 guard! {
     /// A permit that is held.
-    Permit(crate::Permit)
+    Permit
 }
-
-methods! { Permit, Permit, now number() -> u16; }
-
-/// A lock that is held. See [`crate::Guard`].
-///
-/// Dropped outside of a runtime it waits until a majority has it back, or has had its time to answer: the process may be about to end.
-#[derive(Debug)]
-#[must_use = "the lock is given back when its guard is dropped"]
-pub struct Guard(
-    /// `None` only while it is dropped.
-    Option<crate::Guard>,
-);
-
-/// A lock of a session: its token, and whether it is valid.
-#[derive(Clone, Debug)]
-pub struct SessionLock(Arc<crate::Guard>);
 
 /// Leads. See [`crate::Leadership`].
 #[derive(Debug)]
@@ -239,29 +197,11 @@ pub struct SessionLock(Arc<crate::Guard>);
 pub struct Leadership {
     guard: Guard,
     term: u64,
-    sequence: AtomicU64,
 }
 
 /// Changes of something, as an iterator that blocks until the next one and ends when the client is closed. See [`crate::Changes`].
 #[derive(Debug)]
 pub struct Changes<T>(crate::Changes<T>);
-
-impl Builder {
-    /// Makes the client, for code without async.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), palisade_client::Error> {
-    /// let locks = palisade_client::Client::builder().node("redis://10.0.0.1").build_blocking()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Builder::build`].
-    pub fn build_blocking(self) -> Result<Client, Error> {
-        self.build().map(Client)
-    }
-}
 
 impl Client {
     /// See [`crate::Client::new`].
@@ -289,50 +229,33 @@ impl Client {
         let guard = self.lock(key)?;
         let value = body(&guard);
         if guard.is_lost() {
-            return Err(guard.inner().lost_meanwhile(RAN_ON));
+            return Err(guard.lost_meanwhile(RAN_ON));
         }
         guard.release();
         Ok(value)
     }
 }
 
-impl From<crate::Guard> for Guard {
-    fn from(twin: crate::Guard) -> Self {
-        Self(Some(twin))
-    }
-}
-
 impl Guard {
-    fn inner(&self) -> &crate::Guard {
-        self.0.as_ref().expect("there until it is dropped")
-    }
-
     /// Blocks until it is done: see [`crate::Guard::release`].
     pub fn release(mut self) -> Released {
-        let inner = self.0.take().expect("there until it is dropped");
-        block_on(inner.release())
+        block_on(self.0.release_now())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(inner) = self.0.take() else { return };
         // Inside somebody's runtime nothing may be waited for: it is given back in the background.
-        if Handle::try_current().is_err() {
-            block_on(inner.release());
+        if !self.released && Handle::try_current().is_err() {
+            block_on(self.0.release_now());
         }
     }
 }
 
-impl From<Arc<crate::Guard>> for SessionLock {
-    fn from(twin: Arc<crate::Guard>) -> Self {
-        Self(twin)
-    }
-}
-
-impl SessionLock {
-    fn inner(&self) -> &crate::Guard {
-        &self.0
+impl Permit {
+    /// See [`crate::Permit::number`].
+    pub fn number(&self) -> u16 {
+        self.0.number()
     }
 }
 
@@ -342,7 +265,7 @@ impl WriteGuard {
     /// # Errors
     /// As there.
     pub fn downgrade(self) -> Result<ReadGuard, Error> {
-        block_on(self.inner().share())?;
+        block_on(self.share())?;
         Ok(ReadGuard(self.0))
     }
 }
@@ -353,8 +276,8 @@ impl Election {
     /// # Errors
     /// As there.
     pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
-        let (guard, term, sequence) = block_on(self.0.campaign(value))?.into_parts();
-        Ok(Leadership { guard: guard.into(), term, sequence: AtomicU64::new(sequence) })
+        let crate::Leadership { guard, term } = block_on(self.0.campaign(value))?;
+        Ok(Leadership { guard: guard.into(), term })
     }
 }
 
@@ -364,17 +287,12 @@ impl Leadership {
         self.term
     }
 
-    /// See [`crate::Leadership::sequence`].
-    pub fn sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Acquire)
-    }
-
     /// Blocks until it is done: see [`crate::Leadership::proclaim`].
     ///
     /// # Errors
     /// As there.
     pub fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        block_on(election::proclaim(self.guard.inner(), &self.sequence, value.as_ref()))
+        block_on(self.guard.0.proclaim(checked(value.as_ref())?)).map(drop)
     }
 
     /// Blocks until it is done: see [`crate::Leadership::resign`].
