@@ -148,10 +148,13 @@ impl World<'_> {
                 self.callers[number].taking = None;
                 let mut watched = Watched::new(keeper, self.is_calm);
                 watched.is_taken_away = self.callers[number].is_taken_away;
+                let before = self.callers[number].life;
                 self.enters(number, Stage::Holding(Box::new(watched)), None);
+                // Answers that come late are the keeper's.
+                let life = self.callers[number].life;
+                self.open.values_mut().filter(|open| open.life == before).for_each(|open| open.life = life);
                 self.leave_line(number);
-                let (life, holds) =
-                    (self.callers[number].life, self.agenda.below(if self.is_calm { 1_000_000 } else { 3_000_000 }));
+                let holds = self.agenda.below(if self.is_calm { 1_000_000 } else { 3_000_000 });
                 self.agenda.after(holds, Event::Leaves(number, life));
                 self.agenda.after(holds / 3, Event::Orders(number, life));
                 return self.keeps(number, |_, _, _| Work::default());
