@@ -19,12 +19,8 @@ async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) -> Option<T
         left -= 1;
         match future.as_mut().poll(context) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => {
-                if left == 0 {
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            }
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         }
     })
     .await
@@ -77,7 +73,40 @@ async fn at_every_await_point() {
             drop(poll_some(guard.release(), polls).await);
             nothing_is_left(&nodes).await;
         }
+        let (lock, permits) = (locks.rw_lock("k"), locks.semaphore("k", 2));
+        for polls in 1..5 {
+            drop(poll_some(lock.read(), polls).await);
+            nothing_is_left(&nodes).await;
+            drop(poll_some(permits.acquire(), polls).await);
+            nothing_is_left(&nodes).await;
+            let writing = lock.write().await.unwrap();
+            drop(poll_some(writing.downgrade(), polls).await);
+            nothing_is_left(&nodes).await;
+        }
         // Nor is anything under way.
         locks.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_waits() {
+    for count in [1, 3] {
+        let nodes = Nodes::start(count);
+        let locks = nodes.client().await;
+        let (lock, permits) = (locks.rw_lock("k"), locks.semaphore("k", 2));
+        let writing = lock.write().await.unwrap();
+        let waited_on = || nodes.0.iter().filter(|server| server.info("waiters") > 0).count();
+        for reads in [true, false] {
+            let (lock, permits) = (lock.clone(), permits.clone());
+            let waits = tokio::spawn(async move {
+                if reads { lock.read().await.map(drop) } else { permits.acquire().await.map(drop) }
+            });
+            until("it waits", async || waited_on() == count).await;
+            waits.abort();
+            until("it is gone", async || waited_on() == 0).await;
+        }
+        writing.release().await;
+        nothing_is_left(&nodes).await;
+        assert!(permits.try_acquire().await.is_ok());
     }
 }

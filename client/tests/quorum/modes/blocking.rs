@@ -2,14 +2,11 @@
 
 use palisade_client::{ErrorKind, Released, blocking};
 
-use crate::Nodes;
+use crate::fixture::Nodes;
 
 #[test]
 fn the_blocking_face_has_the_same_names() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let nodes = runtime.block_on(Nodes::start(3));
-    // What it does first waits for connections.
-    runtime.block_on(async { drop(nodes.client().await) });
+    let nodes = Nodes::start(3);
     let locks = blocking::Client::new(nodes.addresses()).unwrap();
     locks.connect().unwrap();
     let lock = locks.rw_lock("k");

@@ -1,0 +1,68 @@
+//! A writer that goes on as a reader, where nodes do not say so.
+
+use palisade_client::{ErrorKind, Options};
+
+use super::{calls, modes, refuses_to_convert};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::int;
+
+/// On how many nodes a reader has `k`.
+fn sharing(nodes: &Nodes) -> usize {
+    modes(nodes).iter().filter(|modes| modes.iter().any(|mode| mode == "shared")).count()
+}
+
+/// A majority is enough; until it knows the call goes on, and the lock is a reader's, valid and extended. Nodes that do not say so are told again
+/// until they do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.client().await.rw_lock("k");
+    let writing = lock.write().await.unwrap();
+    until("all have it", async || nodes.holding("k") == 3).await;
+    nodes.say("CONFIG RESETSTAT");
+    nodes.0[..2].iter().for_each(|server| refuses_to_convert(server, true));
+    let downgrades = tokio::spawn(writing.downgrade());
+    let refused = |n: usize| nodes.0[n].client().say("ACL LOG").as_list();
+    let told_twice = |n| refused(n).iter().any(|entry| entry.field("count").as_int() > 1);
+    until("each is told again", async || told_twice(0) && told_twice(1)).await;
+    assert!(!downgrades.is_finished());
+    assert_eq!(lock.try_read().await.unwrap_err().kind(), ErrorKind::Contended);
+    refuses_to_convert(&nodes.0[1], false);
+    let reading = downgrades.await.unwrap().unwrap();
+    assert!(reading.is_valid() && sharing(&nodes) == 2);
+    let beside = lock.try_read().await.unwrap();
+    refuses_to_convert(&nodes.0[0], false);
+    until("all know", async || sharing(&nodes) == 3).await;
+    beside.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_lost_meanwhile_is_told_so() {
+    // Nobody learns of it in time.
+    let nodes = Nodes::start(3);
+    let locks = nodes.client().await;
+    let short = Options::new().ttl(ms(2_000)).auto_extend(false);
+    let writing = locks.with(&short).rw_lock("k").write().await.unwrap();
+    nodes.0.iter().for_each(|server| refuses_to_convert(server, true));
+    assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
+    // It was taken away.
+    nodes.0.iter().for_each(|server| refuses_to_convert(server, false));
+    let writing = locks.rw_lock("k").write().await.unwrap();
+    until("all have it", async || nodes.holding("k") == 3).await;
+    nodes.say("CONFIG RESETSTAT");
+    assert_eq!(nodes.say("DEL k"), [int(1), int(1), int(1)]);
+    assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(calls(&nodes, "lock.acquire"), [0; 3], "it is not taken back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_guards_of_a_writer_keep_it_a_writers() {
+    let nodes = Nodes::start(3);
+    let lock = nodes.client().await.rw_lock("k");
+    let writing = lock.write().await.unwrap();
+    let inner = writing.reenter().await.unwrap();
+    assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::BadArgument);
+    assert!(inner.is_valid());
+    assert_eq!(lock.try_read().await.unwrap_err().kind(), ErrorKind::Contended);
+    assert_eq!(calls(&nodes, "lock.convert"), [0; 3]);
+}

@@ -1,0 +1,67 @@
+//! Readers, writers that become readers, and permits, on real servers.
+
+mod blocking;
+mod downgrading;
+mod permits;
+mod reading;
+
+use palisade_client::{ErrorKind, Guard};
+
+use crate::fixture::Nodes;
+use crate::harness::{Reply, Server, int, null, text};
+
+/// The grants of `k` on a server.
+fn grants(server: &Server) -> Vec<Reply> {
+    match server.client().say("LOCK.INFO k HOLDERS 100") {
+        info if info == null() => vec![],
+        info => info.field("grants").as_list(),
+    }
+}
+
+/// The modes of the grants of `k` on each node.
+fn modes(nodes: &Nodes) -> Vec<Vec<String>> {
+    let mode = |grant: &Reply| grant.field("mode").as_text();
+    nodes.0.iter().map(|server| grants(server).iter().map(mode).collect()).collect()
+}
+
+/// Whether a server has `k` for this guard.
+fn has(server: &Server, guard: &Guard) -> bool {
+    grants(server).iter().any(|grant| grant.field("owner").as_bytes() == guard.owner())
+}
+
+/// On how many nodes so many wait for a lock.
+fn waited_on(nodes: &Nodes, waiters: u64) -> usize {
+    nodes.0.iter().filter(|server| server.info("waiters") == waiters).count()
+}
+
+/// How often each node was asked this command since the statistics were reset.
+fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
+    let name = format!("cmdstat_{command}:calls=");
+    let of = |stats: &Reply| {
+        let text = stats.as_text().to_lowercase();
+        let line = text.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok());
+        line.unwrap_or(0)
+    };
+    nodes.say("INFO commandstats").iter().map(of).collect()
+}
+
+/// A server loses `k`, and gives it to a stranger in this mode.
+fn gives_away(server: &Server, mode: &str) {
+    let mut client = server.client();
+    assert_eq!(client.say("DEL k"), int(1));
+    assert_ne!(client.say(&format!("LOCK.ACQUIRE k somebody 60000 {mode}")), null());
+}
+
+/// A server refuses CONVERT from now on, or takes it again.
+fn refuses_to_convert(server: &Server, refuses: bool) {
+    let sign = if refuses { '-' } else { '+' };
+    assert_eq!(server.client().say(&format!("ACL SETUSER default {sign}lock.convert")), text("OK"));
+}
+
+/// Extends it. A round in which too few nodes take part is followed by another: the client may not have heard of all grants when
+/// it began.
+async fn extend(guard: &Guard) {
+    while let Err(error) = guard.extend().await {
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    }
+}
