@@ -1,21 +1,15 @@
 //! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::CStr;
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
-use palisade_core::request::{Acquire, Break, Form, Owner, Ttl, Wait};
+use palisade_core::request::{Acquire, Break, Form, Wait};
 use palisade_core::{Answer, BootTime, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
 
+use super::parked::{self, Keeps, Why};
 use super::{listeners, pass};
-use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
+use crate::ffi::{BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
-
-thread_local! {
-    /// Every client that waits, by the name its request has in the queues.
-    static BLOCKED: RefCell<HashMap<WaiterId, Waits>> = RefCell::new(HashMap::new());
-}
 
 /// The client of a command, and what it is told of its grant.
 #[derive(Clone, Copy, Debug)]
@@ -31,42 +25,6 @@ pub struct Asker {
 impl From<Form> for Asker {
     fn from(form: Form) -> Self {
         Self { form, keepalive: None, listener: None }
-    }
-}
-
-/// A client that waits.
-struct Waits {
-    blocked: Blocked,
-    form: Form,
-    /// Boxed: few have one.
-    keeps: Option<Box<Keeps>>,
-}
-
-/// What is kept when a client is told of its grant.
-struct Keeps {
-    db: u32,
-    name: Box<[u8]>,
-    owner: Box<[u8]>,
-    ttl: Ttl,
-    keepalive: KeepAlive,
-}
-
-impl Keeps {
-    fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> Option<Self> {
-        match (request, asker.keepalive) {
-            (Request::Acquire(Acquire { owner, ttl, .. }), Some(keepalive)) => {
-                Some(Self { db, name: name.bytes().into(), owner: owner.bytes().into(), ttl: *ttl, keepalive })
-            }
-            _ => None,
-        }
-    }
-
-    /// Its client is told now.
-    fn begin(&self) {
-        let key = Key { db: self.db, name: &self.name };
-        // An owner when it came.
-        let Ok(owner) = Owner::new(&self.owner) else { return };
-        state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
     }
 }
 
@@ -86,11 +44,8 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
         Request::Break(_) => Break::SPEC.name,
         _ => Acquire::SPEC.name,
     };
-    let blocked = Blocked::new::<Clients>(ctx, command);
-    let id = WaiterId(blocked.id());
-    let keeps = Keeps::new(ctx.db(), name, request, asker).map(Box::new);
-    BLOCKED.with_borrow_mut(|all| all.insert(id, Waits { blocked, form: asker.form, keeps }));
-    id
+    let keeps = Keeps::new(ctx.db(), name, request, asker.keepalive).map(Box::new);
+    parked::park::<Clients>(ctx, command, Why::Waits(asker.form, keeps))
 }
 
 /// The client of this command is answered at once: if it is told of a grant to be kept, that begins now.
@@ -102,7 +57,7 @@ pub fn keep_alive_at_once(
     asker: &Asker,
 ) {
     if matches!(answer, Ok(AtOnce::Granted(..))) {
-        Keeps::new(ctx.db(), name, request, *asker).iter().for_each(Keeps::begin);
+        Keeps::new(ctx.db(), name, request, asker.keepalive).iter().for_each(Keeps::begin);
     }
 }
 
@@ -112,19 +67,20 @@ pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
             listeners::tell(id, Told::Answer(answer));
-            continue;
+        } else {
+            parked::answer(id, |parked| tell(&parked.why, answer));
         }
-        keep_alive(id, &answer);
-        send(id, |form| reply(answer, form));
     }
     listeners::tell_all();
 }
 
-/// A client that waited is told this: if it is of a grant to be kept, that begins now.
-fn keep_alive(id: WaiterId, answer: &Answer) {
-    if matches!(answer, Answer::Granted { .. }) {
-        BLOCKED.with_borrow(|all| all.get(&id).and_then(|waits| waits.keeps.as_deref()).map(Keeps::begin));
+/// Returns what a client that waited is told. What is kept after a grant is kept from now on.
+fn tell(why: &Why, answer: Answer) -> Result<Reply, Refusal> {
+    let Why::Waits(form, keeps) = why else { return Ok(Reply::Null) };
+    if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
+        keeps.begin();
     }
+    reply(answer, *form)
 }
 
 /// Whether some wait for the next pass to be answered.
@@ -136,11 +92,7 @@ pub fn has_more() -> bool {
 /// pass. The queue of the others is looked at in the next.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
-        if id.is_heard() {
-            listeners::tell(id, Told::Error(error.into()));
-        } else {
-            send(id, |_| Ok(Reply::Error(error.to_owned())));
-        }
+        tell_error(id, error);
     }
     listeners::tell_all();
 }
@@ -150,7 +102,7 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     if id.is_heard() {
         return listeners::is_permitted(id, name);
     }
-    BLOCKED.with_borrow(|all| all.get(&id).is_none_or(|waits| waits.blocked.is_permitted(name)))
+    parked::is_permitted(id, name)
 }
 
 /// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
@@ -163,17 +115,16 @@ pub fn dismiss_all() {
 /// Tells one of those who waited when the node became a replica; `false` if there is none.
 pub fn send_one_away(now: BootTime) -> bool {
     let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
-    match gone {
-        Some(id) if id.is_heard() => listeners::tell(id, Told::Error(DEMOTED.into())),
-        Some(id) => send(id, |_| Ok(Reply::Error(DEMOTED.to_owned()))),
-        None => {}
-    }
+    gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
     true
 }
 
-fn send(id: WaiterId, told: impl FnOnce(Form) -> Result<Reply, Refusal>) {
-    if let Some(Waits { blocked, form, .. }) = BLOCKED.with_borrow_mut(|all| all.remove(&id)) {
-        pass::answer(blocked, told(form));
+/// Answers a request that waited with an error of the server's own.
+fn tell_error(id: WaiterId, error: &str) {
+    if id.is_heard() {
+        listeners::tell(id, Told::Error(error.into()));
+    } else {
+        parked::answer(id, |_| Ok(Reply::Error(error.to_owned())));
     }
 }
 
@@ -225,31 +176,24 @@ fn in_vain(want: Want) -> Reply {
 struct Clients;
 
 impl BlockedClients for Clients {
-    fn unblocked(client: u64) -> Result<Reply, Refusal> {
+    fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
         // It may have its answer already, and only not have been sent it.
-        let answer = state::with(|node| node.take_answer_of(WaiterId(client)));
-        if let Some(answer) = &answer {
-            keep_alive(WaiterId(client), answer);
-        }
-        let (want, form) = leave(client);
+        let answer = state::with(|node| node.take_answer_of(client));
+        let (why, want) = leave(client);
         match answer {
-            Some(answer) => reply(answer, form.unwrap_or(Form::Token)),
-            None if state::with(|node| node.is_breaking(WaiterId(client))) => Err(Refusal::BreakGoesOn),
+            Some(answer) => why.map_or(Ok(Reply::Null), |why| tell(&why, answer)),
+            None if state::with(|node| node.is_breaking(client)) => Err(Refusal::BreakGoesOn),
             None => Ok(want.map_or(Reply::Null, in_vain)),
         }
     }
 
-    fn gone(client: u64) {
+    fn gone(client: WaiterId) {
         leave(client);
     }
 }
 
 /// The client's request leaves the queue, and its handle goes back to the server.
-fn leave(client: u64) -> (Option<Want>, Option<Form>) {
-    let id = WaiterId(client);
-    let form = BLOCKED.with_borrow_mut(|all| all.remove(&id)).map(|Waits { blocked, form, .. }| {
-        blocked.give_back();
-        form
-    });
-    (state::with(|node| node.leave_queue(id, clock::boot_now())).map(|waiter| waiter.want), form)
+fn leave(client: WaiterId) -> (Option<Why>, Option<Want>) {
+    let why = parked::give_back(client);
+    (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))
 }

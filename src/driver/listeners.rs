@@ -8,15 +8,12 @@ use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::request::{Hear, ListenerName, Patience, Wait};
 use palisade_core::{Answer, BootTime, ClientId, News, Refusal, Told, WaiterId};
 
-use super::{askers, pass};
-use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply, User, in_next_pass};
+use super::askers;
+use super::parked::{self, Why};
+use crate::ffi::{BlockedClients, Context, KeyName, Reply, User, in_next_pass};
 use crate::{clock, state};
 
 thread_local! {
-    /// The listeners that ask for news now, blocked until there is some.
-    static ASKING: RefCell<HashMap<ClientId, Blocked>> = RefCell::new(HashMap::new());
-    /// Which each of them is, by the name that it has as a blocked client.
-    static BLOCKED: RefCell<HashMap<u64, ClientId>> = RefCell::new(HashMap::new());
     /// The user of each listener.
     static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
     /// Listeners whose wait the server ended: most of them with their connection.
@@ -34,11 +31,9 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     if !news.is_empty() || patience == Patience::NONE {
         return Ok(list(news));
     }
-    let blocked = Blocked::new::<Hearers>(ctx, Hear::SPEC.name);
-    BLOCKED.with_borrow_mut(|all| all.insert(blocked.id(), client));
-    ASKING.with_borrow_mut(|all| all.insert(client, blocked));
+    let id = parked::park::<Hearers>(ctx, Hear::SPEC.name, Why::Hears(client));
     let until = clock::boot_now().plus_ms(patience.ms());
-    state::with(|node| node.listeners_mut().waits(client, until));
+    state::with(|node| node.listeners_mut().waits(client, id, until));
     Ok(Reply::Later)
 }
 
@@ -69,15 +64,15 @@ pub fn tell(id: WaiterId, told: Told) {
 
 /// Sends the news to those who ask for them.
 pub fn tell_all() {
-    while let Some((client, news)) = state::with(|node| node.listeners_mut().take_ready()) {
-        answer(client, news);
+    while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
+        parked::answer(id, |_| Ok(list(news)));
     }
 }
 
 /// Tells the one whose time has been up longest that there is no news; `false` if there is none.
 pub fn time_out(now: BootTime) -> bool {
-    let Some(client) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
-    answer(client, vec![]);
+    let Some(id) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
+    parked::answer(id, |_| Ok(list(vec![])));
     true
 }
 
@@ -109,13 +104,6 @@ fn end_if_closed(ctx: Context<'_>, client: ClientId) {
     }
 }
 
-fn answer(client: ClientId, news: Vec<News>) {
-    if let Some(blocked) = ASKING.with_borrow_mut(|all| all.remove(&client)) {
-        BLOCKED.with_borrow_mut(|all| all.remove(&blocked.id()));
-        pass::answer(blocked, Ok(list(news)));
-    }
-}
-
 fn list(news: Vec<News>) -> Reply {
     let one = |News { key, owner, told }| {
         let told = match told {
@@ -135,12 +123,12 @@ fn list(news: Vec<News>) -> Reply {
 struct Hearers;
 
 impl BlockedClients for Hearers {
-    fn unblocked(blocked: u64) -> Result<Reply, Refusal> {
+    fn unblocked(blocked: WaiterId) -> Result<Reply, Refusal> {
         stops_asking(blocked);
         Ok(list(vec![]))
     }
 
-    fn gone(blocked: u64) {
+    fn gone(blocked: WaiterId) {
         if let Some(client) = stops_asking(blocked) {
             // It is open still if an operator ended the wait with an error, and it is not closed yet where it is being closed.
             PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
@@ -150,11 +138,8 @@ impl BlockedClients for Hearers {
 }
 
 /// The listener that was blocked under this name does not ask any more: its handle goes back to the server.
-fn stops_asking(blocked: u64) -> Option<ClientId> {
-    let client = BLOCKED.with_borrow_mut(|all| all.remove(&blocked))?;
-    if let Some(blocked) = ASKING.with_borrow_mut(|all| all.remove(&client)) {
-        blocked.give_back();
-    }
+fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
+    let Why::Hears(client) = parked::give_back(blocked)? else { return None };
     state::with(|node| node.listeners_mut().waits_no_more(client));
     Some(client)
 }

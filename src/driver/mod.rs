@@ -9,6 +9,7 @@ pub mod grant_events;
 pub mod joined;
 pub mod listeners;
 pub mod pass;
+mod parked;
 mod perform;
 pub mod propagation;
 mod questions;

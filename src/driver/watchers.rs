@@ -1,20 +1,13 @@
 //! Clients that watch a lock: between what the rules know of them and the blocked clients of the server.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use palisade_core::engine::Key;
 use palisade_core::request::Watch;
 use palisade_core::{BootTime, Refusal, WaiterId};
 
+use super::parked::{self, Why};
 use super::{askers, cluster, pass, sight};
-use crate::ffi::{Blocked, BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::ffi::{BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::state;
-
-thread_local! {
-    /// Every client that watches, by the name it has in the rules.
-    static WATCHING: RefCell<HashMap<WaiterId, Blocked>> = RefCell::new(HashMap::new());
-}
 
 /// Blocks the client of this command until the lock in `key` is not what it knows, or its time is up, if there is room for it.
 pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
@@ -22,9 +15,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     let name = key.name();
     let at = Key { db: ctx.db(), name: name.bytes() };
     state::with(|node| node.ensure_may_watch(at, asker))?;
-    let blocked = Blocked::new::<Watchers>(ctx, Watch::SPEC.name);
-    let id = WaiterId(blocked.id());
-    WATCHING.with_borrow_mut(|all| all.insert(id, blocked));
+    let id = parked::park::<Watchers>(ctx, Watch::SPEC.name, Why::Watches);
     state::with(|node| node.watches(at, (id, asker), key.lock(), ask, now));
     Ok(())
 }
@@ -41,14 +32,14 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     });
     let Some((told, sight)) = told else { return };
     for id in told {
-        answer(id, |blocked| if blocked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) });
+        parked::answer(id, |parked| if parked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) });
     }
 }
 
 /// Does what has been due longest for those who watch; `false` if nothing is. Nothing is written.
 pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     if let Some(id) = state::with(|node| node.take_watcher_timed_out(now)) {
-        answer(id, |_| Ok(Reply::Null));
+        parked::answer(id, |_| Ok(Reply::Null));
         return true;
     }
     let Some((db, name)) = state::with(|node| node.take_watch_due(now)) else { return false };
@@ -78,14 +69,7 @@ const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask 
 
 fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
     for id in state::with(|node| node.dismiss_watchers(key, pass::answers_left())) {
-        answer(id, |_| told());
-    }
-}
-
-fn answer(id: WaiterId, told: impl FnOnce(&Blocked) -> Result<Reply, Refusal>) {
-    if let Some(blocked) = WATCHING.with_borrow_mut(|all| all.remove(&id)) {
-        let told = told(&blocked);
-        pass::answer(blocked, told);
+        parked::answer(id, |_| told());
     }
 }
 
@@ -93,16 +77,13 @@ fn answer(id: WaiterId, told: impl FnOnce(&Blocked) -> Result<Reply, Refusal>) {
 struct Watchers;
 
 impl BlockedClients for Watchers {
-    fn unblocked(client: u64) -> Result<Reply, Refusal> {
+    fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
         Self::gone(client);
         Ok(Reply::Null)
     }
 
-    fn gone(client: u64) {
-        let id = WaiterId(client);
-        state::with(|node| node.stops_watching(id));
-        if let Some(blocked) = WATCHING.with_borrow_mut(|all| all.remove(&id)) {
-            blocked.give_back();
-        }
+    fn gone(client: WaiterId) {
+        state::with(|node| node.stops_watching(client));
+        parked::give_back(client);
     }
 }

@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use palisade_core::Refusal;
+use palisade_core::{Refusal, WaiterId};
 
 use super::api::{api, raw};
 use super::boundary;
@@ -20,10 +20,10 @@ use super::user::User;
 /// What the module does when the server ends a wait.
 pub trait BlockedClients {
     /// An operator ended the wait of this client (CLIENT UNBLOCK … TIMEOUT). What to answer?
-    fn unblocked(client: u64) -> Result<Reply, Refusal>;
+    fn unblocked(client: WaiterId) -> Result<Reply, Refusal>;
 
     /// This client is gone, or was answered by the server.
-    fn gone(client: u64);
+    fn gone(client: WaiterId);
 }
 
 /// A client that waits for its answer: to be answered, or given back.
@@ -59,7 +59,7 @@ impl Blocked {
     }
 
     /// Names this client as long as it is blocked; another may have the name later.
-    pub fn id(&self) -> u64 {
+    pub fn id(&self) -> WaiterId {
         id_of(self.handle.as_ptr())
     }
 
@@ -77,8 +77,8 @@ impl Blocked {
     }
 }
 
-fn id_of(raw: *mut raw::RedisModuleBlockedClient) -> u64 {
-    raw.addr() as u64
+fn id_of(raw: *mut raw::RedisModuleBlockedClient) -> WaiterId {
+    WaiterId(raw.addr() as u64)
 }
 
 extern "C" fn on_reply(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {

@@ -80,8 +80,8 @@ struct Listener {
     load: Load,
     requests: BTreeSet<WaiterId>,
     news: VecDeque<News>,
-    /// Until when it is to be told, if it asks now.
-    until: Option<BootTime>,
+    /// Until when it is to be told, if it asks now, and under which name its client is blocked.
+    asks: Option<(BootTime, WaiterId)>,
 }
 
 /// A part of what a listener that ended has left.
@@ -168,7 +168,7 @@ impl Listeners {
             load: Load::NONE,
             requests: BTreeSet::new(),
             news: VecDeque::new(),
-            until: None,
+            asks: None,
         };
         self.all.insert(client, listener);
     }
@@ -180,21 +180,21 @@ impl Listeners {
     }
 
     /// The listener, which had no news, is to be told as soon as it has, or at `until`.
-    pub fn waits(&mut self, client: ClientId, until: BootTime) {
+    pub fn waits(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
         let Some(listener) = self.all.get_mut(&client) else { return };
-        debug_assert!(listener.until.is_none() && listener.news.is_empty(), "it asks once at a time");
-        listener.until = Some(until);
+        debug_assert!(listener.asks.is_none() && listener.news.is_empty(), "it asks once at a time");
+        listener.asks = Some((until, id));
         self.timeouts.insert((until, client));
         self.idle.remove(&client);
     }
 
-    /// The listener does not ask any more, until it asks again. Whether it did.
-    pub fn waits_no_more(&mut self, client: ClientId) -> bool {
-        let Some(listener) = self.all.get_mut(&client) else { return false };
-        let Some(until) = listener.until.take() else { return false };
+    /// The listener does not ask any more, until it asks again. Returns the name under which its client is blocked, if it asked.
+    pub fn waits_no_more(&mut self, client: ClientId) -> Option<WaiterId> {
+        let (until, id) = self.all.get_mut(&client)?.asks.take()?;
         self.timeouts.remove(&(until, client));
         self.ready.remove(&client);
-        self.idle.insert(client)
+        self.idle.insert(client);
+        Some(id)
     }
 
     /// The listener of this name, if `user` listens under it.
@@ -235,7 +235,7 @@ impl Listeners {
         let news = News { key: key.into(), owner: owner.into(), told };
         listener.load = listener.load.minus(heard.load_with_queue()).plus(news.load());
         listener.news.push_back(news);
-        if listener.until.is_some() {
+        if listener.asks.is_some() {
             self.ready.insert(heard.listener);
         }
     }
@@ -245,17 +245,16 @@ impl Listeners {
     }
 
     /// Takes out the news of a listener that asks for them.
-    pub fn take_ready(&mut self) -> Option<(ClientId, Vec<News>)> {
+    pub fn take_ready(&mut self) -> Option<(WaiterId, Vec<News>)> {
         let client = *self.ready.first()?;
-        self.waits_no_more(client);
-        Some((client, self.take_news(client)))
+        let id = self.waits_no_more(client)?;
+        Some((id, self.take_news(client)))
     }
 
     /// The listener whose time has been up longest at `now`: it has no news.
-    pub fn take_timed_out(&mut self, now: BootTime) -> Option<ClientId> {
+    pub fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, client) = self.timeouts.first().filter(|(until, _)| now > *until)?;
-        self.waits_no_more(client);
-        Some(client)
+        self.waits_no_more(client)
     }
 
     /// When the next listener's time is up, or requests are to leave their queues.
@@ -383,15 +382,15 @@ mod tests {
         assert_eq!(of(&first).into_iter().chain(of(&rest)).collect::<Vec<_>>(), order);
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
         // Who asks and waits is told at once, and in time that there is none.
-        node.listeners.waits(ClientId(7), at(100).boot);
+        node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
         node.listeners.tell(id, Told::Error("MOVED 1 there".into()));
         let told = News { key: b"key"[..].into(), owner: b"me"[..].into(), told: Told::Error("MOVED 1 there".into()) };
-        assert_eq!(node.listeners.take_ready(), Some((ClientId(7), vec![told])));
-        node.listeners.waits(ClientId(7), at(100).boot);
+        assert_eq!(node.listeners.take_ready(), Some((WaiterId(70), vec![told])));
+        node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         assert_eq!(node.listeners.next_due(), Some(at(100).boot.plus_us(1)));
-        assert_eq!(node.listeners.take_timed_out(at(101).boot), Some(ClientId(7)));
+        assert_eq!(node.listeners.take_timed_out(at(101).boot), Some(WaiterId(70)));
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
     }
 

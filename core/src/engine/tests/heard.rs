@@ -81,7 +81,7 @@ proptest! {
                     lives[listener as usize] = true;
                     let told = std::mem::take(&mut untold[listener as usize]);
                     prop_assert_eq!(of(&news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
-                    node.listeners.waits(client, at(now + ms).boot);
+                    node.listeners.waits(client, WaiterId(listener), at(now + ms).boot);
                 }
                 3 => {
                     node.listeners.end(client);
@@ -108,8 +108,8 @@ proptest! {
                 },
             }
             collect(&mut node, &mut open, &mut untold);
-            while let Some((client, news)) = node.listeners.take_ready() {
-                let told = std::mem::take(&mut untold[client.0 as usize]);
+            while let Some((id, news)) = node.listeners.take_ready() {
+                let told = std::mem::take(&mut untold[id.0 as usize]);
                 prop_assert_eq!(of(&news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
             }
             let waiting: Vec<_> = node.waiting.of(KEY).map(|waiter| (waiter.id, waiter.want)).collect();

@@ -1,0 +1,98 @@
+//! Clients that are blocked until their answer is known, each with the reason: one registry for those that wait, watch and listen.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use palisade_core::engine::{Key, Request};
+use palisade_core::request::{Acquire, Form, Owner, Ttl};
+use palisade_core::{ClientId, KeepAlive, Refusal, WaiterId};
+
+use super::pass;
+use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
+use crate::{clock, state};
+
+thread_local! {
+    /// Every blocked client, by the name that the rules have for its request.
+    static PARKED: RefCell<HashMap<WaiterId, Parked>> = RefCell::default();
+}
+
+/// A blocked client.
+pub struct Parked {
+    blocked: Blocked,
+    /// The reason.
+    pub why: Why,
+}
+
+/// The reason for which a client is blocked.
+pub enum Why {
+    /// A request waits, for a lock or for the end of a BREAK. What is kept after a grant is boxed: few ask for that.
+    Waits(Form, Option<Box<Keeps>>),
+    /// A lock is watched.
+    Watches,
+    /// This listener asks for news.
+    Hears(ClientId),
+}
+
+/// The lease that is kept alive from when its client is told of the grant.
+pub struct Keeps {
+    db: u32,
+    name: Box<[u8]>,
+    owner: Box<[u8]>,
+    ttl: Ttl,
+    keepalive: KeepAlive,
+}
+
+impl Keeps {
+    /// Returns the lease that `request` asks to keep, if it does.
+    pub fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, keepalive: Option<KeepAlive>) -> Option<Self> {
+        match (request, keepalive) {
+            (Request::Acquire(Acquire { owner, ttl, .. }), Some(keepalive)) => {
+                Some(Self { db, name: name.bytes().into(), owner: owner.bytes().into(), ttl: *ttl, keepalive })
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps the lease from now on: its client is told now.
+    pub fn begin(&self) {
+        let key = Key { db: self.db, name: &self.name };
+        // An owner when it came.
+        let Ok(owner) = Owner::new(&self.owner) else { return };
+        state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
+    }
+}
+
+/// Blocks the client of this `command`. Returns the name under which it is answered.
+pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Why) -> WaiterId {
+    let blocked = Blocked::new::<C>(ctx, command);
+    let id = blocked.id();
+    PARKED.with_borrow_mut(|all| all.insert(id, Parked { blocked, why }));
+    id
+}
+
+/// Answers a client, if it is still blocked.
+pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>) {
+    if let Some(parked) = PARKED.with_borrow_mut(|all| all.remove(&id)) {
+        let told = told(&parked);
+        pass::answer(parked.blocked, told);
+    }
+}
+
+/// Gives a client back unanswered: the server has dealt with it. Returns why it was blocked.
+pub fn give_back(id: WaiterId) -> Option<Why> {
+    let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
+    blocked.give_back();
+    Some(why)
+}
+
+/// Returns true if the user of a client may still have its command run on the key `name`: rules of access may have changed since it came.
+pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
+    PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(name)))
+}
+
+impl Parked {
+    /// Returns true if its user may still have its command run on the key `name`.
+    pub fn is_permitted(&self, name: KeyName<'_>) -> bool {
+        self.blocked.is_permitted(name)
+    }
+}
