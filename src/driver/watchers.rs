@@ -32,7 +32,10 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     });
     let Some((told, sight)) = told else { return };
     for id in told {
-        parked::answer(id, |parked| if parked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) });
+        parked::answer(
+            id,
+            |parked| if parked.is_permitted(name) { Ok(sight.clone()) } else { Err(Refusal::Forbidden) },
+        );
     }
 }
 

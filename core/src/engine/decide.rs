@@ -8,16 +8,18 @@ use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::grant::GrantId;
 use crate::node::Node;
+use crate::refusal::Refusal;
 use crate::request::{Acquire, Convert, Release};
 use crate::rules::acquire::{Acquired, acquire};
 use crate::rules::break_lock::{break_lock, takes_slices};
-use crate::rules::convert::{Converted, convert};
-use crate::rules::extend::{Extended, extend};
-use crate::rules::fence::{Fenced, fence};
-use crate::rules::note::{Noted, annotate};
-use crate::rules::reenter::{Reentered, reenter};
+use crate::rules::convert::convert;
+use crate::rules::extend::extend;
+use crate::rules::fence::fence;
+use crate::rules::note::annotate;
+use crate::rules::on_grant::OnGrant;
+use crate::rules::reenter::reenter;
 use crate::rules::release::{Released, release};
-use crate::rules::renew::{Renewed, renew};
+use crate::rules::renew::renew;
 use crate::rules::wait::{Waited, wait};
 use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
@@ -29,35 +31,28 @@ impl Run<'_> {
         match self.request {
             Request::Acquire(ask) => self.decide_acquire(held, ask, node, now),
             Request::Release(ask) => self.decide_release(held, ask, node, now),
-            Request::Extend(ask) => match extend(held.as_deref_mut(), ask, node, now) {
-                Ok(Extended::Prolonged(own, token)) => {
-                    self.changed(held, own, Some(Event::Extended), Reply::Token(token), node)
-                }
-                Ok(Extended::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
-                Ok(Extended::NotHeld) => self.answer(Ok(Reply::Null)),
-                Err(refusal) => self.refuse(refusal, node, now),
-            },
-            Request::Renew(renewal) => match renew(held.as_deref_mut(), renewal, node, now) {
-                Ok(Renewed::Prolonged(own)) => self.changed(held, own, None, Reply::Null, node),
-                Ok(Renewed::Unchanged) => self.answer(Ok(Reply::Null)),
-                Err(refusal) => self.refuse(refusal, node, now),
-            },
-            Request::Reenter(ask) => match reenter(held.as_deref_mut(), ask, node, now) {
-                Ok(Reentered::Changed(own, holds)) => self.changed(held, own, None, Reply::Holds(holds), node),
-                Ok(Reentered::Unchanged(holds)) => self.answer(Ok(Reply::Holds(holds))),
-                Ok(Reentered::NotHeld) => self.answer(Ok(Reply::Null)),
-                Err(refusal) => self.refuse(refusal, node, now),
-            },
+            Request::Extend(ask) => {
+                let done = extend(held.as_deref_mut(), ask, node, now);
+                self.on_grant(held, done, Some(Event::Extended), Reply::Token, node, now)
+            }
+            Request::Renew(renewal) => {
+                let done = renew(held.as_deref_mut(), renewal, node, now);
+                self.on_grant(held, done, None, |()| Reply::Null, node, now)
+            }
+            Request::Reenter(ask) => {
+                let done = reenter(held.as_deref_mut(), ask, node, now);
+                self.on_grant(held, done, None, Reply::Holds, node, now)
+            }
             Request::Fence(owner, token) => {
-                match fence(self.key.name, held.as_deref_mut(), *owner, *token, node, now) {
-                    Ok(Fenced::Raised(own, token)) => {
-                        self.notice(held.as_deref(), own, Happened::Raised, node, now);
-                        self.changed(held, own, None, Reply::Token(token), node)
-                    }
-                    Ok(Fenced::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
-                    Ok(Fenced::NotHeld) => self.answer(Ok(Reply::Null)),
-                    Err(refusal) => self.refuse(refusal, node, now),
+                let done = fence(self.key.name, held.as_deref_mut(), *owner, *token, node, now);
+                if let Ok(OnGrant::Changed(own, _)) = done {
+                    self.notice(held.as_deref(), own, Happened::Raised, node, now);
                 }
+                self.on_grant(held, done, None, Reply::Token, node, now)
+            }
+            Request::Note(ask) => {
+                let done = annotate(held.as_deref_mut(), ask, node, now);
+                self.on_grant(held, done, Some(Event::Noted), Reply::Noted, node, now)
             }
             Request::Wait(ask) => {
                 self.touches_queue = true;
@@ -69,18 +64,28 @@ impl Run<'_> {
                 }
             }
             Request::Convert(ask) => self.decide_conversion(held, ask, node, now),
-            Request::Note(ask) => match annotate(held.as_deref_mut(), ask, node, now) {
-                Ok(Noted::Replaced(own, number)) => {
-                    self.changed(held, own, Some(Event::Noted), Reply::Noted(number), node)
-                }
-                Ok(Noted::Unchanged(number)) => self.answer(Ok(Reply::Noted(number))),
-                Ok(Noted::NotHeld) => self.answer(Ok(Reply::Null)),
-                Err(refusal) => self.refuse(refusal, node, now),
-            },
             Request::Break(asked) => self.decide_break(held, *asked, node, now),
             Request::BreakOn(breaking) => self.begin_slice(held.as_deref(), breaking, node, now),
             Request::Expire(due) => self.expire(held, due, node, now),
             Request::Look => self.serve_queue(held.as_deref(), By::Itself, Reply::Null, node, now),
+        }
+    }
+
+    /// What follows from the outcome of a command about a grant.
+    fn on_grant<T>(
+        &mut self,
+        held: Option<&mut Lock>,
+        done: Result<OnGrant<T>, Refusal>,
+        event: Option<Event>,
+        reply: fn(T) -> Reply,
+        node: &mut Node,
+        now: Now,
+    ) -> Option<Step> {
+        match done {
+            Ok(OnGrant::Changed(own, told)) => self.changed(held, own, event, reply(told), node),
+            Ok(OnGrant::Unchanged(told)) => self.answer(Ok(reply(told))),
+            Ok(OnGrant::NotHeld) => self.answer(Ok(Reply::Null)),
+            Err(refusal) => self.refuse(refusal, node, now),
         }
     }
 
@@ -183,18 +188,15 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
-        match convert(self.key, held.as_deref_mut(), ask, node, now) {
-            Ok(Converted::Changed(own, token)) => {
-                self.notice(held.as_deref(), own, Happened::Converted, node, now);
-                node.schedule_expiry(self.key, held.as_deref_mut());
-                // Those who wait may join it now.
-                self.serve_queue(held.as_deref(), By::Command, Reply::Token(token), node, now);
-                Some(Step::Changed(Some(Event::Converted), own))
-            }
-            Ok(Converted::Unchanged(token)) => self.answer(Ok(Reply::Token(token))),
-            Ok(Converted::NotHeld) => self.answer(Ok(Reply::Null)),
-            Err(refusal) => self.refuse(refusal, node, now),
-        }
+        let done = convert(self.key, held.as_deref_mut(), ask, node, now);
+        let Ok(OnGrant::Changed(own, token)) = done else {
+            return self.on_grant(held, done, None, Reply::Token, node, now);
+        };
+        self.notice(held.as_deref(), own, Happened::Converted, node, now);
+        node.schedule_expiry(self.key, held.as_deref_mut());
+        // Those who wait may join it now.
+        self.serve_queue(held.as_deref(), By::Command, Reply::Token(token), node, now);
+        Some(Step::Changed(Some(Event::Converted), own))
     }
 
     /// One of several holders gave its last hold back.

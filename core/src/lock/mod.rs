@@ -310,15 +310,17 @@ pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> 
     held.filter(|lock| !lock.is_expired(now))
 }
 
-/// The lock that `owner` holds at `now`, if it does, and its grant.
+/// The lock that `owner` holds at `now`, by a grant with `token` if one is named, and that grant.
 #[inline]
 pub(crate) fn live_of<'a>(
     held: Option<&'a mut Lock>,
     owner: Owner<'_>,
+    token: Option<Token>,
     now: BootTime,
 ) -> Option<(&'a mut Lock, GrantId)> {
     let lock = held?;
-    let id = lock.find(owner).filter(|&id| !lock.grant(id).is_expired(now))?;
+    let is_meant = |grant: &Grant| !grant.is_expired(now) && token.is_none_or(|token| token == grant.token);
+    let id = lock.find(owner).filter(|&id| is_meant(lock.grant(id)))?;
     Some((lock, id))
 }
 

@@ -6,21 +6,11 @@ use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::{Conversion, Convert};
+use crate::rules::on_grant::OnGrant;
 use crate::values::key::Key;
 use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
-
-/// What came of a CONVERT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Converted {
-    /// This grant, now the only one, has another mode and this token. Where it is shared others may join.
-    Changed(GrantId, Token),
-    /// It has that mode already.
-    Unchanged(Token),
-    /// This owner does not hold it, or not with that token, or not alone, or by a permit: nothing changed.
-    NotHeld,
-}
 
 /// Converts the grant of the owner that asks. From exclusive to shared at once, with the same token. From shared to exclusive only
 /// for the one who is left, with a token above all there were; it never waits, so two who want it do not wait for each other.
@@ -30,17 +20,14 @@ pub fn convert(
     ask: &Convert<'_>,
     node: &mut Node,
     now: Now,
-) -> Result<Converted, Refusal> {
-    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Converted::NotHeld) };
-    let token = lock.grant(own).token();
-    if ask.token.is_some_and(|asked| asked != token) {
-        return Ok(Converted::NotHeld);
-    }
+) -> Result<OnGrant<Token>, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
+    let token = lock.grant(own).token();
     let is_alone = lock.live_len(now.boot) == 1;
     let token = match (lock.mode(own), ask.to) {
         (Mode::Exclusive, Conversion::Exclusive) | (Mode::Shared, Conversion::Shared) => {
-            return Ok(Converted::Unchanged(token));
+            return Ok(OnGrant::Unchanged(token));
         }
         (Mode::Exclusive, Conversion::Shared) => {
             lock.convert(own, Mode::Shared, node.past(key));
@@ -57,8 +44,8 @@ pub fn convert(
             node.waiting.withdraw_turn(key, ask.owner);
             token
         }
-        _ => return Ok(Converted::NotHeld),
+        _ => return Ok(OnGrant::NotHeld),
     };
     node.counters.conversions += 1;
-    Ok(Converted::Changed(GrantId::default(), token))
+    Ok(OnGrant::Changed(GrantId::default(), token))
 }

@@ -1,49 +1,36 @@
 //! LOCK.EXTEND: a later deadline.
 
-use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::Extend;
+use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// What came of an EXTEND.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extended {
-    /// The deadline of this grant is later now.
-    Prolonged(GrantId, Token),
-    /// The lease already lasted that long: nothing changed.
-    Unchanged(Token),
-    /// This owner does not hold it, or not with that token: nothing changed.
-    NotHeld,
-}
-
 /// Deadline = max(deadline, now + ttl). Never shortens a lease, never re-creates a lock that is gone.
-pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<Extended, Refusal> {
-    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Extended::NotHeld) };
-    let token = lock.grant(own).token();
-    if ask.token.is_some_and(|asked| asked != token) {
-        return Ok(Extended::NotHeld);
-    }
+pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<OnGrant<Token>, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
+    let token = lock.grant(own).token();
     node.counters.extensions += 1;
-    Ok(if lock.prolong(own, now.boot, ask.ttl) { Extended::Prolonged(own, token) } else { Extended::Unchanged(token) })
+    Ok(if lock.prolong(own, now.boot, ask.ttl) { OnGrant::Changed(own, token) } else { OnGrant::Unchanged(token) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::*;
-    use Extended::*;
+    use crate::lock::grant::GrantId;
+    use OnGrant::*;
 
     #[test]
     fn table() {
         let node = &mut node();
         // (owner, ttl, TOKEN, at ms, outcome, deadline after in ms)
         let cases = [
-            ("me", 1_000, None, 500, Prolonged(GrantId::default(), token(7)), 1_500),
-            ("me", 1_000, Some(7), 1_000, Prolonged(GrantId::default(), token(7)), 2_000),
+            ("me", 1_000, None, 500, Changed(GrantId::default(), token(7)), 1_500),
+            ("me", 1_000, Some(7), 1_000, Changed(GrantId::default(), token(7)), 2_000),
             ("me", 400, None, 500, Unchanged(token(7)), 1_000),
             ("me", 500, None, 500, Unchanged(token(7)), 1_000),
             ("me", 1_000, Some(8), 500, NotHeld, 1_000),

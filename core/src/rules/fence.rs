@@ -1,23 +1,12 @@
 //! LOCK.FENCE: the second round of a quorum acquire raises a grant's token.
 
-use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::Owner;
+use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
-
-/// What came of a FENCE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fenced {
-    /// This grant has this token now.
-    Raised(GrantId, Token),
-    /// It has this token already, which is no smaller: nothing changed.
-    Unchanged(Token),
-    /// This owner does not hold it: nothing changed.
-    NotHeld,
-}
 
 /// Raises the token of the grant that `owner` holds to `token`, never lowers it. Nodes whose clocks differ must still agree, so
 /// it may be far ahead of this node's ([`Tokens::raise`](crate::Tokens::raise) says how far).
@@ -28,25 +17,26 @@ pub fn fence(
     token: Token,
     node: &mut Node,
     now: Now,
-) -> Result<Fenced, Refusal> {
-    let Some((lock, own)) = live_of(held, owner, now.boot) else { return Ok(Fenced::NotHeld) };
+) -> Result<OnGrant<Token>, Refusal> {
+    let Some((lock, own)) = live_of(held, owner, None, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
     let present = lock.grant(own).token();
     if token <= present {
-        return Ok(Fenced::Unchanged(present));
+        return Ok(OnGrant::Unchanged(present));
     }
     node.tokens.raise(name, lock.mode(own), token, now, node.skew_ms)?;
     lock.set_token(own, token);
-    Ok(Fenced::Raised(own, token))
+    Ok(OnGrant::Changed(own, token))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::lock::grant::GrantId;
     use crate::values::cause::Cause;
     use crate::values::limits::FENCE_SPAN_US;
-    use Fenced::*;
+    use OnGrant::*;
 
     #[test]
     fn raises_and_never_lowers() {
@@ -57,9 +47,9 @@ mod tests {
         let cases = [
             ("me", 7, 0, Ok(Unchanged(token(7))), 7),
             ("me", 6, 0, Ok(Unchanged(token(7))), 7),
-            ("me", 8, 0, Ok(Raised(GrantId::default(), token(8))), 8),
-            ("me", an_hour_ahead, 0, Ok(Raised(GrantId::default(), token(an_hour_ahead))), an_hour_ahead),
-            ("me", furthest, 0, Ok(Raised(GrantId::default(), token(furthest))), furthest),
+            ("me", 8, 0, Ok(Changed(GrantId::default(), token(8))), 8),
+            ("me", an_hour_ahead, 0, Ok(Changed(GrantId::default(), token(an_hour_ahead))), an_hour_ahead),
+            ("me", furthest, 0, Ok(Changed(GrantId::default(), token(furthest))), furthest),
             ("me", furthest + 1, 0, Err(Refusal::FenceTooFar { max: furthest }), 7),
             ("you", 8, 0, Ok(NotHeld), 7),
             ("me", 8, 1_001, Ok(NotHeld), 7),
@@ -84,7 +74,7 @@ mod tests {
         node.tokens.set_ceiling(101);
         assert_eq!(
             fence(b"k", Some(&mut lock), owner("me"), token(101), node, at(0)),
-            Ok(Raised(GrantId::default(), token(101)))
+            Ok(Changed(GrantId::default(), token(101)))
         );
     }
 

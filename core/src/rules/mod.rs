@@ -9,6 +9,7 @@ pub mod fence;
 mod grant;
 pub mod hand_over;
 pub mod note;
+pub mod on_grant;
 pub mod reenter;
 pub mod release;
 pub mod renew;

@@ -1,31 +1,22 @@
 //! LOCK.NOTE: another note for a grant that is held.
 
-use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::{Annotate, NoteSequence};
+use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
-
-/// What came of a NOTE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
-    /// This grant has the note, which has this number.
-    Replaced(GrantId, NoteSequence),
-    /// It has one with this number, which is as large or larger: nothing changed.
-    Unchanged(NoteSequence),
-    /// This owner does not hold it, or not with that token: nothing changed.
-    NotHeld,
-}
 
 /// Replaces the note if the new one's number is larger than the last one's, so that a repetition or a request that was overtaken
 /// changes nothing. Lease, holds and token stay.
-pub fn annotate(held: Option<&mut Lock>, ask: &Annotate<'_>, node: &mut Node, now: Now) -> Result<Noted, Refusal> {
-    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Noted::NotHeld) };
+pub fn annotate(
+    held: Option<&mut Lock>,
+    ask: &Annotate<'_>,
+    node: &mut Node,
+    now: Now,
+) -> Result<OnGrant<NoteSequence>, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Ok(OnGrant::NotHeld) };
     let grant = lock.grant(own);
-    if ask.token.is_some_and(|asked| asked != grant.token()) {
-        return Ok(Noted::NotHeld);
-    }
     node.ensure_trusted(grant, now.boot)?;
     let last = grant.note_sequence();
     let sequence = match ask.sequence {
@@ -33,20 +24,21 @@ pub fn annotate(held: Option<&mut Lock>, ask: &Annotate<'_>, node: &mut Node, no
         None => last.next()?,
     };
     if sequence <= last {
-        return Ok(Noted::Unchanged(last));
+        return Ok(OnGrant::Unchanged(last));
     }
     lock.set_note(own, ask.note, sequence);
     node.counters.notes += 1;
-    Ok(Noted::Replaced(own, sequence))
+    Ok(OnGrant::Changed(own, sequence))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::lock::grant::GrantId;
     use crate::request::Note;
     use crate::values::limits::NOTE_SEQUENCE_MAX;
-    use Noted::*;
+    use OnGrant::*;
 
     fn sequence(number: u64) -> NoteSequence {
         NoteSequence::new(Some(number)).unwrap()
@@ -58,9 +50,9 @@ mod tests {
         let own = GrantId::default();
         // (owner, SEQ before, SEQ, TOKEN, at ms, outcome)
         let cases = [
-            ("me", 0, None, None, 500, Ok(Replaced(own, sequence(1)))),
-            ("me", 4, None, Some(7), 1_000, Ok(Replaced(own, sequence(5)))),
-            ("me", 4, Some(9), None, 500, Ok(Replaced(own, sequence(9)))),
+            ("me", 0, None, None, 500, Ok(Changed(own, sequence(1)))),
+            ("me", 4, None, Some(7), 1_000, Ok(Changed(own, sequence(5)))),
+            ("me", 4, Some(9), None, 500, Ok(Changed(own, sequence(9)))),
             ("me", 4, Some(4), None, 500, Ok(Unchanged(sequence(4)))),
             ("me", 4, Some(0), None, 500, Ok(Unchanged(sequence(4)))),
             ("me", 0, Some(0), None, 500, Ok(Unchanged(sequence(0)))),
@@ -81,7 +73,7 @@ mod tests {
             };
             assert_eq!(annotate(Some(&mut lock), &ask, node, at(now)), expected, "{ask:?}");
             let (note, number) = match expected {
-                Ok(Replaced(_, number)) => (&b"new"[..], number),
+                Ok(Changed(_, number)) => (&b"new"[..], number),
                 _ => (&b"old"[..], sequence(before)),
             };
             let grant = lock.first();

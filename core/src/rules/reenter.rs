@@ -1,29 +1,18 @@
 //! LOCK.REENTER: one hold more for the owner that has the lock.
 
-use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
 use crate::request::Reenter;
+use crate::rules::on_grant::OnGrant;
 use crate::values::limits::HOLDS_MAX;
 use crate::values::time::Now;
-
-/// What came of a REENTER.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reentered {
-    /// Holds, deadline or mark of this grant are new; this many holds.
-    Changed(GrantId, u32),
-    /// It already had that many holds and the mark, and lasts that long: nothing changed.
-    Unchanged(u32),
-    /// This owner does not hold it: nothing changed.
-    NotHeld,
-}
 
 /// Raises the holds by one or, with a level, to at least `level`: that is idempotent, so it can be repeated. The token
 /// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one. The mark of an
 /// adopted grant stays until the grant ends.
-pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<Reentered, Refusal> {
-    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Ok(Reentered::NotHeld) };
+pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<OnGrant<u32>, Refusal> {
+    let Some((lock, own)) = live_of(held, ask.owner, None, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;
     let before = lock.grant(own).holds();
     let holds = ask.level.map_or(before + 1, |level| level.holds().max(before));
@@ -38,15 +27,16 @@ pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now:
         lock.mark_adopted(own);
     }
     let has_changed = holds > before || is_longer || is_new_mark;
-    Ok(if has_changed { Reentered::Changed(own, holds) } else { Reentered::Unchanged(holds) })
+    Ok(if has_changed { OnGrant::Changed(own, holds) } else { OnGrant::Unchanged(holds) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::lock::grant::GrantId;
     use crate::request::Level;
-    use Reentered::*;
+    use OnGrant::*;
 
     #[test]
     fn table() {

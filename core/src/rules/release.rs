@@ -32,11 +32,8 @@ pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &
     if ask.token.is_none() {
         node.queues().withdraw(key, ask.owner, now.boot);
     }
-    let Some((lock, own)) = live_of(held, ask.owner, now.boot) else { return Released::NotHeld };
+    let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Released::NotHeld };
     let grant = lock.grant(own);
-    if ask.token.is_some_and(|token| token != grant.token()) {
-        return Released::NotHeld;
-    }
     if grant.is_adopted() && ask.level.is_none() && ask.token.is_none() {
         return Released::NotHeld;
     }

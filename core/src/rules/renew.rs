@@ -5,26 +5,18 @@ use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
 use crate::refusal::Refusal;
+use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
-
-/// What came of a look at a lease that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewed {
-    /// The deadline of this grant is later now.
-    Prolonged(GrantId),
-    /// The lease lasts long enough as it is, or the grant is no more: nothing changed.
-    Unchanged,
-}
 
 /// The grant whose lease `renewal` keeps, and its lock; `None`: its lease is over, or the lock was released, broken, deleted or renamed.
 pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
-    let own = live_of(held, renewal.owner(), now.boot);
+    let own = live_of(held, renewal.owner(), None, now.boot);
     own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
 }
 
 /// Prolongs the lease of `renewal`, whose connection is open, if a third of it has gone: as [`crate::extend()`], but never beyond the
 /// end that its KEEPALIVE named. A lease that is over is not kept any more.
-pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<Renewed, Refusal> {
+pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
     let own = kept(held, renewal, now);
     let next = own.and_then(|(lock, own)| {
         let deadline = lock.grant(own).deadline();
@@ -32,18 +24,18 @@ pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: N
     });
     let Some((lock, own, deadline, ttl)) = next else {
         node.keepalives.end(renewal);
-        return Ok(Renewed::Unchanged);
+        return Ok(OnGrant::Unchanged(()));
     };
     let due = renewal.due(deadline);
     if due > now.boot {
         node.keepalives.look_at(renewal, due);
-        return Ok(Renewed::Unchanged);
+        return Ok(OnGrant::Unchanged(()));
     }
     node.ensure_trusted(lock.grant(own), now.boot)?;
     let is_longer = lock.prolong(own, now.boot, ttl);
     node.keepalives.look_at(renewal, renewal.due(lock.grant(own).deadline()));
     node.counters.renewals += 1;
-    Ok(if is_longer { Renewed::Prolonged(own) } else { Renewed::Unchanged })
+    Ok(if is_longer { OnGrant::Changed(own, ()) } else { OnGrant::Unchanged(()) })
 }
 
 #[cfg(test)]
@@ -74,7 +66,7 @@ mod tests {
         mut held: Option<&mut Lock>,
         from: u64,
         until: u64,
-    ) -> Vec<(u64, Result<Renewed, Refusal>)> {
+    ) -> Vec<(u64, Result<OnGrant<()>, Refusal>)> {
         let mut done = vec![];
         for ms in from..=until {
             while let Some(renewal) = node.keepalives.take_due(at(ms).boot) {
@@ -89,7 +81,7 @@ mod tests {
         let (mut node, mut lock) = kept(2_000);
         let done = pass(&mut node, Some(&mut lock), 0, 3_000);
         let times: Vec<_> =
-            done.iter().filter(|(_, done)| matches!(done, Ok(Renewed::Prolonged(_)))).map(|(ms, _)| *ms).collect();
+            done.iter().filter(|(_, done)| matches!(done, Ok(OnGrant::Changed(..)))).map(|(ms, _)| *ms).collect();
         assert_eq!(times, [334, 668, 1_002]);
         assert_eq!(lock.end(), at(2_000).boot, "no later than that");
         assert!(node.keepalives.is_empty());
@@ -103,7 +95,7 @@ mod tests {
         extend(Some(&mut lock), &ask, &mut node, at(100)).unwrap();
         let done = pass(&mut node, Some(&mut lock), 100, 10_000);
         let times: Vec<_> =
-            done.iter().filter(|(_, done)| matches!(done, Ok(Renewed::Prolonged(_)))).map(|(ms, _)| *ms).collect();
+            done.iter().filter(|(_, done)| matches!(done, Ok(OnGrant::Changed(..)))).map(|(ms, _)| *ms).collect();
         assert_eq!(times, [9_434, 9_768]);
     }
 
@@ -116,11 +108,11 @@ mod tests {
             let (mut node, _) = kept(60_000);
             let mut after = held.clone();
             let done = pass(&mut node, after.as_mut(), 0, 1_000);
-            assert_eq!((done, after), (vec![(334, Ok(Renewed::Unchanged))], held));
+            assert_eq!((done, after), (vec![(334, Ok(OnGrant::Unchanged(())))], held));
             assert!(node.keepalives.is_empty());
         }
         let (mut node, mut lock) = kept(60_000);
-        assert_eq!(pass(&mut node, Some(&mut lock), 1_001, 1_001), [(1_001, Ok(Renewed::Unchanged))], "it is over");
+        assert_eq!(pass(&mut node, Some(&mut lock), 1_001, 1_001), [(1_001, Ok(OnGrant::Unchanged(())))], "it is over");
         assert!(node.keepalives.is_empty());
     }
 
@@ -137,7 +129,7 @@ mod tests {
         let (mut node, mut lock) = kept(60_000);
         lock.mark_suspect();
         let done = pass(&mut node, Some(&mut lock), 0, 1_100);
-        assert!(done.iter().all(|(_, done)| !matches!(done, Ok(Renewed::Prolonged(_)))), "{done:?}");
+        assert!(done.iter().all(|(_, done)| !matches!(done, Ok(OnGrant::Changed(..)))), "{done:?}");
         assert_eq!(lock.end(), at(1_000).boot);
         assert!(node.keepalives.is_empty(), "it ended");
     }
@@ -224,7 +216,7 @@ mod tests {
         let (mut node, mut lock) = kept(60_000);
         node.deleted(KEY, &lock, at(5).boot);
         let done = pass(&mut node, Some(&mut lock), 5, 400);
-        assert!(matches!(done[..], [(334, Ok(Renewed::Prolonged(_)))]), "{done:?}");
+        assert!(matches!(done[..], [(334, Ok(OnGrant::Changed(..)))]), "{done:?}");
         let ask = Release { owner: owner("me"), level: None, token: None };
         release(KEY, Some(&mut lock), &ask, &mut node, at(401));
         assert!(node.keepalives.is_empty());
