@@ -58,7 +58,7 @@ pub fn exclusive(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTi
 /// A lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
 pub fn mine(holds: u32) -> Lock {
     let mut lock = exclusive(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
-    lock.set_holds(GrantId::default(), holds);
+    lock.grant_mut(GrantId::default()).set_holds(holds);
     lock
 }
 

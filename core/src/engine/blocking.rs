@@ -1,9 +1,9 @@
 //! A request that is refused or has to wait: it is answered, or takes its place in the queue.
 
+use super::at::At;
 use super::run::{Run, Stage};
 use super::step::{Question, Reply, Request, Said, Step};
 use crate::lock::Lock;
-use crate::node::Node;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::shares::{Asker, UserId};
 use crate::refusal::Refusal;
@@ -16,27 +16,27 @@ impl Run<'_> {
     /// A refusal is the answer, but for what passes: the disk may be up to it by now, and a request that waits longer than the
     /// reason lasts takes a place in the queue.
     #[cold]
-    pub(super) fn refuse(&mut self, refusal: Refusal, node: &mut Node, now: Now) -> Option<Step> {
+    pub(super) fn refuse(&mut self, refusal: Refusal, at: &mut At<'_>) -> Option<Step> {
         if refusal == Refusal::NotYet && !self.asked_disk {
             self.asked_disk = true;
             return self.then(Stage::Ready, Step::Ask(Question::OnDisk));
         }
         let queues = match self.request {
-            Request::Acquire(ask) => acquire_later(self.key, ask, refusal, node)
+            Request::Acquire(ask) => acquire_later(self.key, ask, refusal, at.node)
                 .map(|acquired| Stage::Blocks { for_disk: acquired == Acquired::WaitsForDisk }),
             Request::Wait(ask) => {
-                let room = || node.waiting.room_for(self.key, ask.owner);
+                let room = || at.node.waiting.room_for(self.key, ask.owner);
                 refusal.or_queue(ask.patience.ms(), room, Stage::Blocks { for_disk: false })
             }
             _ => Err(refusal),
         };
         self.stage = queues.unwrap_or_else(|refusal| Stage::Answers(Err(refusal)));
-        (refusal == Refusal::NotYet && node.wants_write(now)).then_some(Step::Write)
+        (refusal == Refusal::NotYet && at.node.wants_write(at.now)).then_some(Step::Write)
     }
 
     #[cold]
-    pub(super) fn asker_said(&mut self, said: Said, for_disk: bool, node: &Node) -> Option<Step> {
-        match self.may_wait(said, node) {
+    pub(super) fn asker_said(&mut self, for_disk: bool, at: &At<'_>) -> Option<Step> {
+        match self.may_wait(at) {
             Ok(user) => self.then(Stage::Blocked { for_disk, user }, Step::Block),
             // The disk alone was in its way.
             Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
@@ -45,8 +45,8 @@ impl Run<'_> {
     }
 
     /// Returns the user of the one who asks. Refuses the request where there is no place for it.
-    fn may_wait(&self, said: Said, node: &Node) -> Result<UserId, Refusal> {
-        let asker = match said {
+    fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
+        let asker = match at.said {
             Said::Asks(asker) => asker,
             Said::Refused(refusal) => return Err(refusal),
             _ => Asker::default(),
@@ -55,52 +55,39 @@ impl Run<'_> {
             Request::Acquire(Acquire { owner, note, .. }) | Request::Wait(Wait { owner, note, .. }) => (owner, note),
             _ => return Ok(asker.user),
         };
-        node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
+        at.node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
     }
 
     /// Joins the queue, if the client is blocked: then it is answered later. Whoever cannot be blocked is not let wait for the disk either.
     #[cold]
-    pub(super) fn blocked(
-        &mut self,
-        held: Option<&Lock>,
-        (said, user): (Said, UserId),
-        for_disk: bool,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        if let Said::Blocked(id) = said
-            && let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, now)
+    pub(super) fn blocked(&mut self, user: UserId, for_disk: bool, at: &mut At<'_>) -> Option<Step> {
+        if let Said::Blocked(id) = at.said
+            && let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, at.now)
         {
             waiter.user = user;
-            self.join(held, waiter, ticket, for_disk, node, now);
+            self.join(waiter, ticket, for_disk, at);
         }
-        let cannot_wait = for_disk && said == Said::No;
+        let cannot_wait = for_disk && at.said == Said::No;
         self.answer(if cannot_wait { Err(Refusal::NotYet) } else { Ok(Reply::Later) })
     }
 
     /// The request takes its place in the queue, under the name of its blocked client.
-    fn join(
-        &mut self,
-        held: Option<&Lock>,
-        mut waiter: Waiter,
-        ticket: Option<Ticket>,
-        for_disk: bool,
-        node: &mut Node,
-        now: Now,
-    ) {
+    fn join(&mut self, mut waiter: Waiter, ticket: Option<Ticket>, for_disk: bool, at: &mut At<'_>) {
         self.touches_queue = true;
-        let held = held.filter(|lock| !lock.is_expired(now.boot));
+        let now = at.now.boot;
+        let held = at.held.as_deref().filter(|lock| !lock.is_expired(now));
         let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
         let is_others = held.is_some() && !is_own;
-        if is_own && matches!(held, Some(Lock::Joint(_))) {
+        let is_joint = matches!(held, Some(Lock::Joint(_)));
+        if is_own && is_joint {
             waiter = waiter.of_holder();
         }
-        let is_first = node.queues().join(self.key, waiter, ticket);
+        let is_first = at.node.queues().join(self.key, waiter, ticket);
         // By its ticket it may be before all others, and go with those who hold the lock together.
-        let may_join = matches!(held, Some(Lock::Joint(_))) && is_first;
+        let may_join = is_joint && is_first;
         // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
         if for_disk || !is_others || may_join {
-            node.waiting.wake_at(self.key, now.boot);
+            at.node.waiting.wake_at(self.key, now);
         }
     }
 }

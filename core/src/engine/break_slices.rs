@@ -1,10 +1,10 @@
 //! A BREAK of grants that are held together: one after the other, in slices if there are many.
 
+use super::at::At;
 use super::passing::Passing;
-use super::run::{Run, Stage, take};
+use super::run::{Run, Stage};
 use super::step::{By, Event, Reply, Request, Said, Step};
 use crate::history::ending::Ending;
-use crate::lock::Lock;
 use crate::node::Node;
 use crate::queue::breaking::Breaking;
 use crate::queue::waiting::Answer;
@@ -12,71 +12,48 @@ use crate::refusal::Refusal;
 use crate::rules::break_lock::break_lock;
 use crate::values::key::Key;
 use crate::values::limits::ENDED_A_STEP_MAX;
-use crate::values::time::Now;
 use crate::values::token::Token;
 
 impl Run<'_> {
     /// Takes out a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the next slice.
     #[inline(never)]
-    pub(super) fn break_one(
-        &mut self,
-        mut held: Option<&mut Lock>,
-        token: Token,
-        left: usize,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
+    pub(super) fn break_one(&mut self, token: Token, left: usize, at: &mut At<'_>) -> Option<Step> {
         let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
-        let id = held.as_deref().and_then(|lock| lock.last_with_token(token));
-        let (Some(id), Some(lock)) = (id, held.as_deref_mut()) else {
-            self.tell_broken(node);
-            return self.serve_queue(held.as_deref(), by, Reply::Token(token), node, now);
+        let Some(id) = at.held.as_deref().and_then(|lock| lock.last_with_token(token)) else {
+            self.tell_broken(at.node);
+            return self.serve_queue(by, Reply::Token(token), at);
         };
         if let (0, Request::BreakOn(breaking)) = (left, self.request) {
-            node.breaking.push_front((*breaking).clone());
+            at.node.breaking.push_front((*breaking).clone());
             return self.answer(Ok(Reply::Null));
         }
-        let Some(ended) = take(lock, id) else {
-            self.tell_broken(node);
-            return self.end_broken(by, token, node);
-        };
-        self.note_end(ended, Ending::Broken, node, now);
-        node.schedule_expiry(self.key, Some(lock));
+        self.ended = at.take(id, Ending::Broken);
+        if self.ended.is_none() {
+            self.tell_broken(at.node);
+            return self.end_broken(by, token, at.node);
+        }
         self.then(Stage::Breaks { token, left: left - 1 }, Step::Left(Event::Broken))
     }
 
     /// Blocks the client until all grants with `token` are broken. One that cannot be blocked (in a script or a transaction) would keep
     /// the server from all others for as long as that takes: it is refused.
-    pub(super) fn break_later(
-        &mut self,
-        held: Option<&mut Lock>,
-        token: Token,
-        said: Said,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        let Said::Blocked(client) = said else { return self.answer(Err(Refusal::BreaksTooMany)) };
-        break_lock(self.key, held, Some(token), node, now);
+    pub(super) fn break_later(&mut self, token: Token, at: &mut At<'_>) -> Option<Step> {
+        let Said::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
+        break_lock(self.key, at.held.as_deref_mut(), Some(token), at.node, at.now);
         let Key { db, name } = self.key;
-        node.breaking.push_back(Breaking { db, name: name.into(), token, client });
+        at.node.breaking.push_back(Breaking { db, name: name.into(), token, client });
         self.touches_queue = true;
         self.answer(Ok(Reply::Later))
     }
 
     /// Begins the next slice of a BREAK. The last one left grants with the token: if the lock is gone, they may be elsewhere.
-    pub(super) fn begin_slice(
-        &mut self,
-        held: Option<&Lock>,
-        breaking: &Breaking,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
+    pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
-        if held.is_some() {
+        if at.held.is_some() {
             return self.go_on(Stage::Breaks { token: breaking.token, left: ENDED_A_STEP_MAX });
         }
-        node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
-        self.serve_queue(None, By::Itself, Reply::Null, node, now)
+        at.node.waiting.tell(breaking.client, Answer::Refused(Refusal::BreakCutShort));
+        self.serve_queue(By::Itself, Reply::Null, at)
     }
 
     /// Ends the lock: every BREAK of its grants that was under way is done with it.

@@ -1,8 +1,9 @@
 //! What the rule of a request decides, and what follows from its outcome.
 
+use super::at::At;
 use super::passing::Passing;
-use super::run::{Run, Stage, take};
-use super::step::{By, Event, Reply, Request, Step};
+use super::run::{Run, Stage};
+use super::step::{By, Event, Reply, Request, Said, Step};
 use crate::history::ending::Ending;
 use crate::history::grant_events::Happened;
 use crate::lock::Lock;
@@ -27,83 +28,75 @@ use crate::values::token::Token;
 
 impl Run<'_> {
     /// The rule of the request, and what follows from its outcome.
-    pub(super) fn decide(&mut self, mut held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
+    pub(super) fn decide(&mut self, at: &mut At<'_>) -> Option<Step> {
+        let now = at.now;
         match self.request {
-            Request::Acquire(ask) => self.decide_acquire(held, ask, node, now),
-            Request::Release(ask) => self.decide_release(held, ask, node, now),
+            Request::Acquire(ask) => self.decide_acquire(at.held.as_deref_mut(), ask, at.node, now),
+            Request::Release(ask) => self.decide_release(at.held.as_deref_mut(), ask, at.node, now),
             Request::Extend(ask) => {
-                let done = extend(held.as_deref_mut(), ask, node, now);
-                self.on_grant(held, done, Some(Event::Extended), Reply::Token, node, now)
+                let done = extend(at.held.as_deref_mut(), ask, at.node, now);
+                self.on_grant(done, Some(Event::Extended), Reply::Token, at)
             }
             Request::Renew(renewal) => {
-                let done = renew(held.as_deref_mut(), renewal, node, now);
-                self.on_grant(held, done, None, |()| Reply::Null, node, now)
+                let done = renew(at.held.as_deref_mut(), renewal, at.node, now);
+                self.on_grant(done, None, |()| Reply::Null, at)
             }
             Request::Reenter(ask) => {
-                let done = reenter(held.as_deref_mut(), ask, node, now);
-                self.on_grant(held, done, None, Reply::Holds, node, now)
+                let done = reenter(at.held.as_deref_mut(), ask, at.node, now);
+                self.on_grant(done, None, Reply::Holds, at)
             }
             Request::Fence(owner, token) => {
-                let done = fence(self.key.name, held.as_deref_mut(), *owner, *token, node, now);
+                let done = fence(self.key.name, at.held.as_deref_mut(), *owner, *token, at.node, now);
                 if let Ok(OnGrant::Changed(own, _)) = done {
-                    self.notice(held.as_deref(), own, Happened::Raised, node, now);
+                    at.notice(own, Happened::Raised);
                 }
-                self.on_grant(held, done, None, Reply::Token, node, now)
+                self.on_grant(done, None, Reply::Token, at)
             }
             Request::Note(ask) => {
-                let done = annotate(held.as_deref_mut(), ask, node, now);
-                self.on_grant(held, done, Some(Event::Noted), Reply::Noted, node, now)
+                let done = annotate(at.held.as_deref_mut(), ask, at.node, now);
+                self.on_grant(done, Some(Event::Noted), Reply::Noted, at)
             }
             Request::Wait(ask) => {
                 self.touches_queue = true;
-                match wait(self.key, held.as_deref(), ask, node, now) {
+                match wait(self.key, at.held.as_deref(), ask, at.node, now) {
                     Ok(Waited::Turn(number)) => self.answer(Ok(Reply::Turn(number))),
                     Ok(Waited::TimedOut) => self.answer(Ok(Reply::Turn(0))),
                     Ok(Waited::Queues) => self.block(false),
-                    Err(refusal) => self.refuse(refusal, node, now),
+                    Err(refusal) => self.refuse(refusal, at),
                 }
             }
-            Request::Convert(ask) => self.decide_conversion(held, ask, node, now),
-            Request::Break(asked) => self.decide_break(held, *asked, node, now),
-            Request::BreakOn(breaking) => self.begin_slice(held.as_deref(), breaking, node, now),
-            Request::Expire(due) => self.expire(held, due, node, now),
-            Request::Look => self.serve_queue(held.as_deref(), By::Itself, Reply::Null, node, now),
+            Request::Convert(ask) => self.decide_conversion(ask, at),
+            Request::Break(asked) => self.decide_break(*asked, at),
+            Request::BreakOn(breaking) => self.begin_slice(breaking, at),
+            Request::Expire(due) => self.expire(due, at),
+            Request::Look => self.serve_queue(By::Itself, Reply::Null, at),
         }
     }
 
     /// What follows from the outcome of a command about a grant.
     fn on_grant<T>(
         &mut self,
-        held: Option<&mut Lock>,
         done: Result<OnGrant<T>, Refusal>,
         event: Option<Event>,
         reply: fn(T) -> Reply,
-        node: &mut Node,
-        now: Now,
+        at: &mut At<'_>,
     ) -> Option<Step> {
         match done {
-            Ok(OnGrant::Changed(own, told)) => self.changed(held, own, event, reply(told), node),
+            Ok(OnGrant::Changed(own, told)) => self.changed(own, event, reply(told), at),
             Ok(OnGrant::Unchanged(told)) => self.answer(Ok(reply(told))),
             Ok(OnGrant::NotHeld) => self.answer(Ok(Reply::Null)),
-            Err(refusal) => self.refuse(refusal, node, now),
+            Err(refusal) => self.refuse(refusal, at),
         }
     }
 
     /// The rule of BREAK. Where it takes several steps the client has to be blocked first.
-    pub(super) fn decide_break(
-        &mut self,
-        held: Option<&mut Lock>,
-        asked: Option<Token>,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        if let Some(token) = asked.filter(|&token| takes_slices(held.as_deref(), token, now)) {
-            self.stage = Stage::BreaksLater(token);
-            return Some(Step::Block);
+    fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
+        if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
+            return self.then(Stage::BreaksLater(token), Step::Block);
         }
-        match break_lock(self.key, held, asked, node, now) {
+        match break_lock(self.key, at.held.as_deref_mut(), asked, at.node, at.now) {
             Some(token) if asked.is_some() => self.go_on(Stage::Breaks { token, left: ENDED_A_STEP_MAX }),
-            Some(token) => self.end_broken(By::Command, token, node),
+            Some(token) => self.end_broken(By::Command, token, at.node),
             None => self.answer(Ok(Reply::Null)),
         }
     }
@@ -135,20 +128,21 @@ impl Run<'_> {
                 self.granted = Some(lock);
                 Some(step)
             }
-            Ok(Acquired::Joined(id)) => {
-                self.notice(held.as_deref(), id, Happened::Granted, node, now);
-                let reply = granted(held.as_deref(), id);
-                self.changed(held, id, Some(Event::Acquired), reply, node)
-            }
-            Ok(Acquired::Prolonged(id)) => {
-                let reply = granted(held.as_deref(), id);
-                self.changed(held, id, Some(Event::Extended), reply, node)
-            }
-            Ok(Acquired::Unchanged(id)) => self.answer(Ok(granted(held.as_deref(), id))),
             Ok(Acquired::Contended) => self.answer(Ok(Reply::Null)),
             Ok(Acquired::Queues) => self.block(false),
             Ok(Acquired::WaitsForDisk) => self.block(true),
-            Err(refusal) => self.refuse(refusal, node, now),
+            Ok(Acquired::Joined(id)) => {
+                let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+                at.notice(id, Happened::Granted);
+                self.changed(id, Some(Event::Acquired), granted(at.held.as_deref(), id), at)
+            }
+            Ok(Acquired::Prolonged(id)) => {
+                let reply = granted(held.as_deref(), id);
+                let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+                self.changed(id, Some(Event::Extended), reply, at)
+            }
+            Ok(Acquired::Unchanged(id)) => self.answer(Ok(granted(held.as_deref(), id))),
+            Err(refusal) => self.refuse(refusal, &mut At { key: self.key, held, said: Said::Yes, node, now }),
         }
     }
 
@@ -161,58 +155,43 @@ impl Run<'_> {
         node: &mut Node,
         now: Now,
     ) -> Option<Step> {
-        match release(self.key, held.as_deref_mut(), ask, node, now) {
-            // The usual case: nobody waits.
-            Released::Freed if !self.touches_queue => {
-                node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
-                self.stage = Stage::Answers(Ok(Reply::Holds(0)));
-                Some(Step::Delete(Some(Event::Released)))
-            }
+        let released = release(self.key, held.as_deref_mut(), ask, node, now);
+        // The usual case: nobody waits.
+        if released == Released::Freed && !self.touches_queue {
+            node.lock_ends(self.key, held.as_deref(), Ending::Released, now.boot);
+            self.stage = Stage::Answers(Ok(Reply::Holds(0)));
+            return Some(Step::Delete(Some(Event::Released)));
+        }
+        let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+        match released {
             Released::Freed => self.go_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0))),
-            Released::Left(own) => self.leave(own, held, node, now),
-            Released::Lowered(own, left) => self.changed(held, own, None, Reply::Holds(left), node),
+            Released::Left(own) => self.leave(own, at),
+            Released::Lowered(own, left) => self.changed(own, None, Reply::Holds(left), at),
             Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
-            Released::NotHeld => {
-                // It may have been its turn.
-                self.serve_queue(held.as_deref(), By::Command, Reply::Null, node, now)
-            }
+            // It may have been its turn.
+            Released::NotHeld => self.serve_queue(By::Command, Reply::Null, at),
         }
     }
 
     /// The rule of CONVERT, and what follows from its outcome.
     #[inline(never)]
-    pub(super) fn decide_conversion(
-        &mut self,
-        mut held: Option<&mut Lock>,
-        ask: &Convert<'_>,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        let done = convert(self.key, held.as_deref_mut(), ask, node, now);
+    fn decide_conversion(&mut self, ask: &Convert<'_>, at: &mut At<'_>) -> Option<Step> {
+        let done = convert(self.key, at.held.as_deref_mut(), ask, at.node, at.now);
         let Ok(OnGrant::Changed(own, token)) = done else {
-            return self.on_grant(held, done, None, Reply::Token, node, now);
+            return self.on_grant(done, None, Reply::Token, at);
         };
-        self.notice(held.as_deref(), own, Happened::Converted, node, now);
-        node.schedule_expiry(self.key, held.as_deref_mut());
+        at.notice(own, Happened::Converted);
+        at.schedule_expiry();
         // Those who wait may join it now.
-        self.serve_queue(held.as_deref(), By::Command, Reply::Token(token), node, now);
+        self.serve_queue(By::Command, Reply::Token(token), at);
         Some(Step::Changed(Some(Event::Converted), own))
     }
 
     /// One of several holders gave its last hold back.
     #[inline(never)]
-    pub(super) fn leave(
-        &mut self,
-        own: GrantId,
-        mut held: Option<&mut Lock>,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        if let Some(ended) = held.as_deref_mut().and_then(|lock| take(lock, own)) {
-            self.note_end(ended, Ending::Released, node, now);
-        }
-        node.schedule_expiry(self.key, held.as_deref_mut());
-        self.serve_queue(held.as_deref(), By::Command, Reply::Holds(0), node, now);
+    fn leave(&mut self, own: GrantId, at: &mut At<'_>) -> Option<Step> {
+        self.ended = at.take(own, Ending::Released);
+        self.serve_queue(By::Command, Reply::Holds(0), at);
         Some(Step::Left(Event::Released))
     }
 }

@@ -16,6 +16,7 @@
 //! | the server changes keys by itself, or for others | `keyspace.rs` |
 //! | nothing, but time passes | `due.rs` |
 
+mod at;
 mod blocking;
 mod break_slices;
 mod decide;

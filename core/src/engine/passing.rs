@@ -3,29 +3,17 @@
 //!
 //! The stages stand in the order in which they come.
 
+use super::at::At;
 use super::step::{By, Event, Question, Said, Step};
 use crate::history::ending::Ending;
 use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::modes::Modes;
-use crate::node::Node;
 use crate::queue::leaving::Next;
 use crate::queue::of_key::{Waiter, WaiterId};
 use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
-use crate::values::key::Key;
 use crate::values::limits::ANSWERS_A_PASS_MAX;
-use crate::values::time::Now;
-
-/// What the stages see and change: the key and what it holds, the answer to the step before, the place for a lock that is granted, the node.
-pub(super) struct At<'a> {
-    pub key: Key<'a>,
-    pub held: Option<&'a mut Lock>,
-    pub said: Said,
-    pub granted: &'a mut Option<Box<Lock>>,
-    pub node: &'a mut Node,
-    pub now: Now,
-}
 
 /// A lock on its way to the first who waits for it.
 #[derive(Clone, Copy, Debug)]
@@ -81,17 +69,17 @@ impl Passing {
     }
 
     /// Somebody waits. The lock in the key may have ended with its lease.
-    pub(super) fn begin(held: Option<&Lock>, by: By, node: &mut Node, now: Now) -> Self {
-        let Some(lock) = held.filter(|lock| lock.is_expired(now.boot)) else { return Self::look(by) };
-        node.counters.expiries += lock.len() as u64;
+    pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
+        let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
+        at.node.counters.expiries += lock.len() as u64;
         Self::ended(Event::Expired, by)
     }
 
-    /// Returns what the driver does next; `None`: nothing.
+    /// Returns what the driver does next; `None`: nothing. A lock that is granted is left in `granted`.
     #[inline(never)]
-    pub(super) fn next(&mut self, mut at: At<'_>) -> Option<Step> {
+    pub(super) fn next(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> Option<Step> {
         while !matches!(self.stage, Stage::Over) {
-            let (stage, step) = self.run_stage(&mut at);
+            let (stage, step) = self.run_stage(granted, at);
             self.stage = stage;
             if step.is_some() {
                 return step;
@@ -101,7 +89,7 @@ impl Passing {
     }
 
     /// Returns the stage that follows, and what the driver does before.
-    fn run_stage(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+    fn run_stage(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match self.stage {
             Stage::Ends(event) => at.end(event),
             Stage::Looked if matches!(at.held, Some(Lock::Exclusive(_))) => (Stage::Waits, None),
@@ -119,7 +107,7 @@ impl Passing {
             }
             Stage::Waits => (Stage::Decides, None),
             Stage::MayGrantSaid => self.may_grant_said(at),
-            Stage::Decides => self.decide(at),
+            Stage::Decides => self.decide(granted, at),
             Stage::Stored => {
                 self.has_ended = false;
                 at.schedule_expiry();
@@ -152,17 +140,15 @@ impl Passing {
     }
 
     /// The rule, and what follows from its outcome.
-    fn decide(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
+    fn decide(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match at.hand_over(self.has_ended) {
             Ok(HandedOver::Granted(lock)) => {
                 at.node.notice(at.key, &lock, lock.first_id(), Happened::HandedOver, at.now.boot);
-                *at.granted = Some(lock);
+                *granted = Some(lock);
                 (Stage::Stored, Some(Step::Store(Event::HandedOver)))
             }
             Ok(HandedOver::Joined(id)) => {
-                if let Some(lock) = at.held.as_deref() {
-                    at.node.notice(at.key, lock, id, Happened::HandedOver, at.now.boot);
-                }
+                at.notice(id, Happened::HandedOver);
                 at.schedule_expiry();
                 (Stage::Again, Some(Step::Changed(Some(Event::HandedOver), id)))
             }
@@ -188,7 +174,7 @@ impl Passing {
     fn served_one(&mut self, at: &mut At<'_>) -> Stage {
         self.served += 1;
         let is_exclusive = matches!(at.held, Some(Lock::Exclusive(_))) && !self.has_ended;
-        if is_exclusive || !at.node.waiting.has_queue(at.key) {
+        if is_exclusive || !at.has_queue() {
             Stage::Stays
         } else if self.served == ANSWERS_A_PASS_MAX {
             at.node.waiting.wake_at(at.key, at.now.boot);
@@ -202,7 +188,7 @@ impl Passing {
 impl At<'_> {
     fn end(&mut self, event: Event) -> (Stage, Option<Step>) {
         self.node.lock_ends(self.key, self.held.as_deref(), ending(event), self.now.boot);
-        if !self.node.waiting.has_queue(self.key) {
+        if !self.has_queue() {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
         // Whether the slot is still served here shows only for a key that is not there.
@@ -227,10 +213,6 @@ impl At<'_> {
 
     fn somebody_waits(&self) -> bool {
         self.node.waiting.len_of(self.key) > 0
-    }
-
-    fn schedule_expiry(&mut self) {
-        self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
     /// Nobody gets it now.

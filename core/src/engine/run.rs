@@ -2,22 +2,20 @@
 //!
 //! The stages stand in the order in which they come.
 
-use super::passing::{At, Passing};
+use super::at::At;
+use super::passing::Passing;
 use super::preconditions::{Precondition, unmet};
 use super::step::{By, Event, Question, Reply, Request, Said, Step};
 use crate::history::ending::Ending;
-use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
 use crate::queue::shares::UserId;
 use crate::refusal::Refusal;
-use crate::request::Owner;
 use crate::rules::renew::kept;
 use crate::values::key::Key;
 use crate::values::limits::ENDED_A_STEP_MAX;
-use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
@@ -29,7 +27,7 @@ pub struct Run<'a> {
     pub(super) stage: Stage,
     pub(super) granted: Option<Box<Lock>>,
     /// Boxed: most requests have none, and should not carry room for one.
-    ended: Option<Box<Grant>>,
+    pub(super) ended: Option<Box<Grant>>,
     /// So many grants whose lease is over were taken out of the lock.
     over: usize,
     /// It was asked what is on the disk.
@@ -140,7 +138,7 @@ impl<'a> Run<'a> {
                 return Step::Done(answer);
             }
         }
-        self.run_stages(held, said, node, now)
+        self.run_stages(At { key: self.key, held, said, node, now })
     }
 
     /// Returns true in the usual case: nothing is to be done before the rule, and nobody waits for the lock, watches it or holds it
@@ -151,52 +149,52 @@ impl<'a> Run<'a> {
             && !matches!(held, Some(Lock::Joint(_)))
             && !node.waiting.has_queue(self.key)
             && !node.watching.has(self.key)
-            && self.unmet(Precondition::NoneIsOver, held, node, now).is_none()
+            && unmet(Precondition::NoneIsOver, (self.request, self.key), held, node, now).is_none()
     }
 
     /// Runs from stage to stage until the driver has something to do.
     #[inline(never)]
-    fn run_stages(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
+    fn run_stages(&mut self, mut at: At<'_>) -> Step {
         loop {
-            if let Some(step) = self.run_stage(held.as_deref_mut(), said, node, now) {
+            if let Some(step) = self.run_stage(&mut at) {
                 return step;
             }
         }
     }
 
     #[inline(always)]
-    fn run_stage(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Option<Step> {
+    fn run_stage(&mut self, at: &mut At<'_>) -> Option<Step> {
         match self.stage {
-            Stage::Arrived => self.begin(held, node, now),
-            Stage::EndsOver => match self.end_over(held.as_deref_mut(), node, now) {
-                None => self.prepare(Precondition::QueueServed, held, node, now),
+            Stage::Arrived => self.begin(at),
+            Stage::EndsOver => match self.end_over(at) {
+                None => self.prepare(Precondition::QueueServed, at),
                 step => step,
             },
-            Stage::Serves(_) => match self.pass(held.as_deref_mut(), said, node, now) {
-                None => self.prepare(Precondition::SlotKnown, held, node, now),
+            Stage::Serves(_) => match self.pass(at) {
+                None => self.prepare(Precondition::SlotKnown, at),
                 step => step,
             },
             Stage::Slot => self.then(Stage::Ready, Step::LookAtSlots),
-            Stage::Ready => match node.ready(now.boot) {
+            Stage::Ready => match at.node.ready(at.now.boot) {
                 Ok(()) => self.go_on(Stage::Decides),
-                Err(refusal) => self.refuse(refusal, node, now),
+                Err(refusal) => self.refuse(refusal, at),
             },
-            Stage::Decides => self.decide(held, node, now),
-            Stage::Passes(_, reply) => match self.pass(held, said, node, now) {
+            Stage::Decides => self.decide(at),
+            Stage::Passes(_, reply) => match self.pass(at) {
                 None => self.answer(Ok(reply)),
                 step => step,
             },
             Stage::Connection => self.ask_for_connection(),
-            Stage::ConnectionSaid => self.connection_said(held, said, node, now),
-            Stage::Breaks { token, left } => self.break_one(held, token, left, node, now),
-            Stage::BreaksLater(token) => self.break_later(held, token, said, node, now),
+            Stage::ConnectionSaid => self.connection_said(at),
+            Stage::Breaks { token, left } => self.break_one(token, left, at),
+            Stage::BreaksLater(token) => self.break_later(token, at),
             Stage::Stored(token, number) => {
-                node.schedule_expiry(self.key, held);
+                at.schedule_expiry();
                 self.answer(Ok(Reply::Granted(token, number)))
             }
             Stage::Blocks { for_disk } => self.then(Stage::AskerSaid { for_disk }, Step::Ask(Question::WhoAsks)),
-            Stage::AskerSaid { for_disk } => self.asker_said(said, for_disk, node),
-            Stage::Blocked { for_disk, user } => self.blocked(held.as_deref(), (said, user), for_disk, node, now),
+            Stage::AskerSaid { for_disk } => self.asker_said(for_disk, at),
+            Stage::Blocked { for_disk, user } => self.blocked(user, for_disk, at),
             Stage::Answers(_) if self.is_watched => {
                 self.is_watched = false;
                 Some(Step::TellWatchers)
@@ -206,26 +204,25 @@ impl<'a> Run<'a> {
     }
 
     /// Begins the request: with the preconditions of its rule.
-    fn begin(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
+    fn begin(&mut self, at: &mut At<'_>) -> Option<Step> {
         if let Request::Renew(renewal) = self.request {
             // Nothing that anybody watches changes.
-            let is_kept = kept(held, renewal, now).is_some();
+            let is_kept = kept(at.held.as_deref_mut(), renewal, at.now).is_some();
             return self.go_on(if is_kept { Stage::Connection } else { Stage::Decides });
         }
-        self.is_watched = node.watching.has(self.key);
-        self.touches_queue = matches!(self.request, Request::Convert(_) | Request::Release(_) | Request::Break(_))
-            && self.has_queue(node);
-        self.prepare(Precondition::NoneIsOver, held, node, now)
+        self.is_watched = at.node.watching.has(self.key);
+        self.touches_queue =
+            matches!(self.request, Request::Convert(_) | Request::Release(_) | Request::Break(_)) && at.has_queue();
+        self.prepare(Precondition::NoneIsOver, at)
     }
 
     /// Goes on with the first precondition from `from` on that does not hold, or with the rule.
-    fn prepare(&mut self, from: Precondition, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
-        let held = held.as_deref();
-        self.stage = match self.unmet(from, held, node, now) {
+    fn prepare(&mut self, from: Precondition, at: &mut At<'_>) -> Option<Step> {
+        self.stage = match unmet(from, (self.request, self.key), at.held.as_deref(), at.node, at.now) {
             Some(Precondition::NoneIsOver) => Stage::EndsOver,
             Some(Precondition::QueueServed) => {
                 self.touches_queue = true;
-                Stage::Serves(Passing::begin(held, By::Command, node, now))
+                Stage::Serves(Passing::begin(By::Command, at))
             }
             Some(Precondition::SlotKnown) => Stage::Slot,
             Some(Precondition::OnDisk) => Stage::Ready,
@@ -234,64 +231,33 @@ impl<'a> Run<'a> {
         None
     }
 
-    #[inline(always)]
-    fn unmet(&self, from: Precondition, held: Option<&Lock>, node: &Node, now: Now) -> Option<Precondition> {
-        unmet(from, (self.request, self.key), held, node, now)
-    }
-
     /// Goes on with the queue of the lock.
-    fn pass(&mut self, held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Option<Step> {
+    fn pass(&mut self, at: &mut At<'_>) -> Option<Step> {
         let (Stage::Serves(passing) | Stage::Passes(passing, _)) = &mut self.stage else { return None };
-        passing.next(At { key: self.key, held, said, granted: &mut self.granted, node, now })
+        passing.next(&mut self.granted, at)
     }
 
     /// Goes on with the queue of the lock, if it has one, then answers.
-    pub(super) fn serve_queue(
-        &mut self,
-        held: Option<&Lock>,
-        by: By,
-        reply: Reply,
-        node: &mut Node,
-        now: Now,
-    ) -> Option<Step> {
-        if !self.has_queue(node) {
+    pub(super) fn serve_queue(&mut self, by: By, reply: Reply, at: &mut At<'_>) -> Option<Step> {
+        if !at.has_queue() {
             return self.answer(Ok(reply));
         }
-        self.go_on(Stage::Passes(Passing::begin(held, by, node, now), reply))
-    }
-
-    fn has_queue(&self, node: &Node) -> bool {
-        node.waiting.has_queue(self.key)
-    }
-
-    /// Who asks for the lock.
-    fn asker(&self) -> Option<Owner<'a>> {
-        if let Request::Acquire(ask) = self.request { Some(ask.owner) } else { None }
+        self.go_on(Stage::Passes(Passing::begin(by, at), reply))
     }
 
     /// Takes out a grant whose lease is over, of a lock that others hold.
     #[inline(never)]
-    fn end_over(&mut self, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Option<Step> {
-        self.touches_queue |= self.has_queue(node);
-        let ended = held.and_then(|lock| {
-            let ended = lock.ended(now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
-            // That of the one who asks is told to have ended before the next one is told, however many there are.
-            let own = || self.asker().and_then(|owner| lock.find(owner));
-            let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(now.boot)));
-            let ended = ended.and_then(|id| take(lock, id));
-            node.schedule_expiry(self.key, Some(lock));
-            ended
-        });
-        self.note_end(ended?, Ending::Expired, node, now);
+    fn end_over(&mut self, at: &mut At<'_>) -> Option<Step> {
+        self.touches_queue |= at.has_queue();
+        let lock = at.held.as_deref()?;
+        let ended = lock.ended(at.now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
+        // That of the one who asks is told to have ended before the next one is told, however many there are.
+        let own = || if let Request::Acquire(ask) = self.request { lock.find(ask.owner) } else { None };
+        let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(at.now.boot)));
+        self.ended = Some(at.take(ended?, Ending::Expired)?);
         self.over += 1;
-        node.counters.expiries += 1;
+        at.node.counters.expiries += 1;
         Some(Step::Left(Event::Expired))
-    }
-
-    /// This grant was taken out of a lock that others hold.
-    pub(super) fn note_end(&mut self, (mode, grant): (Mode, Grant), ending: Ending, node: &mut Node, now: Now) {
-        node.grant_ends(self.key, (mode, &grant), ending, now.boot);
-        self.ended = Some(Box::new(grant));
     }
 
     #[inline(never)]
@@ -301,56 +267,42 @@ impl<'a> Run<'a> {
     }
 
     #[inline(never)]
-    fn connection_said(&mut self, held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Option<Step> {
-        match said {
+    fn connection_said(&mut self, at: &mut At<'_>) -> Option<Step> {
+        match at.said {
             Said::No => {
                 if let Request::Renew(renewal) = self.request {
-                    node.keepalives.end(renewal);
-                    if let Some((lock, own)) = kept(held, renewal, now) {
-                        lock.mark_unconnected(own);
+                    at.node.keepalives.end(renewal);
+                    if let Some((lock, own)) = kept(at.held.as_deref_mut(), renewal, at.now) {
+                        lock.grant_mut(own).mark_unconnected();
                     }
                 }
                 self.answer(Ok(Reply::Null))
             }
             Said::Refused(refusal) => self.answer(Err(refusal)),
-            _ => self.prepare(Precondition::OnDisk, held, node, now),
+            _ => self.prepare(Precondition::OnDisk, at),
         }
     }
 
     /// Ends the lock that `due` is the entry of.
     #[inline(never)]
-    pub(super) fn expire(&mut self, held: Option<&mut Lock>, due: &Due, node: &mut Node, now: Now) -> Option<Step> {
-        match held {
-            Some(lock) if due.is_of(lock) && lock.is_expired(now.boot) => {
-                node.counters.expiries += lock.len() as u64;
+    pub(super) fn expire(&mut self, due: &Due, at: &mut At<'_>) -> Option<Step> {
+        match at.held.as_deref() {
+            Some(lock) if due.is_of(lock) && lock.is_expired(at.now.boot) => {
+                at.node.counters.expiries += lock.len() as u64;
                 return self.go_on(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
             }
             // Others hold it: perhaps somebody who waits may join them now.
-            Some(lock) if self.over > 0 => return self.serve_queue(Some(lock), By::Itself, Reply::Null, node, now),
+            Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
             // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
-            Some(lock) if due.is_of(lock) => node.schedule_expiry(self.key, Some(lock)),
-            _ => node.forget_due(due),
+            Some(lock) if due.is_of(lock) => at.schedule_expiry(),
+            _ => at.node.forget_due(due),
         }
         self.answer(Ok(Reply::Null))
     }
 
-    /// `happened` to the grant `id` of the lock in the key.
-    #[inline(always)]
-    pub(super) fn notice(&self, held: Option<&Lock>, id: GrantId, happened: Happened, node: &mut Node, now: Now) {
-        if let Some(lock) = held {
-            node.notice(self.key, lock, id, happened, now.boot);
-        }
-    }
-
-    pub(super) fn changed(
-        &mut self,
-        held: Option<&mut Lock>,
-        id: GrantId,
-        event: Option<Event>,
-        reply: Reply,
-        node: &mut Node,
-    ) -> Option<Step> {
-        node.schedule_expiry(self.key, held);
+    /// The grant `id` of the lock in the key changed in place, by `event`.
+    pub(super) fn changed(&mut self, id: GrantId, event: Option<Event>, reply: Reply, at: &mut At<'_>) -> Option<Step> {
+        at.schedule_expiry();
         self.then(Stage::Answers(Ok(reply)), Step::Changed(event, id))
     }
 
@@ -372,10 +324,4 @@ impl<'a> Run<'a> {
         self.stage = stage;
         None
     }
-}
-
-/// Takes out one grant of several, with its mode.
-pub(super) fn take(lock: &mut Lock, id: GrantId) -> Option<(Mode, Grant)> {
-    let mode = lock.mode(id);
-    lock.take(id).map(|grant| (mode, grant))
 }

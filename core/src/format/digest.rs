@@ -85,9 +85,9 @@ mod tests {
         let mut extended = mine(1);
         extended.prolong(Default::default(), at(500).boot, ttl(1_000));
         let mut renoted = mine(1);
-        renoted.set_note(Default::default(), Default::default(), NoteSequence::new(Some(1)).unwrap());
+        renoted.grant_mut(Default::default()).set_note(Default::default(), NoteSequence::new(Some(1)).unwrap());
         let mut adopted = mine(1);
-        adopted.mark_adopted(Default::default());
+        adopted.grant_mut(Default::default()).mark_adopted();
         for other in [
             of(&[]),
             of(&[(0, "a", mine(1))]),

@@ -153,14 +153,18 @@ mod tests {
         let cases = [
             (lock("me"), now, VERSION),
             (lock("me"), now.plus_us(1), record::VERSION),
-            (changed(&|lock| lock.set_holds(id, 2)), now, record::VERSION),
+            (changed(&|lock| lock.grant_mut(id).set_holds(2)), now, record::VERSION),
             (changed(&|lock| lock.mark_suspect()), now, record::VERSION),
-            (changed(&|lock| lock.mark_adopted(id)), now, record::VERSION),
+            (changed(&|lock| lock.grant_mut(id).mark_adopted()), now, record::VERSION),
             (changed(&|lock| assert!(lock.prolong(id, now, ttl(3_000)))), now, VERSION),
             (changed(&|lock| assert!(lock.prolong(id, now.plus_us(1), ttl(3_000)))), now.plus_us(1), record::VERSION),
-            (changed(&|lock| lock.set_note(id, Note::new(b"n").unwrap(), NoteSequence::FIRST)), now, record::VERSION),
             (
-                changed(&|lock| lock.set_note(id, Note::default(), NoteSequence::new(Some(1)).unwrap())),
+                changed(&|lock| lock.grant_mut(id).set_note(Note::new(b"n").unwrap(), NoteSequence::FIRST)),
+                now,
+                record::VERSION,
+            ),
+            (
+                changed(&|lock| lock.grant_mut(id).set_note(Note::default(), NoteSequence::new(Some(1)).unwrap())),
                 now,
                 super::super::joint::VERSION,
             ),

@@ -193,7 +193,7 @@ mod tests {
         let note = Note::new(b"for \0 people").unwrap();
         let mut lock = exclusive(owner("me"), note, token(77), ms(10_000), ttl(1_000));
         lock.prolong(GrantId::default(), ms(10_500), ttl(2_000));
-        lock.set_holds(GrantId::default(), 3);
+        lock.grant_mut(GrantId::default()).set_holds(3);
         let mut bytes = Vec::new();
         encode(&lock, ms(11_000), HERE, &mut bytes);
         (lock, bytes)
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn adoption_is_kept() {
         let (mut lock, before) = sample();
-        lock.mark_adopted(GrantId::default());
+        lock.grant_mut(GrantId::default()).mark_adopted();
         let mut bytes = Vec::new();
         encode(&lock, ms(11_000), HERE, &mut bytes);
         assert_eq!((bytes[1], &bytes[2..]), (4, &before[2..]), "nothing else differs");
@@ -295,7 +295,7 @@ mod tests {
             assert_eq!(decode(&bytes, here(arrival, 11_000, HERE)), Ok(lock.clone()));
             assert!(!decode(&before, here(arrival, 11_000, HERE)).unwrap().first().is_adopted());
         }
-        lock.set_note(GrantId::default(), Note::new(b"later").unwrap(), NoteSequence::new(Some(1)).unwrap());
+        lock.grant_mut(GrantId::default()).set_note(Note::new(b"later").unwrap(), NoteSequence::new(Some(1)).unwrap());
         bytes.clear();
         encode(&lock, ms(11_000), HERE, &mut bytes);
         assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
@@ -306,7 +306,7 @@ mod tests {
         let Lock::Joint(holders) = &mut shared else { panic!("{shared:?}") };
         holders.join(Mode::Shared, reader("you"));
         let me = shared.find(owner("me")).unwrap();
-        shared.mark_adopted(me);
+        shared.grant_mut(me).mark_adopted();
         bytes.clear();
         encode(&shared, ms(11_000), HERE, &mut bytes);
         let whole = decode(&bytes, here(Arrival::Storage, 11_000, HERE)).unwrap();
@@ -322,7 +322,8 @@ mod tests {
     #[test]
     fn a_replaced_note_is_kept_with_its_number() {
         let (mut lock, _) = sample();
-        lock.set_note(GrantId::default(), Note::new(b"later").unwrap(), NoteSequence::new(Some(300)).unwrap());
+        lock.grant_mut(GrantId::default())
+            .set_note(Note::new(b"later").unwrap(), NoteSequence::new(Some(300)).unwrap());
         let mut bytes = Vec::new();
         encode(&lock, ms(11_000), HERE, &mut bytes);
         assert_eq!((bytes.len(), bytes[0], bytes[32], bytes[33]), (32 + 44 + 2 + 5 + 8, 2, 2, 3));

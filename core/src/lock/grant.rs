@@ -144,7 +144,7 @@ impl Grant {
         u32::from_le_bytes([low, middle, high, 0])
     }
 
-    pub(super) fn set_holds(&mut self, holds: u32) {
+    pub(crate) fn set_holds(&mut self, holds: u32) {
         [self.holds[0], self.holds[1], self.holds[2], _] = holds.to_le_bytes();
     }
 
@@ -192,7 +192,7 @@ impl Grant {
         self.marks & UNCONNECTED != 0
     }
 
-    pub(super) fn mark_unconnected(&mut self) {
+    pub(crate) fn mark_unconnected(&mut self) {
         self.mark(UNCONNECTED, true);
     }
 

@@ -11,7 +11,7 @@ use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::modes::Modes;
 use crate::lock::phase::{Past, Phase};
-use crate::request::{Note, NoteSequence, Owner, Ttl};
+use crate::request::{Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -190,18 +190,6 @@ impl Holders {
         longer
     }
 
-    pub(super) fn set_holds(&mut self, GrantId(place): GrantId, holds: u32) {
-        self.holder_mut(place).grant.set_holds(holds);
-    }
-
-    pub(super) fn mark_adopted(&mut self, GrantId(place): GrantId) {
-        self.holder_mut(place).grant.mark_adopted();
-    }
-
-    pub(super) fn set_note(&mut self, GrantId(place): GrantId, note: Note<'_>, sequence: NoteSequence) {
-        self.holder_mut(place).grant.set_note(note, sequence);
-    }
-
     pub(super) fn set_token(&mut self, GrantId(place): GrantId, token: Token) {
         self.unlist(place);
         self.holder_mut(place).grant.token = token;
@@ -210,10 +198,6 @@ impl Holders {
 
     pub(super) fn mark_suspect(&mut self) {
         self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.mark_suspect());
-    }
-
-    pub(super) fn mark_unconnected(&mut self, GrantId(place): GrantId) {
-        self.holder_mut(place).grant.mark_unconnected();
     }
 
     /// Since when the lock is held under its name, as far as tokens go. If that is not known it begins now: that is only stricter.
@@ -286,6 +270,10 @@ impl Holders {
 
     pub(super) fn grant(&self, GrantId(place): GrantId) -> &Grant {
         &self.holder(place).grant
+    }
+
+    pub(super) fn grant_mut(&mut self, GrantId(place): GrantId) -> &mut Grant {
+        &mut self.holder_mut(place).grant
     }
 
     pub(crate) fn mode(&self, GrantId(place): GrantId) -> Mode {

@@ -29,7 +29,7 @@ mod tests {
     fn table() {
         let sequence = |number| NoteSequence::new(Some(number)).unwrap();
         let mut lock = mine(1);
-        lock.set_note(GrantId::default(), Default::default(), sequence(5));
+        lock.grant_mut(GrantId::default()).set_note(Default::default(), sequence(5));
         let end = Some(at(1_000).boot);
         // (known, at ms, until when that is true of a lock with token 7 and note 5 until 1 000 ms)
         let cases = [

@@ -17,7 +17,7 @@ use crate::lock::entry::DeadlineEntry;
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::holders::Holders;
 use crate::lock::phase::Past;
-use crate::request::{Note, NoteSequence, Owner, Ttl};
+use crate::request::{Owner, Ttl};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -130,6 +130,14 @@ impl Lock {
         }
     }
 
+    /// The grant of this name, to change what is found by nothing but its name: not its token, nor its deadline.
+    pub(crate) fn grant_mut(&mut self, id: GrantId) -> &mut Grant {
+        match self {
+            Self::Exclusive(grant) => grant,
+            Self::Joint(holders) => holders.grant_mut(id),
+        }
+    }
+
     /// The mode of the grant of this name.
     pub fn mode(&self, id: GrantId) -> Mode {
         match self {
@@ -193,22 +201,6 @@ impl Lock {
         }
     }
 
-    /// Another process of the owner of this grant goes on with it.
-    pub(crate) fn mark_adopted(&mut self, id: GrantId) {
-        match self {
-            Self::Exclusive(grant) => grant.mark_adopted(),
-            Self::Joint(holders) => holders.mark_adopted(id),
-        }
-    }
-
-    /// The connection that kept the lease of this grant alive has ended.
-    pub(crate) fn mark_unconnected(&mut self, id: GrantId) {
-        match self {
-            Self::Exclusive(grant) => grant.mark_unconnected(),
-            Self::Joint(holders) => holders.mark_unconnected(id),
-        }
-    }
-
     /// No later grant has this token, or a smaller one: a reader that proposes it gets a larger one.
     pub(crate) fn retire(&mut self, token: Token) {
         if let Self::Joint(holders) = self {
@@ -268,22 +260,6 @@ impl Lock {
         match self {
             Self::Exclusive(grant) => grant.prolong(now, ttl),
             Self::Joint(holders) => holders.prolong(id, now, ttl),
-        }
-    }
-
-    /// This grant is held so many times.
-    pub(crate) fn set_holds(&mut self, id: GrantId, holds: u32) {
-        match self {
-            Self::Exclusive(grant) => grant.set_holds(holds),
-            Self::Joint(holders) => holders.set_holds(id, holds),
-        }
-    }
-
-    /// This grant has this note.
-    pub(crate) fn set_note(&mut self, id: GrantId, note: Note<'_>, sequence: NoteSequence) {
-        match self {
-            Self::Exclusive(grant) => grant.set_note(note, sequence),
-            Self::Joint(holders) => holders.set_note(id, note, sequence),
         }
     }
 

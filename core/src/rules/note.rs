@@ -26,7 +26,7 @@ pub fn annotate(
     if sequence <= last {
         return Ok(OnGrant::Unchanged(last));
     }
-    lock.set_note(own, ask.note, sequence);
+    lock.grant_mut(own).set_note(ask.note, sequence);
     node.counters.notes += 1;
     Ok(OnGrant::Changed(own, sequence))
 }
@@ -64,7 +64,7 @@ mod tests {
         ];
         for (name, before, asked, tok, now, expected) in cases {
             let mut lock = mine(2);
-            lock.set_note(own, Note::new(b"old").unwrap(), sequence(before));
+            lock.grant_mut(own).set_note(Note::new(b"old").unwrap(), sequence(before));
             let ask = Annotate {
                 owner: owner(name),
                 note: Note::new(b"new").unwrap(),

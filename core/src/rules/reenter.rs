@@ -20,11 +20,11 @@ pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now:
         return Err(Refusal::HoldsExhausted);
     }
     node.counters.reentries += 1;
-    lock.set_holds(own, holds);
+    lock.grant_mut(own).set_holds(holds);
     let is_longer = ask.ttl.is_some_and(|ttl| lock.prolong(own, now.boot, ttl));
     let is_new_mark = ask.adopts && !lock.grant(own).is_adopted();
     if is_new_mark {
-        lock.mark_adopted(own);
+        lock.grant_mut(own).mark_adopted();
     }
     let has_changed = holds > before || is_longer || is_new_mark;
     Ok(if has_changed { OnGrant::Changed(own, holds) } else { OnGrant::Unchanged(holds) })

@@ -47,7 +47,7 @@ pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &
         node.evicted.given_up(key, |holder| holder == ask.owner.bytes());
         if lock.len() == 1 { Released::Freed } else { Released::Left(own) }
     } else {
-        lock.set_holds(own, left);
+        lock.grant_mut(own).set_holds(left);
         Released::Lowered(own, left)
     }
 }
@@ -109,7 +109,7 @@ mod tests {
         ];
         for (holds, level, tok, expected, after) in cases {
             let mut lock = mine(holds);
-            lock.mark_adopted(GrantId::default());
+            lock.grant_mut(GrantId::default()).mark_adopted();
             let level = level.map(|level| Level::new(Some(level)).unwrap());
             let ask = Release { owner: owner("me"), level, token: tok.map(token) };
             assert_eq!(release(KEY, Some(&mut lock), &ask, node, at(0)), expected, "{ask:?}");

@@ -1,0 +1,48 @@
+//! What each stage of a request sees and changes.
+
+use super::step::Said;
+use crate::history::ending::Ending;
+use crate::history::grant_events::Happened;
+use crate::lock::Lock;
+use crate::lock::grant::{Grant, GrantId};
+use crate::node::Node;
+use crate::values::key::Key;
+use crate::values::time::Now;
+
+/// The key and what it holds, the answer to the step before, the node and the time.
+pub(super) struct At<'a> {
+    pub key: Key<'a>,
+    pub held: Option<&'a mut Lock>,
+    pub said: Said,
+    pub node: &'a mut Node,
+    pub now: Now,
+}
+
+impl At<'_> {
+    /// Enters the lock in the key in the deadlines, if there is one.
+    pub fn schedule_expiry(&mut self) {
+        self.node.schedule_expiry(self.key, self.held.as_deref_mut());
+    }
+
+    /// Tells the history what `happened` to the grant `id` of the lock in the key.
+    #[inline(always)]
+    pub fn notice(&mut self, id: GrantId, happened: Happened) {
+        if let Some(lock) = self.held.as_deref() {
+            self.node.notice(self.key, lock, id, happened, self.now.boot);
+        }
+    }
+
+    /// Takes one grant of several out of the lock, which ends by `ending`. `None`: it is the only one.
+    pub fn take(&mut self, id: GrantId, ending: Ending) -> Option<Box<Grant>> {
+        let lock = self.held.as_deref_mut()?;
+        let (mode, grant) = (lock.mode(id), lock.take(id)?);
+        self.node.grant_ends(self.key, (mode, &grant), ending, self.now.boot);
+        self.schedule_expiry();
+        Some(Box::new(grant))
+    }
+
+    /// Returns true if somebody waits for the lock, or it is kept for somebody.
+    pub fn has_queue(&self) -> bool {
+        self.node.waiting.has_queue(self.key)
+    }
+}
