@@ -3,10 +3,10 @@
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
-use crate::request::{Note, Owner, Ttl};
+use crate::request::{Acquire, Note, Owner, Patience, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
-use crate::values::mode::{Mode, Permit};
+use crate::values::mode::{Mode, Permit, Wanted};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -33,6 +33,20 @@ pub fn ttl(ms: u64) -> Ttl {
 
 pub fn token(value: u64) -> Token {
     Token::new(value).unwrap()
+}
+
+/// An ACQUIRE of this owner: exclusive, for a second, without a wait.
+pub fn asks(name: &str) -> Acquire<'_> {
+    Acquire {
+        owner: owner(name),
+        ttl: ttl(1_000),
+        wanted: Wanted::Exclusive,
+        retry: false,
+        fence: None,
+        note: Note::default(),
+        patience: Patience::NONE,
+        behind: Default::default(),
+    }
 }
 
 /// The permit of this number.

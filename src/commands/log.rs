@@ -11,14 +11,7 @@ use crate::{clock, config, state};
 pub struct Log;
 
 impl Command for Log {
-    const SPEC: Spec = Spec {
-        command: request::Log::SPEC,
-        complexity: "O(N) where N is the number of entries",
-        since: "0.2.0",
-        acl: AclGroup::Admin,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Log::SPEC, AclGroup::Admin, "0.2.0", "O(N) where N is the number of entries");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Log { key, count, reset } = request::Log::read(call.words(), config::bounds())?;
@@ -43,7 +36,7 @@ impl Command for Log {
 }
 
 fn forget() -> Reply {
-    state::with(|node| node.reset_log());
+    state::with(|node| node.history_mut().reset_log());
     Reply::Ok
 }
 

@@ -11,14 +11,7 @@ use crate::{clock, config, state};
 pub struct Top;
 
 impl Command for Top {
-    const SPEC: Spec = Spec {
-        command: request::Top::SPEC,
-        complexity: "O(N) where N is the number of keys",
-        since: "0.2.0",
-        acl: AclGroup::Admin,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Top::SPEC, AclGroup::Admin, "0.2.0", "O(N) where N is the number of keys");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Top { count, reset } = request::Top::read(call.words(), config::bounds())?;
@@ -35,7 +28,7 @@ impl Command for Top {
                 ("refused", keys(refused, count)),
             ]);
             if reset {
-                node.reset_contention(now.boot);
+                node.history_mut().reset_contention(now.boot);
             }
             Ok(reply)
         })

@@ -34,10 +34,10 @@ fn publish_all(ctx: Context<'_>) {
     let wall_ms = |ago_us| now.wall_us.saturating_sub(ago_us) / 1_000;
     let id = state::with(|node| node.ledger().incarnation().node);
     // Nothing of the node is borrowed while the server is called.
-    while let Some(event) = state::with(|node| node.take_event()) {
+    while let Some(event) = state::with(|node| node.history_mut().take_event()) {
         ctx.publish(CHANNEL, &event.to_json(wall_ms(now.boot.us_since(event.at)), id));
     }
-    let missed = state::with(|node| node.take_missed_events());
+    let missed = state::with(|node| node.history_mut().take_missed_events());
     if missed > 0 {
         ctx.publish(CHANNEL, &missed_to_json(missed, wall_ms(0), id));
     }

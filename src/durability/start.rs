@@ -67,7 +67,7 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     let tokens = Tokens::new(token_floor(last.as_ref(), &found, now.wall_us, skew_ms));
     let mut node = Node::begin(&beginning, tokens, now.boot);
     state::configured(&mut node);
-    node.reset_contention(now.boot);
+    node.history_mut().reset_contention(now.boot);
     state::begin(node);
     WITH_SERVER.set(ctx.info_number(c"clients", c"connected_clients") == Some(0));
     if last.as_ref().is_some_and(|last| last.is_copy(file)) {

@@ -1,5 +1,7 @@
 //! The queue and its lock once more, as plain as can be, against the engine.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 
 use super::Reply;
@@ -174,17 +176,189 @@ impl Plain {
     }
 }
 
-/// Whether that is true of the lock.
-fn is_known(key: &Key, known: Known) -> bool {
-    let grants = key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
-    let mut live = grants.filter(|grant| at(key.now).boot <= grant.deadline());
-    match known {
-        Known::Free => live.next().is_none(),
-        Known::Grant(token, sequence) => {
-            // Readers may have one token: the one that lasts longest counts.
-            let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
-            grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
+/// The engine and the plain list, who waits, and who watches: what each knows, and until when.
+struct Both {
+    key: Key,
+    plain: Plain,
+    open: HashSet<u64>,
+    watchers: Vec<(u64, Known, u64)>,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+/// What is done, by whom; times in milliseconds.
+#[derive(Clone, Copy)]
+struct Does {
+    what: u8,
+    who: u8,
+    ttl_ms: u64,
+    wait_ms: u64,
+    ticket: Option<u64>,
+}
+
+impl Both {
+    fn new() -> Self {
+        let mut key = Key::new();
+        key.node.waiting.unused_turns_max = UNUSED_MAX;
+        Self { key, plain: Plain::default(), open: HashSet::new(), watchers: vec![] }
+    }
+
+    fn step(&mut self, does: Does) -> Checked {
+        let Does { what, who, ttl_ms, wait_ms, .. } = does;
+        let (key, plain) = (&mut self.key, &mut self.plain);
+        match what {
+            0 | 1 => self.acquire(does)?,
+            2 => self.wait(does)?,
+            3 => {
+                key.release(&who.to_string());
+                plain.queue.retain(|waiter| waiter.owner != who);
+                plain.end_turns(|kept| kept.owner == who);
+                plain.grants.retain(|grant| grant.owner != who);
+            }
+            4 if ttl_ms < 20 => {
+                key.del();
+                plain.grants.clear();
+            }
+            4 => {
+                plain.serve(key.now);
+                let to = if ttl_ms < 60 { Conversion::Shared } else { Conversion::Exclusive };
+                let converted = key.convert(&who.to_string(), to).unwrap();
+                prop_assert_eq!(converted != Reply::Null, plain.convert(who, to));
+            }
+            5 => self.go_away(usize::from(who), ttl_ms < 40)?,
+            6 => {
+                let held = plain.held_by(who).is_some() && key.lock.is_some();
+                prop_assert_eq!(key.annotate(&who.to_string()).unwrap() != Reply::Null, held);
+            }
+            7 => {
+                // What is there now, or was.
+                let grant = key.lock.as_ref().map(|lock| lock.grants().nth(usize::from(who) % lock.len()).unwrap().1);
+                let sequence = |grant: &Grant| (ttl_ms < 40).then(|| grant.note_sequence());
+                let known = grant.map_or(Known::Free, |grant| Known::Grant(grant.token(), sequence(grant)));
+                if let Some(id) = key.watch(known, wait_ms).unwrap() {
+                    self.watchers.push((id, known, key.now + wait_ms));
+                }
+            }
+            _ => key.now += ttl_ms,
         }
+        self.plain.serve(self.key.now);
+        for (id, _) in self.key.settle() {
+            prop_assert!(self.open.remove(&id), "answered, and once");
+        }
+        Ok(())
+    }
+
+    fn acquire(&mut self, Does { who, ttl_ms, wait_ms, .. }: Does) -> Checked {
+        let (key, plain) = (&mut self.key, &mut self.plain);
+        plain.serve(key.now);
+        let outcome = key.acquire(&who.to_string(), ttl_ms, wait_ms);
+        match (plain.held_by(who), plain.claim(who, key.wanted)) {
+            (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
+            (None, Some(mode)) => {
+                plain.grant(who, mode, key.now, ttl_ms);
+                prop_assert_eq!(outcome, Ok(None));
+            }
+            _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok(None)),
+            _ => {
+                let id = outcome.unwrap().unwrap();
+                self.open.insert(id);
+                plain.join(None, id, who, key.wanted, ttl_ms, key.now + wait_ms);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, Does { who, wait_ms, ticket, .. }: Does) -> Checked {
+        let (key, plain) = (&mut self.key, &mut self.plain);
+        plain.serve(key.now);
+        let outcome = key.wait(&who.to_string(), wait_ms, ticket);
+        match (plain.held_by(who), plain.claim(who, key.wanted)) {
+            (Some(mode), _) if key.wanted.is(mode) => {
+                prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
+            }
+            (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
+            (None, Some(mode)) => {
+                prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
+                if plain.turn_of(who) != Some(mode) {
+                    plain.keep(who, mode, key.now);
+                }
+            }
+            _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok((Reply::Turn(0), 0))),
+            _ => {
+                let (_, id) = outcome.unwrap();
+                self.open.insert(id);
+                plain.join(ticket, id, who, key.wanted, 0, key.now + wait_ms);
+            }
+        }
+        Ok(())
+    }
+
+    /// The client at this place goes away: of those that watch, or of those that wait.
+    fn go_away(&mut self, place: usize, watches: bool) -> Checked {
+        if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
+            prop_assert!(self.key.node.stops_watching(WaiterId(id)));
+            self.watchers.remove(place);
+        } else if !watches && let Some(&Waits { id, .. }) = self.plain.queue.get(place) {
+            prop_assert!(self.key.node.leave_queue(WaiterId(id), at(self.key.now).boot).is_some());
+            self.plain.queue.remove(place);
+            self.open.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Whether that is true of the lock.
+    fn is_known(&self, known: Known) -> bool {
+        let grants = self.key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
+        let mut live = grants.filter(|grant| at(self.key.now).boot <= grant.deadline());
+        match known {
+            Known::Free => live.next().is_none(),
+            Known::Grant(token, sequence) => {
+                // Readers may have one token: the one that lasts longest counts.
+                let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
+                grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
+            }
+        }
+    }
+
+    /// Those who watch were told what is true, and once.
+    fn check_watchers(&mut self) -> Checked {
+        let (mut told, mut told_nothing, mut left) = (vec![], vec![], vec![]);
+        for (id, known, until) in std::mem::take(&mut self.watchers) {
+            match (self.is_known(known), self.key.now > until) {
+                (_, true) => told_nothing.push(id),
+                (false, false) => told.push(id),
+                (true, false) => left.push((id, known, until)),
+            }
+        }
+        self.watchers = left;
+        let key = &mut self.key;
+        prop_assert_eq!(key.node.watching().len(), self.watchers.len());
+        // Who was told as its time was up may have been told either.
+        let all = |mut one: Vec<u64>, other: &[u64]| {
+            one.extend(other);
+            one.sort();
+            one
+        };
+        prop_assert!(told.iter().all(|id| key.told.contains(id)), "{told:?} of {:?}", key.told);
+        let told_by_key = all(std::mem::take(&mut key.told), &std::mem::take(&mut key.told_nothing));
+        prop_assert_eq!(told_by_key, all(told, &told_nothing));
+        prop_assert!(self.watchers.is_empty() || key.node.next_due().is_some());
+        Ok(())
+    }
+
+    /// The same holders, the same order, and everybody has a moment at which it is looked at.
+    fn check(&self) -> Checked {
+        let (key, plain) = (&self.key, &self.plain);
+        let mut holders: Vec<_> =
+            plain.grants.iter().map(|grant| (grant.owner.to_string().into_bytes(), grant.mode)).collect();
+        holders.sort_by(|one, other| one.0.cmp(&other.0));
+        prop_assert_eq!(key.holders(), holders);
+        let order: Vec<_> = plain.queue.iter().map(|waiter| waiter.id).collect();
+        prop_assert_eq!(key.queue(), order);
+        prop_assert_eq!(self.open.len(), plain.queue.len(), "nobody is forgotten");
+        prop_assert!(plain.queue.is_empty() || key.node.next_due().is_some(), "nobody sleeps for ever");
+        prop_assert!(!plain.queue.is_empty() || !plain.kept.is_empty() || key.node.waiting.is_empty());
+        Ok(())
     }
 }
 
@@ -199,138 +373,13 @@ proptest! {
             (0u8..10, 0u8..5, 1u64..80, 0u64..120, prop::option::of(0u64..4), 0..WANTED.len()), 1..120,
         )
     ) {
-        let mut key = Key::new();
-        key.node.waiting.unused_turns_max = UNUSED_MAX;
-        let mut plain = Plain::default();
-        let mut open = std::collections::HashSet::new();
-        let mut watchers: Vec<(u64, Known, u64)> = vec![];
+        let mut both = Both::new();
         for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
+            both.key.wanted = WANTED[wanted % modes];
             // A lease that ends is seen to up to a tick later: in the list at once, so it ends two milliseconds before anything happens.
-            let (ttl_ms, wait_ms) = (2 * ttl_ms, 2 * wait_ms);
-            let name = who.to_string();
-            let now = key.now;
-            let wanted = WANTED[wanted % modes];
-            key.wanted = wanted;
-            match what {
-                0 | 1 => {
-                    plain.serve(now);
-                    let outcome = key.acquire(&name, ttl_ms, wait_ms);
-                    match (plain.held_by(who), plain.claim(who, wanted)) {
-                        (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
-                        (None, Some(mode)) => {
-                            plain.grant(who, mode, now, ttl_ms);
-                            prop_assert_eq!(outcome, Ok(None));
-                        }
-                        _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok(None)),
-                        _ => {
-                            let id = outcome.unwrap().unwrap();
-                            open.insert(id);
-                            plain.join(None, id, who, wanted, ttl_ms, now + wait_ms);
-                        }
-                    }
-                }
-                2 => {
-                    plain.serve(now);
-                    let outcome = key.wait(&name, wait_ms, ticket);
-                    match (plain.held_by(who), plain.claim(who, wanted)) {
-                        (Some(mode), _) if wanted.is(mode) => {
-                            prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
-                        }
-                        (Some(_), _) => prop_assert_eq!(outcome, Err(Refusal::Owned)),
-                        (None, Some(mode)) => {
-                            prop_assert_eq!(outcome, Ok((Reply::Turn(mode.number()), 0)));
-                            if plain.turn_of(who) != Some(mode) {
-                                plain.keep(who, mode, now);
-                            }
-                        }
-                        _ if wait_ms == 0 => prop_assert_eq!(outcome, Ok((Reply::Turn(0), 0))),
-                        _ => {
-                            let (_, id) = outcome.unwrap();
-                            open.insert(id);
-                            plain.join(ticket, id, who, wanted, 0, now + wait_ms);
-                        }
-                    }
-                }
-                3 => {
-                    key.release(&name);
-                    plain.queue.retain(|waiter| waiter.owner != who);
-                    plain.end_turns(|kept| kept.owner == who);
-                    plain.grants.retain(|grant| grant.owner != who);
-                }
-                4 if ttl_ms < 20 => {
-                    key.del();
-                    plain.grants.clear();
-                }
-                4 => {
-                    plain.serve(now);
-                    let to = if ttl_ms < 60 { Conversion::Shared } else { Conversion::Exclusive };
-                    let converted = key.convert(&name, to).unwrap();
-                    prop_assert_eq!(converted != Reply::Null, plain.convert(who, to));
-                }
-                5 if ttl_ms < 40 => {
-                    // A watcher goes away.
-                    if let Some((id, ..)) = watchers.get(usize::from(who)).copied() {
-                        prop_assert!(key.node.stops_watching(WaiterId(id)));
-                        watchers.remove(usize::from(who));
-                    }
-                }
-                5 => {
-                    // A client goes away.
-                    if let Some(&Waits { id, .. }) = plain.queue.get(usize::from(who)) {
-                        prop_assert!(key.node.leave_queue(WaiterId(id), at(key.now).boot).is_some());
-                        plain.queue.remove(usize::from(who));
-                        open.remove(&id);
-                    }
-                }
-                6 => {
-                    let held = plain.held_by(who).is_some() && key.lock.is_some();
-                    prop_assert_eq!(key.annotate(&name).unwrap() != Reply::Null, held);
-                }
-                7 => {
-                    // What is there now, or was.
-                    let grant = key.lock.as_ref().map(|lock| lock.grants().nth(usize::from(who) % lock.len()).unwrap().1);
-                    let sequence = |grant: &Grant| (ttl_ms < 40).then(|| grant.note_sequence());
-                    let known = grant.map_or(Known::Free, |grant| Known::Grant(grant.token(), sequence(grant)));
-                    if let Some(id) = key.watch(known, wait_ms).unwrap() {
-                        watchers.push((id, known, now + wait_ms));
-                    }
-                }
-                _ => key.now += ttl_ms,
-            }
-            plain.serve(key.now);
-            for (id, _) in key.settle() {
-                prop_assert!(open.remove(&id), "answered, and once");
-            }
-            let (mut told, mut told_nothing) = (vec![], vec![]);
-            watchers.retain(|(id, known, until)| {
-                let is_true = is_known(&key, *known);
-                match (is_true, key.now > *until) {
-                    (_, true) => told_nothing.push(*id),
-                    (false, false) => told.push(*id),
-                    (true, false) => return true,
-                }
-                false
-            });
-            prop_assert_eq!(key.node.watching().len(), watchers.len());
-            // Who was told as its time was up may have been told either.
-            let all = |mut one: Vec<u64>, other: &[u64]| {
-                one.extend(other);
-                one.sort();
-                one
-            };
-            prop_assert!(told.iter().all(|id| key.told.contains(id)), "{told:?} of {:?}", key.told);
-            prop_assert_eq!(all(std::mem::take(&mut key.told), &std::mem::take(&mut key.told_nothing)), all(told, &told_nothing));
-            prop_assert!(watchers.is_empty() || key.node.next_due().is_some());
-            let mut holders: Vec<_> =
-                plain.grants.iter().map(|grant| (grant.owner.to_string().into_bytes(), grant.mode)).collect();
-            holders.sort_by(|one, other| one.0.cmp(&other.0));
-            prop_assert_eq!(key.holders(), holders);
-            let order: Vec<_> = plain.queue.iter().map(|waiter| waiter.id).collect();
-            prop_assert_eq!(key.queue(), order);
-            prop_assert_eq!(open.len(), plain.queue.len(), "nobody is forgotten");
-            let due = key.node.next_due();
-            prop_assert!(plain.queue.is_empty() || due.is_some(), "nobody sleeps for ever");
-            prop_assert!(!plain.queue.is_empty() || !plain.kept.is_empty() || key.node.waiting.is_empty());
+            both.step(Does { what, who, ttl_ms: 2 * ttl_ms, wait_ms: 2 * wait_ms, ticket })?;
+            both.check_watchers()?;
+            both.check()?;
         }
     }
 }

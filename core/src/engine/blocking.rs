@@ -79,9 +79,7 @@ impl Run<'_> {
         let is_own = held.is_some_and(|lock| lock.find(waiter.owner()).is_some());
         let is_others = held.is_some() && !is_own;
         let is_joint = matches!(held, Some(Lock::Joint(_)));
-        if is_own && is_joint {
-            waiter = waiter.of_holder();
-        }
+        waiter.is_at_hand |= is_own && is_joint;
         let is_first = at.node.queues().join(self.key, waiter, ticket);
         // By its ticket it may be before all others, and go with those who hold the lock together.
         let may_join = is_joint && is_first;
@@ -98,12 +96,14 @@ fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Opti
         Request::Acquire(Acquire { owner, ttl, wanted, retry, fence, note, patience, behind }) => {
             let want = Want::Lock { ttl, fence, retry };
             let ms = if for_disk { DISK_WAIT_MS } else { patience.ms() };
-            let waiter = Waiter::new(id, owner, note, want, now.boot, ms).in_mode(wanted).with_behind(behind);
-            Some((if for_disk { waiter.at_once() } else { waiter }, None))
+            let mut waiter = Waiter::new(id, owner, note, want, now.boot, ms);
+            (waiter.wanted, waiter.behind, waiter.at_once) = (wanted, behind, for_disk);
+            Some((waiter, None))
         }
         Request::Wait(Wait { owner, wanted, patience, ticket, note, behind }) => {
-            let waiter = Waiter::new(id, owner, note, Want::Turn, now.boot, patience.ms());
-            Some((waiter.in_mode(wanted).with_behind(behind), ticket))
+            let mut waiter = Waiter::new(id, owner, note, Want::Turn, now.boot, patience.ms());
+            (waiter.wanted, waiter.behind) = (wanted, behind);
+            Some((waiter, ticket))
         }
         _ => None,
     }

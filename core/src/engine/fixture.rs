@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
-use crate::fixture::{KEY, at, key_of, node, owner, ttl};
+use crate::fixture::{KEY, asks, at, key_of, node, owner, token, ttl};
 use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, encode_change, encode_end};
 use crate::lock::Lock;
 use crate::node::Node;
@@ -72,6 +72,20 @@ impl Key {
             told_nothing: vec![],
             slices: 0,
         }
+    }
+
+    /// The key with a lock that "a" holds for a second.
+    pub fn held() -> Self {
+        let mut key = Self::new();
+        key.acquire("a", 1_000, 0).unwrap();
+        key
+    }
+
+    /// The same, and these wait for it for 5 s, to hold it for a second.
+    pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
+        let mut key = Self::held();
+        let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());
+        (key, ids)
     }
 
     /// Does `request` for the key.
@@ -188,16 +202,7 @@ impl Key {
 
     fn ask(&mut self, name: &str, ttl_ms: u64, wait_ms: u64, retry: bool) -> Result<Option<u64>, Refusal> {
         let patience = Patience::new(Some(wait_ms)).unwrap();
-        let ask = Acquire {
-            owner: owner(name),
-            ttl: ttl(ttl_ms),
-            wanted: self.wanted,
-            retry,
-            fence: self.fence,
-            note: Note::default(),
-            patience,
-            behind: Default::default(),
-        };
+        let ask = Acquire { ttl: ttl(ttl_ms), wanted: self.wanted, retry, fence: self.fence, patience, ..asks(name) };
         let answer = self.perform(&Request::Acquire(ask))?;
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
     }
@@ -311,6 +316,25 @@ impl Key {
             assert!(answer.is_ok() || matches!(work, Work::Renew(_)), "nobody asked");
         }
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
+    }
+
+    /// Does one of random steps, then all that is due. What is refused changes nothing.
+    pub fn random_step(&mut self, (step, who, wanted, lease, passes): (u8, u8, usize, u64, u64)) {
+        let name = who.to_string();
+        let first = self.lock.as_ref().filter(|_| who > 0).map(|lock| lock.first().token());
+        self.wanted = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }][wanted];
+        match step {
+            0 => drop(self.acquire(&name, lease, 0)),
+            1 | 2 => drop(self.acquire(&name, lease, 100)),
+            3 => drop(self.wait(&name, 100, None)),
+            4 => drop(self.release(&name)),
+            5 => drop(self.perform(&Request::Break(first))),
+            6 => drop(self.convert(&name, if who > 1 { Conversion::Shared } else { Conversion::Exclusive })),
+            7 => drop(self.perform(&Request::Fence(owner(&name), token(lease * 1_000_000 + 7_000_000)))),
+            _ => self.del(),
+        }
+        self.now += passes;
+        self.settle();
     }
 
     pub fn holder(&self) -> Option<&[u8]> {

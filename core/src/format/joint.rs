@@ -49,9 +49,9 @@ pub const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 32;
 const GRANT_BYTES: usize = 44;
 
-const WHOLE: u8 = 0;
-const CHANGED: u8 = 1;
-const ENDED: u8 = 2;
+pub(super) const WHOLE: u8 = 0;
+pub(super) const CHANGED: u8 = 1;
+pub(super) const ENDED: u8 = 2;
 
 const RENOTED: u8 = 2;
 const MODE_SHARED: u8 = 1;
@@ -73,22 +73,10 @@ pub(super) fn encode(holders: &Holders, now: BootTime, boot: BootId, out: &mut V
     holders.iter().for_each(|(mode, held)| grant(mode, held, out));
 }
 
-/// Appends an exclusive lock whose note was replaced, as it is at `now`.
-pub(super) fn encode_alone(held: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    head(WHOLE, 1, now, boot, out);
-    grant(Mode::Exclusive, held, out);
-}
-
-/// Appends that `changed` joined a lock or changed.
-pub(super) fn encode_change(mode: Mode, changed: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    head(CHANGED, 1, now, boot, out);
-    grant(mode, changed, out);
-}
-
-/// Appends that `ended`, one of several, ended.
-pub(super) fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    head(ENDED, 1, now, boot, out);
-    grant(Mode::Shared, ended, out);
+/// Appends a record of this kind about one grant, as it is at `now`.
+pub(super) fn encode_one(what: u8, mode: Mode, of: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
+    head(what, 1, now, boot, out);
+    grant(mode, of, out);
 }
 
 fn head(what: u8, grants: u32, now: BootTime, boot: BootId, out: &mut Vec<u8>) {

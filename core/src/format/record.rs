@@ -31,6 +31,7 @@ use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::refusal::Damaged;
 use crate::request::{NoteSequence, Owner};
+use crate::values::mode::Mode;
 use crate::values::time::{BootId, BootTime};
 
 /// The version of an exclusive lock's record.
@@ -43,7 +44,7 @@ pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock {
         Lock::Exclusive(grant) if fresh::is_fresh(grant, now) => fresh::encode(grant, boot, out),
         Lock::Exclusive(grant) if grant.note_sequence() > NoteSequence::FIRST => {
-            joint::encode_alone(grant, now, boot, out)
+            joint::encode_one(joint::WHOLE, Mode::Exclusive, grant, now, boot, out)
         }
         Lock::Exclusive(grant) => encode_exclusive(grant, now, boot, out),
         Lock::Joint(holders) => joint::encode(holders, now, boot, out),
@@ -55,13 +56,13 @@ pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
 pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock.len() {
         1 => encode(lock, now, boot, out),
-        _ => joint::encode_change(lock.mode(id), lock.grant(id), now, boot, out),
+        _ => joint::encode_one(joint::CHANGED, lock.mode(id), lock.grant(id), now, boot, out),
     }
 }
 
 /// Appends that `ended`, one grant of several, ended.
 pub fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
-    joint::encode_end(ended, now, boot, out);
+    joint::encode_one(joint::ENDED, Mode::Shared, ended, now, boot, out);
 }
 
 fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
@@ -178,7 +179,6 @@ mod tests {
     use crate::lock::phase::Past;
     use crate::request::Note;
     use crate::values::limits::HOLDS_MAX;
-    use crate::values::mode::Mode;
     use proptest::prelude::*;
 
     const HERE: BootId = BootId([1; 16]);

@@ -103,9 +103,7 @@ impl InCluster {
             _ => Ok(()),
         }
     }
-}
 
-impl InCluster {
     #[inline(never)]
     fn needs_look(&self, slot: u16) -> bool {
         !self.served.contains(slot) || self.dropped.contains_key(&slot)

@@ -134,12 +134,12 @@ impl History {
     }
 
     /// Takes out the oldest event.
-    pub(crate) fn take_event(&mut self) -> Option<GrantEvent> {
+    pub fn take_event(&mut self) -> Option<GrantEvent> {
         self.outbox.pop()
     }
 
     /// How many events are missing behind those that were taken, as too many came at once.
-    pub(crate) fn take_missed_events(&mut self) -> u64 {
+    pub fn take_missed_events(&mut self) -> u64 {
         self.outbox.take_missed()
     }
 

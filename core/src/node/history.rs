@@ -2,7 +2,7 @@
 
 use crate::history::History;
 use crate::history::ending::Ending;
-use crate::history::grant_events::{GrantEvent, Happened};
+use crate::history::grant_events::Happened;
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
@@ -16,14 +16,9 @@ impl Node {
         &self.history
     }
 
-    /// Forgets all that is in the log.
-    pub fn reset_log(&mut self) {
-        self.history.reset_log();
-    }
-
-    /// Counts contended keys anew from `now` on.
-    pub fn reset_contention(&mut self, now: BootTime) {
-        self.history.reset_contention(now);
+    /// The same, for the driver: it publishes events, and forgets what an operator wants forgotten.
+    pub fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     /// `happened` to the grant `id` of `lock` of `key` at `now`, which did not end.
@@ -33,16 +28,6 @@ impl Node {
             let waiters = self.waiting.len_of(key);
             self.history.notice(key, (lock.mode(id), lock.grant(id)), happened, waiters, now);
         }
-    }
-
-    /// Takes out the oldest of the events that are to be published.
-    pub fn take_event(&mut self) -> Option<GrantEvent> {
-        self.history.take_event()
-    }
-
-    /// How many events are missing behind those that were taken, as too many came at once.
-    pub fn take_missed_events(&mut self) -> u64 {
-        self.history.take_missed_events()
     }
 
     /// So many requests are told that somebody else has the lock of `key`.

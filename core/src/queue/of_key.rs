@@ -97,31 +97,11 @@ impl Waiter {
         }
     }
 
-    /// The same, in another mode.
-    pub fn in_mode(self, wanted: Wanted) -> Self {
-        Self { wanted, ..self }
-    }
-
     /// Returns its load in the queue of `name`. A listener counts the places of the requests that it hears.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
         Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
-    }
-
-    /// The same, for so many others in its client.
-    pub fn with_behind(self, behind: Behind) -> Self {
-        Self { behind, ..self }
-    }
-
-    /// The same, of an owner that holds the lock together with others.
-    pub(crate) fn of_holder(self) -> Self {
-        Self { is_at_hand: true, ..self }
-    }
-
-    /// The same, for an answer at once: only the node's state file is in its way.
-    pub fn at_once(self) -> Self {
-        Self { at_once: true, ..self }
     }
 
     /// What is remembered of it if it waits in vain.
@@ -440,12 +420,12 @@ mod tests {
         let mut queue = Queue::default();
         let behind = |n| Behind::new(Some(n)).unwrap();
         let told = |queue: &Queue| queue.iter().map(|waiter| waiter.behind.get()).collect::<Vec<_>>();
-        let first = queue.join(waiter(1, "me").with_behind(behind(3)), Some(5), 1);
-        let other = queue.join(waiter(2, "you").with_behind(behind(10)), Some(6), 2);
+        let first = queue.join(Waiter { behind: behind(3), ..waiter(1, "me") }, Some(5), 1);
+        let other = queue.join(Waiter { behind: behind(10), ..waiter(2, "you") }, Some(6), 2);
         assert_eq!((queue.behind(), told(&queue)), (13, vec![3, 10]));
         let again = Note::new(b"again").unwrap();
         let renewed = Waiter::new(WaiterId(3), owner("me"), again, Want::Turn, at(50).boot, 100);
-        let second = queue.join(renewed.with_behind(behind(4)), Some(5), 3);
+        let second = queue.join(Waiter { behind: behind(4), ..renewed }, Some(5), 3);
         assert_eq!((queue.behind(), told(&queue)), (14, vec![4, 4, 10]));
         assert!(queue.iter().take(2).all(|waiter| waiter.note() == again));
         queue.leave(first);

@@ -8,8 +8,9 @@ use crate::values::key::Key;
 use crate::values::time::BootTime;
 
 /// A look at all names, one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum ToLook {
+    #[default]
     None,
     All,
     /// The others were looked at.
@@ -65,19 +66,13 @@ struct Entry<T> {
 }
 
 /// A `T` for each name of a database, and when that is to be looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Planned<T> {
     names: BTreeMap<u32, BTreeMap<Arc<[u8]>, Entry<T>>>,
     kinds: Kinds,
     alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
     /// Which are to be looked at as soon as can be, whatever else is planned.
     to_look: ToLook,
-}
-
-impl<T> Default for Planned<T> {
-    fn default() -> Self {
-        Self { names: BTreeMap::new(), kinds: Kinds::default(), alarms: BTreeSet::new(), to_look: ToLook::None }
-    }
 }
 
 impl<T: Default> Planned<T> {
@@ -196,7 +191,7 @@ impl<T: Default> Planned<T> {
 
     /// Takes out the name to be looked at that has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
-        let next = match std::mem::replace(&mut self.to_look, ToLook::None) {
+        let next = match std::mem::take(&mut self.to_look) {
             ToLook::None => None,
             ToLook::All => self.behind(None),
             ToLook::Behind(db, name) => self.behind(Some(&(db, name))),

@@ -38,7 +38,7 @@ pub struct Asker {
 }
 
 /// Places and bytes, of some entries or as a bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The number of requests.
     pub places: u64,
@@ -77,16 +77,10 @@ impl Load {
 }
 
 /// The load of the entries of one table, together and by user.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     all: Load,
     users: HashMap<UserId, Load>,
-}
-
-impl Default for Loads {
-    fn default() -> Self {
-        Self { all: Load::NONE, users: HashMap::new() }
-    }
 }
 
 impl Loads {

@@ -116,16 +116,7 @@ mod tests {
     use crate::values::mode::Wanted;
 
     fn ask(name: &str, retry: bool) -> Acquire<'_> {
-        Acquire {
-            owner: owner(name),
-            ttl: ttl(500),
-            wanted: Wanted::Exclusive,
-            retry,
-            fence: None,
-            note: Note::default(),
-            patience: Patience::NONE,
-            behind: Default::default(),
-        }
+        Acquire { ttl: ttl(500), retry, ..asks(name) }
     }
 
     #[test]
@@ -281,16 +272,7 @@ mod tests {
     #[test]
     fn a_request_that_proposes_a_token_does_not_wait_for_the_disk() {
         let node = node();
-        let mut ask = Acquire {
-            owner: owner("a"),
-            ttl: ttl(1_000),
-            wanted: Wanted::Exclusive,
-            retry: false,
-            fence: None,
-            note: Note::default(),
-            patience: Patience::NONE,
-            behind: Default::default(),
-        };
+        let mut ask = asks("a");
         let later = |ask: &Acquire<'_>, refusal| acquire_later(KEY, ask, refusal, &node);
         assert_eq!(later(&ask, Refusal::NotYet), Ok(Acquired::WaitsForDisk));
         let guarded = Refusal::Guarded { left_ms: 1, cause: Cause::Restart };

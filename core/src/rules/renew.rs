@@ -44,13 +44,12 @@ mod tests {
     use crate::fixture::*;
     use crate::history::ending::Ending;
     use crate::keepalive::{ClientId, KeepAlive};
-    use crate::request::{Acquire, Behind, Extend, Note, Patience, Release};
+    use crate::request::{Acquire, Extend, Note, Release};
     use crate::rules::acquire::acquire;
     use crate::rules::extend::extend;
     use crate::rules::release::release;
     use crate::values::key::Key;
     use crate::values::limits::RENEWALS_A_SECOND_MAX;
-    use crate::values::mode::Wanted;
 
     /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
@@ -225,16 +224,7 @@ mod tests {
     /// SWAPDB brought another lock of the same owner to the key: the end that KEEPALIVE named for the first is not its own.
     #[test]
     fn a_repeated_request_knows_its_grant_from_one_that_left_the_key() {
-        let again = Acquire {
-            owner: owner("me"),
-            ttl: ttl(1_000),
-            wanted: Wanted::Exclusive,
-            retry: true,
-            fence: None,
-            note: Note::default(),
-            patience: Patience::NONE,
-            behind: Behind::default(),
-        };
+        let again = Acquire { retry: true, ..asks("me") };
         for (granted, left_ms) in [(0, 59_990), (9, 5_000)] {
             let (mut node, _) = kept(60_000);
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));

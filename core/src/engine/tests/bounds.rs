@@ -15,8 +15,7 @@ use crate::values::token::Token;
 /// One grant answers all of its owner's requests in one step.
 #[test]
 fn an_owner_has_few_requests_in_a_queue() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     for _ in 0..OWNER_REQUESTS_MAX {
         key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     }
@@ -34,8 +33,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     let many = 10 * ANSWERS_A_PASS_MAX;
     let guarded = Refusal::Guarded { left_ms: 60_000, cause: Cause::Operator };
     for refusal in [Refusal::WrongType, guarded] {
-        let mut key = Key::new();
-        key.acquire("a", 1_000, 0).unwrap();
+        let mut key = Key::held();
         for n in 0..many {
             key.acquire(&n.to_string(), 1_000, if n % 2 == 0 { 5_000 } else { 50_000 }).unwrap().unwrap();
         }
@@ -64,8 +62,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
 /// Thousands whose time is up at once: a release does not answer them all before it passes the lock on.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     for n in 0..2 * ANSWERS_A_PASS_MAX {
         key.acquire(&n.to_string(), 1_000, 10).unwrap().unwrap();
     }
@@ -147,8 +144,7 @@ fn no_user_takes_the_places_of_others() {
 /// Above `maxmemory` nobody begins to wait, and what holders do goes on.
 #[test]
 fn without_memory_nobody_begins_to_wait() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     key.says = |question| (question == Question::WhoAsks).then_some(Said::Refused(Refusal::OutOfMemory));
     assert_eq!(key.wait("c", 5_000, None), Err(Refusal::OutOfMemory));

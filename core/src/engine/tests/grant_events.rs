@@ -9,7 +9,7 @@ use crate::guard::evicted::Evictee;
 use crate::history::ending::Ending;
 use crate::history::grant_events::{GrantEvent, Happened};
 use crate::node::Settings;
-use crate::request::{Conversion, Release};
+use crate::request::Conversion;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::token::Token;
 
@@ -20,7 +20,7 @@ fn telling() -> Key {
 }
 
 fn events(key: &mut Key) -> Vec<GrantEvent> {
-    std::iter::from_fn(|| key.node.take_event()).collect()
+    std::iter::from_fn(|| key.node.history_mut().take_event()).collect()
 }
 
 /// What happened, to whose grant.
@@ -91,8 +91,6 @@ fn nothing_where_nobody_listens() {
     assert!(!key.node.history().has_events());
 }
 
-const WANTED: [Wanted; 3] = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -103,22 +101,8 @@ proptest! {
     ) {
         let mut key = telling();
         let (mut known, mut begun): (Vec<(Box<[u8]>, Token, Mode)>, _) = (vec![], 0);
-        for (step, who, wanted, lease, passes) in steps {
-            let name = who.to_string();
-            key.wanted = WANTED[wanted];
-            // What is refused changes nothing.
-            match step {
-                0 => drop(key.acquire(&name, lease, 0)),
-                1 | 2 => drop(key.acquire(&name, lease, 100)),
-                3 => drop(key.wait(&name, 100, None)),
-                4 => drop(key.perform(&Request::Release(Release { owner: owner(&name), level: None, token: None }))),
-                5 => drop(key.perform(&Request::Break(None))),
-                6 => drop(key.convert(&name, if who > 1 { Conversion::Shared } else { Conversion::Exclusive })),
-                7 => drop(key.perform(&Request::Fence(owner(&name), token(lease * 1_000_000 + 7_000_000)))),
-                _ => key.del(),
-            }
-            key.now += passes;
-            key.settle();
+        for step in steps {
+            key.random_step(step);
             for GrantEvent { happened, owner, token, mode, .. } in events(&mut key) {
                 let before = known.iter().position(|(known, ..)| *known == owner);
                 match happened {

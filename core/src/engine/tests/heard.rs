@@ -41,6 +41,101 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     }
 }
 
+/// A node, and what its three listeners should hear.
+struct Heard {
+    node: Node,
+    /// Of each request that waits: its listener and owner.
+    open: Vec<(WaiterId, u64, String)>,
+    /// Of each listener: what it was not told yet.
+    untold: [Vec<String>; 3],
+    lives: [bool; 3],
+    now: u64,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+impl Heard {
+    fn new() -> Self {
+        Self { node: node(), open: vec![], untold: Default::default(), lives: [false; 3], now: 0 }
+    }
+
+    fn step(&mut self, what: u8, listener: u64, who: String, ms: u64) -> Checked {
+        let (node, now, client) = (&mut self.node, at(self.now).boot, ClientId(listener));
+        match what {
+            0 | 1 if self.lives[listener as usize] => {
+                let id = waits(node, listener, &who, ms, self.now);
+                self.open.extend(id.map(|id| (id, listener, who)));
+            }
+            2 => {
+                node.listeners.waits_no_more(client);
+                let news = asks(node, listener);
+                self.lives[listener as usize] = true;
+                self.is_told(listener, &news)?;
+                self.node.listeners.waits(client, WaiterId(listener), at(self.now + ms).boot);
+            }
+            3 => {
+                node.listeners.end(client);
+                self.lives[listener as usize] = false;
+                self.untold[listener as usize].clear();
+                self.open.retain(|(_, other, _)| *other != listener);
+                while node.let_one_leave(now) {}
+            }
+            4 => while node.listeners.take_timed_out(now).is_some() {},
+            _ => self.end_first(ms)?,
+        }
+        Ok(())
+    }
+
+    /// The request that has waited longest ends, in one way or another.
+    fn end_first(&mut self, ms: u64) -> Checked {
+        let (Some((_, listener, who)), now) = (self.open.first().cloned(), at(self.now).boot) else { return Ok(()) };
+        match ms % 3 {
+            0 => {
+                // Of another listener's request nothing changes.
+                let mut stop = |listener| self.node.stop_waiting(KEY, owner(&who), ClientId(listener), now);
+                prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
+            }
+            1 => self.node.queues().withdraw(KEY, owner(&who), now),
+            _ => drop(self.node.queues().granted(KEY, owner(&who), (Mode::Exclusive, token(9)), now)),
+        }
+        Ok(())
+    }
+
+    /// What was answered is news.
+    fn tell(&mut self) -> Checked {
+        while self.node.time_out(at(self.now).boot) {}
+        for (id, answer) in self.node.take_answers(usize::MAX) {
+            self.node.listeners.tell(id, Told::Answer(answer));
+            if let Some(place) = self.open.iter().position(|(other, ..)| *other == id) {
+                let (_, listener, owner) = self.open.remove(place);
+                self.untold[listener as usize].push(owner);
+            }
+        }
+        while let Some((WaiterId(listener), news)) = self.node.listeners.take_ready() {
+            self.is_told(listener, &news)?;
+        }
+        Ok(())
+    }
+
+    fn is_told(&mut self, listener: u64, news: &[News]) -> Checked {
+        let told = std::mem::take(&mut self.untold[listener as usize]);
+        prop_assert_eq!(of(news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn check(&self) -> Checked {
+        let (node, open) = (&self.node, &self.open);
+        let waiting: Vec<_> = node.waiting.of(KEY).map(|waiter| (waiter.id, waiter.want)).collect();
+        prop_assert_eq!(waiting.len(), open.len());
+        let each = waiting.iter().all(|(id, want)| *want == Want::Turn && open.iter().any(|(other, ..)| other == id));
+        prop_assert!(each);
+        prop_assert_eq!(node.listeners.requests(), open.len());
+        let untold: usize = self.untold.iter().map(Vec::len).sum();
+        prop_assert_eq!(node.load().places as usize, open.len() + untold, "each has its place until it is heard");
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
@@ -49,79 +144,16 @@ proptest! {
     fn each_request_is_news_once_or_leaves(
         steps in prop::collection::vec((0u8..6, 0u64..3, 0u8..4, 1u64..60), 1..80)
     ) {
-        let mut node = node();
-        // Of each request that waits: its listener and owner. Of each listener: what it was not told yet.
-        let mut open: Vec<(WaiterId, u64, String)> = vec![];
-        let mut untold: Vec<Vec<String>> = vec![vec![]; 3];
-        let mut lives = [false; 3];
-        let mut now = 0;
+        let mut heard = Heard::new();
         for (n, (what, listener, who, ms)) in steps.into_iter().enumerate() {
-            let client = ClientId(listener);
-            now += ms / 6;
-            let collect = |node: &mut Node, open: &mut Vec<(WaiterId, u64, String)>, untold: &mut Vec<Vec<String>>| {
-                while node.time_out(at(now).boot) {}
-                for (id, answer) in node.take_answers(usize::MAX) {
-                    node.listeners.tell(id, Told::Answer(answer));
-                    if let Some(place) = open.iter().position(|(other, ..)| *other == id) {
-                        let (_, listener, owner) = open.remove(place);
-                        untold[listener as usize].push(owner);
-                    }
-                }
-            };
-            match what {
-                0 | 1 if lives[listener as usize] => {
-                    let who = format!("{who}-{n}");
-                    if let Some(id) = waits(&mut node, listener, &who, ms, now) {
-                        open.push((id, listener, who));
-                    }
-                }
-                2 => {
-                    node.listeners.waits_no_more(client);
-                    let news = asks(&mut node, listener);
-                    lives[listener as usize] = true;
-                    let told = std::mem::take(&mut untold[listener as usize]);
-                    prop_assert_eq!(of(&news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
-                    node.listeners.waits(client, WaiterId(listener), at(now + ms).boot);
-                }
-                3 => {
-                    node.listeners.end(client);
-                    lives[listener as usize] = false;
-                    untold[listener as usize].clear();
-                    open.retain(|(_, other, _)| *other != listener);
-                    while node.let_one_leave(at(now).boot) {}
-                }
-                4 => while node.listeners.take_timed_out(at(now).boot).is_some() {},
-                _ => if let Some((_, _, who)) = open.first().cloned() {
-                    let key = KEY;
-                    match ms % 3 {
-                            0 => {
-                                // Of another listener's request nothing changes.
-                                let (_, listener, _) = open[0];
-                                let mut stop = |listener| {
-                                    node.stop_waiting(key, owner(&who), ClientId(listener), at(now).boot)
-                                };
-                                prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
-                            }
-                            1 => node.queues().withdraw(KEY, owner(&who), at(now).boot),
-                        _ => drop(node.queues().granted(key, owner(&who), (Mode::Exclusive, token(9)), at(now).boot)),
-                    }
-                },
-            }
-            collect(&mut node, &mut open, &mut untold);
-            while let Some((id, news)) = node.listeners.take_ready() {
-                let told = std::mem::take(&mut untold[id.0 as usize]);
-                prop_assert_eq!(of(&news), told.iter().map(String::as_bytes).collect::<Vec<_>>());
-            }
-            let waiting: Vec<_> = node.waiting.of(KEY).map(|waiter| (waiter.id, waiter.want)).collect();
-            prop_assert_eq!(waiting.len(), open.len());
-            let each = waiting.iter().all(|(id, want)| *want == Want::Turn && open.iter().any(|(other, ..)| other == id));
-            prop_assert!(each);
-            prop_assert_eq!(node.listeners.requests(), open.len());
-            let untold: usize = untold.iter().map(Vec::len).sum();
-            prop_assert_eq!(node.load().places as usize, open.len() + untold, "each has its place until it is heard");
+            heard.now += ms / 6;
+            heard.step(what, listener, format!("{who}-{n}"), ms)?;
+            heard.tell()?;
+            heard.check()?;
         }
+        let (node, now) = (&mut heard.node, at(heard.now).boot);
         (0..3).for_each(|listener| node.listeners.end(ClientId(listener)));
-        while node.let_one_leave(at(now).boot) {}
+        while node.let_one_leave(now) {}
         prop_assert_eq!(node.load(), Load::NONE);
     }
 }

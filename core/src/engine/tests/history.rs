@@ -12,10 +12,7 @@ use crate::keepalive::{ClientId, KeepAlive};
 use crate::node::Settings;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
-use crate::request::{Conversion, Owner, Release};
-use crate::values::mode::Wanted;
 use crate::values::prefixes::KeyPrefixes;
-use crate::values::token::Token;
 
 /// A key whose node logs everything.
 fn logging() -> Key {
@@ -176,20 +173,16 @@ fn only_what_was_waited_for_or_held_for_long() {
     let mut key = Key::new();
     key.node.configure(Settings { log_slower_than_ms: Some(100), ..Settings::default() });
     for (waited, held, is_kept) in [(0, 99, false), (0, 100, true), (99, 0, false), (100, 0, true)] {
-        key.node.reset_log();
+        key.node.history_mut().reset_log();
         key.acquire("before", 60_000, 0).unwrap();
         key.acquire("me", 60_000, 60_000).unwrap();
         key.now += waited;
         key.release("before");
-        key.node.reset_log();
+        key.node.history_mut().reset_log();
         key.now += held;
         key.release("me");
         assert_eq!(log(&key).len(), usize::from(is_kept), "{waited} {held}");
     }
-}
-
-fn released(owner: Owner<'_>) -> Request<'_> {
-    Request::Release(Release { owner, level: None, token: None })
 }
 
 #[test]
@@ -210,7 +203,7 @@ fn contention_is_counted_where_it_happens_and_nowhere_else() {
     assert_eq!(counts(&key), (2, 2));
     let refused = key.node.history().contention().refused.keys().next().unwrap();
     assert_eq!((&*refused.name, refused.count, refused.error), (&b"k"[..], 2, 0));
-    key.node.reset_contention(at(5).boot);
+    key.node.history_mut().reset_contention(at(5).boot);
     assert_eq!((counts(&key), key.node.history().contention().since), ((0, 0), at(5).boot));
 }
 
@@ -261,39 +254,19 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
     assert_eq!(figures(&key, b""), (0, 0, 0, 0));
 }
 
-const WANTED: [Wanted; 3] = [Wanted::Exclusive, Wanted::Shared, Wanted::Permit { limit: 3, number: None }];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// Every grant is in the key, or in the log: once. The figures of its prefix are those of the node.
     #[test]
     fn every_grant_ends_once(
-        steps in proptest::collection::vec((0_u8..8, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)
+        steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)
     ) {
         let mut key = logging();
         key.node.count_by(&KeyPrefixes::parse(b"j k l").unwrap());
-        let mut granted: Vec<Token> = vec![];
-        for (step, who, wanted, lease, passes) in steps {
-            let name = who.to_string();
-            key.wanted = WANTED[wanted];
-            // What is refused changes nothing.
-            let _: Result<(), Refusal> = match step {
-                0 => key.acquire(&name, lease, 0).map(|_| ()),
-                1 | 2 => key.acquire(&name, lease, 100).map(|_| ()),
-                3 => key.wait(&name, 100, None).map(|_| ()),
-                4 => key.perform(&released(owner(&name))).map(|_| ()),
-                5 => key.perform(&Request::Break(granted.last().copied().filter(|_| who > 0))).map(|_| ()),
-                6 => key.convert(&name, if who > 1 { Conversion::Shared } else { Conversion::Exclusive }).map(|_| ()),
-                _ => {
-                    key.del();
-                    Ok(())
-                }
-            };
-            key.now += passes;
-            key.settle();
+        for step in steps {
+            key.random_step(step);
             let in_key = key.lock.iter().flat_map(|lock| lock.grants()).count();
-            granted.extend(key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant.token()));
             let entries = key.node.history().log().entries();
             let in_log = entries.filter(|entry| matches!(entry.about, About::Grant(..))).count();
             prop_assert_eq!(key.node.counters.grants, (in_key + in_log) as u64);

@@ -51,9 +51,7 @@ fn an_evicted_lock_keeps_its_queue_waiting_until_its_lease_would_have_ended() {
 
 #[test]
 fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b]) = Key::with_queue(["b"]);
     key.node.tokens.set_ceiling(0);
     key.now = 1;
     key.release("a");
@@ -167,9 +165,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
 /// nothing any more they are told.
 #[test]
 fn what_may_not_be_granted_is_free() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b]) = Key::with_queue(["b"]);
     key.says = |question| matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::NotYet));
     key.release("a");
     assert_eq!(key.effects(), [Step::Tell(Event::Released), Step::Delete(None)]);
@@ -193,10 +189,7 @@ fn what_may_not_be_granted_is_free() {
 
 #[test]
 fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
-    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
     assert_eq!((b, c), (1, 2));
     key.says = |question| (question == Question::IsPermitted(WaiterId(1))).then_some(Said::Refused(Refusal::Forbidden));
     key.release("a");
@@ -211,8 +204,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     let forbidden =
         |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
     // The time of the one before it is up.
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     key.acquire("b", 1_000, 10).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.now = 11;
@@ -221,8 +213,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     assert_eq!((c, key.holder()), (2, None));
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     // It is kept for the second.
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.del();

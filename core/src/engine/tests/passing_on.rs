@@ -6,13 +6,12 @@ use crate::fixture::*;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Note, Patience, Release};
+use crate::request::{Acquire, Note, Release};
 use crate::values::mode::{Mode, Wanted};
 
 #[test]
 fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let first = key.lock.as_ref().unwrap().first().token();
     let b = key.acquire("b", 700, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -31,8 +30,7 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
 /// Its client was promised an answer by then, and does not count on the lock any more.
 #[test]
 fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let b = key.acquire("b", 1_000, 50).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.now = 51;
@@ -44,9 +42,7 @@ fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
 
 #[test]
 fn nobody_passes_the_queue() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b]) = Key::with_queue(["b"]);
     key.del();
     assert_eq!(key.acquire("c", 1_000, 0), Ok(None));
     assert_eq!(granted(&key.settle()), [b]);
@@ -55,8 +51,7 @@ fn nobody_passes_the_queue() {
 
 #[test]
 fn a_grant_answers_every_request_of_its_owner() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let b = key.acquire("b", 1_000, 50).unwrap().unwrap();
     key.acquire("c", 1_000, 500).unwrap().unwrap();
     let again = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
@@ -70,9 +65,7 @@ fn a_grant_answers_every_request_of_its_owner() {
 
 #[test]
 fn release_takes_back_what_its_owner_waits_for() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b]) = Key::with_queue(["b"]);
     let ask = Release { owner: owner("b"), level: None, token: Some(token(7)) };
     assert_eq!(key.perform(&Request::Release(ask)), Ok(Reply::Null));
     assert_eq!(key.queue(), [b], "about one grant alone");
@@ -85,8 +78,7 @@ fn release_takes_back_what_its_owner_waits_for() {
 #[test]
 fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     for kept in [false, true] {
-        let mut key = Key::new();
-        key.acquire("a", 1_000, 0).unwrap();
+        let mut key = Key::held();
         key.acquire("b", 300, 5_000).unwrap().unwrap();
         key.acquire("b", 30_000, 5_000).unwrap().unwrap();
         if kept {
@@ -123,10 +115,7 @@ fn the_holder_does_not_wait_for_itself() {
 /// Its handle may name another client by the time that the answer would be sent.
 #[test]
 fn the_answer_of_a_client_that_has_gone_is_dropped() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
-    let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
     key.release("b");
     key.release("c");
     assert_eq!(key.node.leave_queue(WaiterId(b), at(key.now).boot), None);
@@ -140,9 +129,7 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
 /// Its lease is over, and the background has not come to it yet.
 #[test]
 fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
-    let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+    let (mut key, [b]) = Key::with_queue(["b"]);
     key.now = 1_001;
     assert_eq!(key.acquire("c", 1_000, 0), Ok(None));
     assert_eq!(key.effects(), handed_over(Event::Expired), "before it is answered");
@@ -176,16 +163,13 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
         },
     ];
     for end in ends {
-        let mut key = Key::new();
-        key.acquire("a", 1_000, 0).unwrap();
+        let mut key = Key::held();
         assert_eq!(key.effects(), [Step::Store(Event::Acquired)]);
         let event = end(&mut key);
         assert_eq!((key.effects(), key.lock.is_none()), (vec![Step::Delete(Some(event))], true));
         assert!(key.node.deadlines.is_empty());
 
-        let mut key = Key::new();
-        key.acquire("a", 1_000, 0).unwrap();
-        let b = key.acquire("b", 1_000, 5_000).unwrap().unwrap();
+        let (mut key, [b]) = Key::with_queue(["b"]);
         let event = end(&mut key);
         assert_eq!(key.effects(), handed_over(event));
         assert_eq!(granted(&key.settle()), [b]);
@@ -198,20 +182,7 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
 #[test]
 fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     let mut key = Key::new();
-    let ask = |name, wanted, fence| {
-        let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
-        let ask = Acquire {
-            owner: owner(name),
-            ttl,
-            wanted,
-            retry: false,
-            fence: Some(token(fence)),
-            note,
-            patience,
-            behind: Default::default(),
-        };
-        Request::Acquire(ask)
-    };
+    let ask = |name, wanted, fence| Request::Acquire(Acquire { wanted, fence: Some(token(fence)), ..asks(name) });
     let granted = |value| Ok(Reply::Granted(token(value), 1));
     assert_eq!(key.perform(&ask("reader", Wanted::Shared, 100)), granted(100));
     assert_eq!(key.perform_for(b"x", &ask("writer", Wanted::Exclusive, 500)), granted(500));
@@ -231,22 +202,8 @@ fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
     key.acquire("writer", 2_000, 0).unwrap();
     key.wanted = Wanted::Shared;
     let waits = key.acquire("a", 100, 5_000).unwrap().unwrap();
-    let ask = |name| {
-        let (ttl, note, patience) = (ttl(1_000), Note::default(), Patience::NONE);
-        let ask = Acquire {
-            owner: owner(name),
-            ttl,
-            wanted: Wanted::Shared,
-            retry: false,
-            fence: None,
-            note,
-            patience,
-            behind: Default::default(),
-        };
-        Request::Acquire(ask)
-    };
     for name in ["a", "b"] {
-        key.perform_for(b"x", &ask(name)).unwrap();
+        key.perform_for(b"x", &Request::Acquire(Acquire { wanted: Wanted::Shared, ..asks(name) })).unwrap();
     }
     key.rename(b"x");
     assert_eq!(key.settle(), [(waits, Answer::Refused(Refusal::Owned))]);

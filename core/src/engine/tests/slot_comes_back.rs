@@ -2,13 +2,12 @@
 //! time, and no token repeats or falls.
 
 use super::super::{Question, Reply, Request, Run, Said, Step};
-use crate::fixture::{KEY, owner, ttl};
+use crate::fixture::{KEY, asks, owner, ttl};
 use crate::guard::slots::{SlotSet, slot_of};
 use crate::lock::Lock;
 use crate::lock::grant::Grant;
 use crate::node::Node;
-use crate::request::{Acquire, Note, Patience};
-use crate::values::mode::Wanted;
+use crate::request::{Acquire, Note};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
@@ -164,16 +163,7 @@ impl Cluster {
 
     /// Somebody asks the node for the lock.
     fn ask(&mut self) {
-        let ask = Request::Acquire(Acquire {
-            owner: owner("me"),
-            ttl: ttl(TTL_MS),
-            wanted: Wanted::Exclusive,
-            retry: false,
-            fence: None,
-            note: Note::default(),
-            patience: Patience::NONE,
-            behind: Default::default(),
-        });
+        let ask = Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") });
         let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Said::Yes, self.lock.take(), self.now());
         let answer = loop {
             let step = run.next(held.as_mut(), said, &mut self.node, now);

@@ -12,8 +12,7 @@ use crate::values::mode::Wanted;
 
 #[test]
 fn a_reservation_used_unused_and_taken_back() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let (_, b) = key.wait("b", 5_000, None).unwrap();
     let (_, c) = key.wait("c", 5_000, None).unwrap();
     let (_, d) = key.wait("d", 5_000, None).unwrap();
@@ -83,8 +82,7 @@ fn reservations_are_bounded_and_end() {
 /// Two clients that take turns in being told, with the smallest ticket, and never acquire.
 #[test]
 fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let (_, turn) = key.wait("b", 60_000, Some(7)).unwrap();
     let lock = key.acquire("c", 1_000, 60_000).unwrap().unwrap();
     key.wait("x", 60_000, Some(0)).unwrap();
@@ -112,8 +110,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
 /// Clients that ask several nodes and collide leave a turn unused now and then.
 #[test]
 fn a_few_unused_turns_change_no_order() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     // The later they come, the smaller their tickets.
     let turn = |key: &mut Key, n: u32| key.wait(&n.to_string(), 60_000, Some(n.into())).unwrap().1;
     let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();

@@ -26,11 +26,10 @@ fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
 
 #[test]
 fn what_the_server_does_to_keys_is_told() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     hears_of(&mut key, Key::del);
     // A lock comes under the name that was free.
-    key.perform_for(b"other", &acquire_by("b")).unwrap();
+    key.perform_for(b"other", &Request::Acquire(asks("b"))).unwrap();
     hears_of(&mut key, |key| key.rename(b"other"));
     hears_of(&mut key, |key| {
         let mut lock = key.lock.take().unwrap();
@@ -48,8 +47,7 @@ fn what_the_server_does_to_keys_is_told() {
 /// A replica takes no lock out of its memory by itself: its master may never tell it to.
 #[test]
 fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     let id = key.watch(known(&key), 5_000).unwrap().unwrap();
     key.now = 1_000;
     assert_eq!(key.node.take_watch_due(at(1_000).boot), None);
@@ -61,8 +59,7 @@ fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
 
 #[test]
 fn crowds_are_told_bit_by_bit_and_are_bounded() {
-    let mut key = Key::new();
-    key.acquire("a", 1_000, 0).unwrap();
+    let mut key = Key::held();
     key.node.max_load.places = 5;
     let ids: Vec<_> = (0..5).map(|_| key.watch(known(&key), 5_000).unwrap().unwrap()).collect();
     assert_eq!(key.watch(known(&key), 5_000), Err(Refusal::QueueFull { max: 5 }));
@@ -76,13 +73,4 @@ fn crowds_are_told_bit_by_bit_and_are_bounded() {
     }
     assert_eq!((told, key.node.take_watch_due(at(1).boot)), (ids, None));
     assert_eq!(key.node.watching().next_due(), None);
-}
-
-fn acquire_by(name: &'static str) -> Request<'static> {
-    use crate::request::{Acquire, Note, Patience};
-    use crate::values::mode::Wanted;
-    let (owner, ttl) = (owner(name), ttl(1_000));
-    let (wanted, note, patience) = (Wanted::Exclusive, Note::default(), Patience::NONE);
-    let ask = Acquire { owner, ttl, wanted, retry: false, fence: None, note, patience, behind: Default::default() };
-    Request::Acquire(ask)
 }

@@ -212,100 +212,121 @@ fn is_as_it_should_be(deadlines: &Deadlines, locks: &Stored) -> Result<(), TestC
     Ok(())
 }
 
+/// The deadlines, and the locks of the model.
+struct Both {
+    deadlines: Deadlines,
+    locks: Stored,
+    now: BootTime,
+}
+
+impl Both {
+    fn step(&mut self, what: u8, number: u8, ms: u64, flag: bool) -> Result<(), TestCaseError> {
+        let place = (u32::from(number % 4), name(number / 2));
+        let grant = |name: &str| Grant::new(owner(name), Note::default(), token(1), self.now, ttl(ms));
+        let (deadlines, locks) = (&mut self.deadlines, &mut self.locks);
+        match what {
+            0..=3 => {
+                let mode = if flag { Mode::Shared } else { Mode::Exclusive };
+                let mut lock = Lock::of(mode, grant("me"), Past::default());
+                if let Some(mut old) = locks.remove(&place) {
+                    old.replace(lock);
+                    lock = old;
+                }
+                deadlines.schedule(Key { db: place.0, name: &place.1 }, &mut lock);
+                locks.insert(place, lock);
+            }
+            4 | 5 => {
+                let Some(lock) = locks.get_mut(&place) else { return Ok(()) };
+                match lock {
+                    Lock::Joint(holders) if what == 4 => drop(holders.put(Mode::Shared, grant("you"))),
+                    Lock::Exclusive(_) if what == 4 => lock.convert(GrantId::default(), Mode::Shared, Past::default()),
+                    _ => drop(lock.prolong(lock.first_id(), self.now, ttl(ms))),
+                }
+                if what == 5 && lock.len() == 1 && flag {
+                    lock.convert(lock.first_id(), Mode::Exclusive, Past::default());
+                }
+                deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
+            }
+            6 => {
+                let Some(mut lock) = locks.remove(&place) else { return Ok(()) };
+                deadlines.cancel(place.0, &mut lock);
+                if flag {
+                    let elsewhere = ((place.0 + 1) % 4, name(7));
+                    if let Some(mut old) = locks.remove(&elsewhere) {
+                        deadlines.cancel(elsewhere.0, &mut old);
+                    }
+                    deadlines.schedule(Key { db: elsewhere.0, name: &elsewhere.1 }, &mut lock);
+                    locks.insert(elsewhere, lock);
+                }
+            }
+            7 => {
+                let (one, other) = (place.0, u32::from(number / 4));
+                deadlines.swap(one, other);
+                let swapped = |db| {
+                    if db == one {
+                        other
+                    } else if db == other {
+                        one
+                    } else {
+                        db
+                    }
+                };
+                let before = std::mem::take(locks).into_iter();
+                *locks = before.map(|((db, name), lock)| ((swapped(db), name), lock)).collect();
+            }
+            8 if number < 2 => self.detach(flag.then_some(place.0))?,
+            _ => self.pass(ms * 1_000 + u64::from(number))?,
+        }
+        Ok(())
+    }
+
+    /// A database, or all of them, is emptied.
+    fn detach(&mut self, db: Option<u32>) -> Result<(), TestCaseError> {
+        let detached = self.deadlines.detach(db);
+        let is_gone = |of: u32| db.is_none_or(|db| db == of);
+        let gone: Vec<_> = self.locks.iter().filter(|((db, _), _)| is_gone(*db)).collect();
+        prop_assert_eq!(detached.last(), gone.iter().map(|(_, lock)| lock.end()).max());
+        prop_assert_eq!(detached.len(), gone.len());
+        // Those that are told of later than the flush, or never.
+        for ((db, _), lock) in gone {
+            self.deadlines.cancel(*db, &mut lock.clone());
+        }
+        self.locks.retain(|(db, _), _| !is_gone(*db));
+        Ok(())
+    }
+
+    /// So many microseconds pass.
+    fn pass(&mut self, us: u64) -> Result<(), TestCaseError> {
+        self.now = self.now.plus_us(us);
+        let (deadlines, locks, now) = (&mut self.deadlines, &mut self.locks, self.now);
+        while deadlines.earliest().is_some_and(|earliest| now > earliest) {
+            let Some(due) = deadlines.pop_due(now) else { continue };
+            let place = (due.db, due.name.to_vec());
+            let lock = locks.get_mut(&place).expect("no entry without a lock");
+            prop_assert!(due.is_of(lock) && now > lock.next_end());
+            let ended = lock.ended(now);
+            if ended.and_then(|id| lock.take(id)).is_some() {
+                deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
+            } else {
+                deadlines.cancel(place.0, &mut locks.remove(&place).unwrap());
+            }
+        }
+        let tick_ago = BootTime::from_us(now.as_us() - Deadlines::LATE_US - 1);
+        prop_assert!(locks.values().all(|lock| tick_ago <= lock.next_end()));
+        Ok(())
+    }
+}
+
 proptest! {
     /// Against a plain tree of locks: one entry a lock, none lost, none early and none late, whatever is done. Locks with one holder and
     /// with several, in four databases that change places and are emptied; leases of a millisecond and of a day; a clock
     /// that jumps.
     #[test]
     fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..12, 0u8..8, times(), any::<bool>()), 1..200)) {
-        let mut deadlines = Deadlines::default();
-        let mut locks = Stored::new();
-        let mut now = us(1_000, 7);
+        let mut both = Both { deadlines: Deadlines::default(), locks: Stored::new(), now: us(1_000, 7) };
         for (what, number, ms, flag) in steps {
-            let place = (u32::from(number % 4), name(number / 2));
-            let grant = |owner_name: &str, now, ms| {
-                Grant::new(owner(owner_name), Note::default(), token(1), now, ttl(ms))
-            };
-            match what {
-                0..=3 => {
-                    let mode = if flag { Mode::Shared } else { Mode::Exclusive };
-                    let lock = Lock::of(mode, grant("me", now, ms), Past::default());
-                    let lock = match locks.remove(&place) {
-                        Some(mut old) => {
-                            old.replace(lock);
-                            old
-                        }
-                        None => lock,
-                    };
-                    let lock = locks.entry(place.clone()).or_insert(lock);
-                    deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
-                }
-                4 => if let Some(lock) = locks.get_mut(&place) {
-                    match lock {
-                        Lock::Joint(holders) => drop(holders.put(Mode::Shared, grant("you", now, ms))),
-                        Lock::Exclusive(_) => lock.convert(GrantId::default(), Mode::Shared, Past::default()),
-                    }
-                    deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
-                },
-                5 => if let Some(lock) = locks.get_mut(&place) {
-                    lock.prolong(lock.first_id(), now, ttl(ms));
-                    if lock.len() == 1 && flag {
-                        lock.convert(lock.first_id(), Mode::Exclusive, Past::default());
-                    }
-                    deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
-                },
-                6 => if let Some(mut lock) = locks.remove(&place) {
-                    deadlines.cancel(place.0, &mut lock);
-                    if flag {
-                        let elsewhere = ((place.0 + 1) % 4, name(7));
-                        if let Some(mut old) = locks.remove(&elsewhere) {
-                            deadlines.cancel(elsewhere.0, &mut old);
-                        }
-                        deadlines.schedule(Key { db: elsewhere.0, name: &elsewhere.1 }, &mut lock);
-                        locks.insert(elsewhere, lock);
-                    }
-                },
-                7 => {
-                    let (one, other) = (place.0, u32::from(number / 4));
-                    deadlines.swap(one, other);
-                    let swapped = |db| if db == one { other } else if db == other { one } else { db };
-                    locks = std::mem::take(&mut locks)
-                        .into_iter()
-                        .map(|((db, name), lock)| ((swapped(db), name), lock))
-                        .collect();
-                }
-                8 if number < 2 => {
-                    let db = flag.then_some(place.0);
-                    let detached = deadlines.detach(db);
-                    let is_gone = |of: u32| db.is_none_or(|db| db == of);
-                    let gone: Vec<_> = locks.iter().filter(|((db, _), _)| is_gone(*db)).collect();
-                    prop_assert_eq!(detached.last(), gone.iter().map(|(_, lock)| lock.end()).max());
-                    prop_assert_eq!(detached.len(), gone.len());
-                    // Those that are told of later than the flush, or never.
-                    for ((db, _), lock) in gone {
-                        deadlines.cancel(*db, &mut lock.clone());
-                    }
-                    locks.retain(|(db, _), _| !is_gone(*db));
-                }
-                _ => {
-                    now = now.plus_us(ms * 1_000 + u64::from(number));
-                    while deadlines.earliest().is_some_and(|earliest| now > earliest) {
-                        let Some(due) = deadlines.pop_due(now) else { continue };
-                        let place = (due.db, due.name.to_vec());
-                        let lock = locks.get_mut(&place).expect("no entry without a lock");
-                        prop_assert!(due.is_of(lock) && now > lock.next_end());
-                        let ended = lock.ended(now);
-                        if ended.and_then(|id| lock.take(id)).is_some() {
-                            deadlines.schedule(Key { db: place.0, name: &place.1 }, lock);
-                        } else {
-                            deadlines.cancel(place.0, &mut locks.remove(&place).unwrap());
-                        }
-                    }
-                    let tick_ago = BootTime::from_us(now.as_us() - Deadlines::LATE_US - 1);
-                    prop_assert!(locks.values().all(|lock| tick_ago <= lock.next_end()));
-                }
-            }
-            is_as_it_should_be(&deadlines, &locks)?;
+            both.step(what, number, ms, flag)?;
+            is_as_it_should_be(&both.deadlines, &both.locks)?;
         }
     }
 }
