@@ -13,14 +13,8 @@ use crate::{clock, config, driver, state};
 pub struct Acquire;
 
 impl Command for Acquire {
-    const SPEC: Spec = Spec {
-        command: request::Acquire::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Write,
-        master_only: true,
-        refused_when_poisoned: true,
-    };
+    const SPEC: Spec =
+        Spec::new(request::Acquire::SPEC, AclGroup::Write, "0.1.0", "O(1)").master_only().refused_when_poisoned();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let AskedAcquire { mut request, form, keepalive } = request::Acquire::read(call.words(), config::bounds())?;

@@ -12,14 +12,13 @@ use crate::{clock, config, driver};
 pub struct Break;
 
 impl Command for Break {
-    const SPEC: Spec = Spec {
-        command: request::Break::SPEC,
-        complexity: "O(log n) for each grant that ends, n being the number of holders; O(1) without TOKEN",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: true,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(
+        request::Break::SPEC,
+        AclGroup::Operator,
+        "0.1.0",
+        "O(log n) for each grant that ends, n being the number of holders; O(1) without TOKEN",
+    )
+    .master_only();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Break { token } = request::Break::read(call.words(), config::bounds())?;

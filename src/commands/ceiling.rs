@@ -12,8 +12,8 @@ use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 pub struct Ceiling;
 
 impl Command for Ceiling {
-    const SPEC: Spec = Spec {
-        command: grammar::Spec {
+    const SPEC: Spec = Spec::new(
+        grammar::Spec {
             name: command_names::text(command_names::CEILING),
             summary: "Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
             flags: "write fast",
@@ -28,12 +28,10 @@ impl Command for Ceiling {
                 },
             ],
         },
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+        AclGroup::Operator,
+        "0.1.0",
+        "O(1)",
+    );
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         if !call.ctx.is_from_master() && !call.ctx.is_from_aof() {

@@ -11,14 +11,8 @@ use crate::{clock, config, state};
 pub struct Check;
 
 impl Command for Check {
-    const SPEC: Spec = Spec {
-        command: request::Check::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Read,
-        master_only: true,
-        refused_when_poisoned: true,
-    };
+    const SPEC: Spec =
+        Spec::new(request::Check::SPEC, AclGroup::Read, "0.1.0", "O(1)").master_only().refused_when_poisoned();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Check { token } = request::Check::read(call.words(), config::bounds())?;

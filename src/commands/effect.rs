@@ -18,20 +18,18 @@ use crate::{clock, command_names, state};
 pub struct Effect;
 
 impl Command for Effect {
-    const SPEC: Spec = Spec {
-        command: grammar::Spec {
+    const SPEC: Spec = Spec::new(
+        grammar::Spec {
             name: command_names::text(command_names::EFFECT),
             summary: "Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
             flags: "write fast",
             key: Some(KeyAccess::Insert),
             arguments: &[Argument { name: "record", option: None, shape: Shape::Bytes }],
         },
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+        AclGroup::Operator,
+        "0.1.0",
+        "O(1)",
+    );
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let arrival = if call.ctx.is_from_aof() {

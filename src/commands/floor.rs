@@ -11,14 +11,7 @@ use crate::{clock, config};
 pub struct Floor;
 
 impl Command for Floor {
-    const SPEC: Spec = Spec {
-        command: request::Floor::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: true,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Floor::SPEC, AclGroup::Operator, "0.1.0", "O(1)").master_only();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Floor { raise } = request::Floor::read(call.words(), config::bounds())?;

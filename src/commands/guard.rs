@@ -12,14 +12,7 @@ use crate::{clock, config, state};
 pub struct Guard;
 
 impl Command for Guard {
-    const SPEC: Spec = Spec {
-        command: request::Guard::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Guard::SPEC, AclGroup::Operator, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let asked = request::Guard::read(call.words(), config::bounds())?;

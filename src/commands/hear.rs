@@ -11,15 +11,8 @@ use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 pub struct Hear;
 
 impl Command for Hear {
-    const SPEC: Spec = Spec {
-        command: request::Hear::SPEC,
-        complexity: "O(N) with the number of answers",
-        since: "0.2.0",
-        acl: AclGroup::Write,
-        // A master that becomes a replica tells those who waited.
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    // On replicas too: a master that becomes one tells those who waited.
+    const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "0.2.0", "O(N) with the number of answers");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Hear { name, patience } = request::Hear::read(call.words(), config::bounds())?;

@@ -10,7 +10,7 @@ use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver};
 
 const fn spec(command: grammar::Spec, since: &'static str) -> Spec {
-    Spec { command, complexity: "O(1)", since, acl: AclGroup::Write, master_only: true, refused_when_poisoned: true }
+    Spec::new(command, AclGroup::Write, since, "O(1)").master_only().refused_when_poisoned()
 }
 
 #[inline(always)]

@@ -19,14 +19,8 @@ pub fn show(shown: fn() -> Vec<&'static Spec>) {
 pub struct Help;
 
 impl Command for Help {
-    const SPEC: Spec = Spec {
-        command: request::Help::SPEC,
-        complexity: "O(N) where N is the number of commands",
-        since: "0.1.0",
-        acl: AclGroup::Help,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec =
+        Spec::new(request::Help::SPEC, AclGroup::Help, "0.1.0", "O(N) where N is the number of commands");
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {
         let line = |line: String| Reply::Bytes(line.into_bytes());

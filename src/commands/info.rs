@@ -13,14 +13,7 @@ use crate::{clock, config, state};
 pub struct Info;
 
 impl Command for Info {
-    const SPEC: Spec = Spec {
-        command: request::Info::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Read,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Info::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Info { holders, waiters: listed } = request::Info::read(call.words(), config::bounds())?;

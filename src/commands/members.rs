@@ -11,14 +11,8 @@ use crate::{clock, config, state};
 pub struct Members;
 
 impl Command for Members {
-    const SPEC: Spec = Spec {
-        command: request::Members::SPEC,
-        complexity: "O(N) where N is the number of nodes",
-        since: "0.2.0",
-        acl: AclGroup::Read,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec =
+        Spec::new(request::Members::SPEC, AclGroup::Read, "0.2.0", "O(N) where N is the number of nodes");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;

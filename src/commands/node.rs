@@ -18,14 +18,7 @@ const FEATURES: &str = "log behind top hear members";
 pub struct Node;
 
 impl Command for Node {
-    const SPEC: Spec = Spec {
-        command: request::Node::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Read,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    const SPEC: Spec = Spec::new(request::Node::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         // A start that is not decided yet is decided now: the answer should not be older than the first grant.

@@ -8,20 +8,18 @@ use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 pub struct Panic;
 
 impl Command for Panic {
-    const SPEC: Spec = Spec {
-        command: grammar::Spec {
+    const SPEC: Spec = Spec::new(
+        grammar::Spec {
             name: "LOCK.PANIC",
             summary: "Fails on purpose, for tests.",
             flags: "write",
             key: None,
             arguments: &[],
         },
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Operator,
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+        AclGroup::Operator,
+        "0.1.0",
+        "O(1)",
+    );
 
     fn run(_call: &Call<'_>) -> Result<Reply, Refusal> {
         panic!("injected fault\r\nwith\0bytes")

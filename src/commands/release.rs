@@ -17,15 +17,8 @@ use crate::{clock, config, driver};
 pub struct Release;
 
 impl Command for Release {
-    const SPEC: Spec = Spec {
-        command: request::Release::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Write,
-        // Of those that come from clients.
-        master_only: false,
-        refused_when_poisoned: false,
-    };
+    // For masters alone, if it comes from a client.
+    const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         if call.ctx.is_told() {

@@ -12,14 +12,14 @@ use crate::{clock, config, state};
 pub struct SetMembers;
 
 impl Command for SetMembers {
-    const SPEC: Spec = Spec {
-        command: request::SetMembers::SPEC,
-        complexity: "O(N) where N is the number of connections of quorum clients",
-        since: "0.2.0",
-        acl: AclGroup::Operator,
-        master_only: true,
-        refused_when_poisoned: true,
-    };
+    const SPEC: Spec = Spec::new(
+        request::SetMembers::SPEC,
+        AclGroup::Operator,
+        "0.2.0",
+        "O(N) where N is the number of connections of quorum clients",
+    )
+    .master_only()
+    .refused_when_poisoned();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::SetMembers { version: MembersVersion(version), promise, accept, decided, members: list, floor } =

@@ -14,14 +14,8 @@ use crate::{clock, config, driver, state};
 pub struct Wait;
 
 impl Command for Wait {
-    const SPEC: Spec = Spec {
-        command: request::Wait::SPEC,
-        complexity: "O(1)",
-        since: "0.1.0",
-        acl: AclGroup::Write,
-        master_only: true,
-        refused_when_poisoned: true,
-    };
+    const SPEC: Spec =
+        Spec::new(request::Wait::SPEC, AclGroup::Write, "0.1.0", "O(1)").master_only().refused_when_poisoned();
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let AskedWait { mut request, heard } = request::Wait::read(call.words(), config::bounds())?;

@@ -74,25 +74,26 @@ pub enum Source {
     Aof,
 }
 
+/// The events of the server that are subscribed to, and what a log calls each.
+const EVENTS: [(u64, &str); 9] = [
+    (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, "a change of role"),
+    (raw::REDISMODULE_EVENT_CRON_LOOP, "the cron event"),
+    (raw::REDISMODULE_EVENT_FLUSHDB, "a flush event"),
+    (raw::REDISMODULE_EVENT_SWAPDB, "a swap event"),
+    (raw::REDISMODULE_EVENT_LOADING, "a loading event"),
+    (raw::REDISMODULE_EVENT_CONFIG, "a change of configuration"),
+    (raw::REDISMODULE_EVENT_REPLICA_CHANGE, "a replica's coming"),
+    (raw::REDISMODULE_EVENT_FORK_CHILD, "a fork"),
+    (raw::REDISMODULE_EVENT_SHUTDOWN, "shutting down"),
+];
+
 /// Has the server call `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
-    let events: [(u64, raw::RedisModuleEventCallback); 9] = [
-        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role::<E>)),
-        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron::<E>)),
-        (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush::<E>)),
-        (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap::<E>)),
-        (raw::REDISMODULE_EVENT_LOADING, Some(on_loading::<E>)),
-        (raw::REDISMODULE_EVENT_CONFIG, Some(on_config::<E>)),
-        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(on_replica::<E>)),
-        (raw::REDISMODULE_EVENT_FORK_CHILD, Some(on_fork::<E>)),
-        (raw::REDISMODULE_EVENT_SHUTDOWN, Some(on_shutdown::<E>)),
-    ];
-    for (id, callback) in events {
-        // SAFETY: the module is being loaded; version 1 of each event's data is what the callbacks read.
-        let status = unsafe {
-            api!(RedisModule_SubscribeToServerEvent(ctx.raw(), raw::RedisModuleEvent { id, dataver: 1 }, callback))
-        };
+    for (id, _) in EVENTS {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the module is being loaded; version 1 of each event's data is what the callback reads.
+        let status = unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(on_event::<E>))) };
         if status != raw::REDISMODULE_OK as c_int {
             return Err(format!("the server did not take a subscription to its event {id}"));
         }
@@ -109,127 +110,56 @@ pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     Ok(())
 }
 
-extern "C" fn on_role<E: Events>(
+extern "C" fn on_event<E: Events>(
     ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
+    event: raw::RedisModuleEvent,
     subevent: u64,
-    _data: *mut c_void,
+    data: *mut c_void,
 ) {
-    boundary::run("a change of role", || {
-        let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
-        context::set_master(is_master);
+    let what = EVENTS.iter().find(|(id, _)| *id == event.id).map_or("an event", |(_, what)| what);
+    boundary::run(what, || {
         // SAFETY: the server's context lasts for the call.
-        E::role(unsafe { Context::new(ctx) }, is_master);
-    });
-}
-
-extern "C" fn on_loading<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    boundary::run("a loading event", || match subevent {
-        raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
-        raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::loading(Source::Snapshot),
-        raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::loading(Source::Master),
-        // SAFETY: the server's context lasts for the call.
-        ended => E::loaded_all(unsafe { Context::new(ctx) }, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
-    });
-}
-
-extern "C" fn on_replica<E: Events>(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    boundary::run("a replica's coming", || {
-        if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
-            E::replica_came();
-        }
-    });
-}
-
-extern "C" fn on_fork<E: Events>(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    boundary::run("a fork", || {
-        if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN {
-            E::forked();
-        }
-    });
-}
-
-extern "C" fn on_config<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    boundary::run("a change of configuration", || {
-        // SAFETY: the event carries this struct, with as many names as it says, for the length of the call, as does the
-        // server's context.
-        unsafe {
-            let change = &*data.cast::<raw::RedisModuleConfigChange>();
-            let names: Vec<&CStr> =
-                (0..change.num_changes as usize).map(|n| CStr::from_ptr(*change.config_names.add(n))).collect();
-            E::configured(Context::new(ctx), &names);
-        }
-    });
-}
-
-extern "C" fn on_shutdown<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
-    // SAFETY: the server's context lasts for the call.
-    boundary::run("shutting down", || E::shutdown(unsafe { Context::new(ctx) }));
-}
-
-extern "C" fn on_cron<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
-    // SAFETY: the server's context lasts for the call.
-    boundary::run("the cron event", || E::cron(unsafe { Context::new(ctx) }));
-}
-
-extern "C" fn on_flush<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    boundary::run("a flush event", || {
-        if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
-            // SAFETY: a flush event carries this struct for the length of the call.
-            let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
-            // SAFETY: the server's context lasts for the call. -1 stands for all databases.
-            E::flush(unsafe { Context::new(ctx) }, u32::try_from(info.dbnum).ok());
-        }
-    });
-}
-
-extern "C" fn on_swap<E: Events>(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    boundary::run("a swap event", || {
-        // SAFETY: a swap event carries this struct for the length of the call.
-        let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
-            // SAFETY: the server's context lasts for the call.
-            E::swap(unsafe { Context::new(ctx) }, one, other);
+        let ctx = unsafe { Context::new(ctx) };
+        match event.id {
+            raw::REDISMODULE_EVENT_CRON_LOOP => E::cron(ctx),
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                let is_master = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
+                context::set_master(is_master);
+                E::role(ctx, is_master);
+            }
+            raw::REDISMODULE_EVENT_LOADING => match subevent {
+                raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => E::loading(Source::Aof),
+                raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => E::loading(Source::Snapshot),
+                raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => E::loading(Source::Master),
+                ended => E::loaded_all(ctx, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
+            },
+            raw::REDISMODULE_EVENT_REPLICA_CHANGE if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE => {
+                E::replica_came();
+            }
+            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => E::forked(),
+            raw::REDISMODULE_EVENT_CONFIG => {
+                // SAFETY: the event carries this struct, with as many names as it says, for the length of the call.
+                let names: Vec<&CStr> = unsafe {
+                    let change = &*data.cast::<raw::RedisModuleConfigChange>();
+                    (0..change.num_changes as usize).map(|n| CStr::from_ptr(*change.config_names.add(n))).collect()
+                };
+                E::configured(ctx, &names);
+            }
+            raw::REDISMODULE_EVENT_SHUTDOWN => E::shutdown(ctx),
+            raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
+                // SAFETY: the event carries this struct for the length of the call.
+                let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
+                // -1 stands for all databases.
+                E::flush(ctx, u32::try_from(info.dbnum).ok());
+            }
+            raw::REDISMODULE_EVENT_SWAPDB => {
+                // SAFETY: the event carries this struct for the length of the call.
+                let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+                if let (Ok(one), Ok(other)) = (u32::try_from(info.dbnum_first), u32::try_from(info.dbnum_second)) {
+                    E::swap(ctx, one, other);
+                }
+            }
+            _ => {}
         }
     });
 }
