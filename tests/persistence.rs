@@ -1,59 +1,137 @@
-//! What a crash, a restart or a rewrite keeps: owner, token, holds, note, and on one boot the exact deadline.
+//! What a crash, a restart or a rewrite keeps: every grant with its owner, token, mode, holds and note, and on one boot the exact deadline; and
+//! nothing that ended.
 
 use std::fs;
 use std::io::Write;
 
-use crate::harness::{Client, Reply, Server, Setup, error, int, let_leases_run, null, text, wait_until};
+use crate::harness::{Client, Reply, Server, Setup, error, grants, int, let_leases_run, null, text, wait_until};
 
-/// Locks of every shape, in two databases.
-fn fill(client: &mut Client) {
-    client.say("LOCK.ACQUIRE plain me 60000");
-    client.say("LOCK.ACQUIRE deep me 60000 NOTE nightly-job");
-    client.say("LOCK.REENTER deep me LEVEL 3");
+/// Locks of every kind, after every kind of change, in two databases.
+pub fn fill(client: &mut Client) {
     client.send(&[b"LOCK.ACQUIRE", b"bin\0\xFF", b"\0\xFF\r\n", b"60000", b"NOTE", b"\0\xFF\r\n"]);
-    client.say("LOCK.ACQUIRE extended me 1000");
-    client.say("LOCK.EXTEND extended me 60000");
-    client.say("LOCK.ACQUIRE released me 60000");
-    client.say("LOCK.RELEASE released me");
-    client.say("LOCK.ACQUIRE broken me 60000");
-    client.say("LOCK.BREAK broken");
-    client.say("LOCK.ACQUIRE old-name me 60000");
-    client.say("RENAME old-name new-name");
-    client.say("SELECT 5");
-    client.say("LOCK.ACQUIRE plain you 60000");
-    client.say("SELECT 0");
+    for line in [
+        "LOCK.ACQUIRE plain me 60000",
+        "LOCK.ACQUIRE deep me 60000 NOTE nightly-job",
+        "LOCK.REENTER deep me LEVEL 3",
+        "LOCK.ACQUIRE extended me 1000",
+        "LOCK.EXTEND extended me 60000",
+        "LOCK.ACQUIRE released me 60000",
+        "LOCK.ACQUIRE taken me 60000",
+        "LOCK.BREAK taken",
+        "LOCK.ACQUIRE old me 60000",
+        "RENAME old new",
+        "LOCK.ACQUIRE read a 60000 SHARED NOTE first",
+        "LOCK.ACQUIRE read b 60000 SHARED",
+        "LOCK.ACQUIRE read gone 60000 SHARED",
+        "LOCK.REENTER read b LEVEL 3",
+        "LOCK.NOTE read b second SEQ 12",
+        "LOCK.RELEASE read gone",
+        "LOCK.ACQUIRE jobs a 60000 LIMIT 5",
+        "LOCK.ACQUIRE jobs b 60000 LIMIT 5 PERMIT 4",
+        "LOCK.ACQUIRE jobs c 1000 LIMIT 4",
+        "LOCK.EXTEND jobs c 60000",
+        "LOCK.ACQUIRE downgraded w 60000",
+        "LOCK.CONVERT downgraded w SHARED",
+        "LOCK.ACQUIRE downgraded r 60000 SHARED",
+        "LOCK.ACQUIRE upgraded w 60000 SHARED",
+        "LOCK.ACQUIRE upgraded r 60000 SHARED",
+        "LOCK.RELEASE upgraded r",
+        "LOCK.CONVERT upgraded w EXCLUSIVE",
+        "LOCK.NOTE upgraded w alone",
+        "LOCK.ACQUIRE broken a 60000 SHARED",
+        "LOCK.ACQUIRE broken b 60000 SHARED",
+        "LOCK.BREAK broken",
+        "LOCK.ACQUIRE alone a 60000 SHARED",
+        "LOCK.ACQUIRE old-name a 60000 LIMIT 3",
+        "RENAME old-name new-name",
+        "LOCK.ACQUIRE new-name b 60000 LIMIT 3",
+        "SELECT 5",
+        "LOCK.ACQUIRE plain you 60000",
+        "LOCK.ACQUIRE read elsewhere 60000 SHARED",
+        "LOCK.ACQUIRE read there 60000 SHARED",
+        "SELECT 0",
+    ] {
+        let reply = client.insist(line);
+        assert!(!matches!(reply, Reply::Error(_) | Reply::Null), "{line}: {reply:?}");
+    }
+    assert_eq!(client.say("LOCK.RELEASE released me"), int(0));
+    let broken = client.say("LOCK.ACQUIRE broken-one a 60000 SHARED").as_int();
+    client.say("LOCK.ACQUIRE broken-one b 60000 SHARED");
+    assert_eq!(client.say(&format!("LOCK.BREAK broken-one TOKEN {broken}")), int(broken));
 }
 
-const KEYS: [&[u8]; 7] = [b"plain", b"deep", b"bin\0\xFF", b"extended", b"new-name", b"released", b"broken"];
+const KEYS: [&[u8]; 15] = [
+    b"plain",
+    b"deep",
+    b"bin\0\xFF",
+    b"extended",
+    b"released",
+    b"taken",
+    b"new",
+    b"read",
+    b"jobs",
+    b"downgraded",
+    b"upgraded",
+    b"broken",
+    b"alone",
+    b"new-name",
+    b"broken-one",
+];
 
-/// All there is to know of the locks, without times; and when each ends, on this machine's boot clock.
-fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
-    let (mut locks, mut ends) = (vec![], vec![]);
+/// All that is known of the locks but times; and when each grant ends, on this machine's boot clock.
+pub fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
+    let (mut told, mut ends) = (vec![], vec![]);
     for key in KEYS {
-        let info = client.send(&[b"LOCK.INFO", key]);
-        let boot_ms = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let now = boot_ms.tv_sec * 1000 + boot_ms.tv_nsec / 1_000_000;
+        let info = client.send(&[b"LOCK.INFO", key, b"HOLDERS", b"1000"]);
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000;
         if info == null() {
-            locks.push(info);
+            told.push(info);
             continue;
         }
-        locks.extend(["owner", "token", "holds", "note", "suspect"].map(|name| info.field(name)));
-        ends.push(now + info.field("ttl").as_int());
+        for grant in info.field("grants").as_list() {
+            let fields = ["owner", "token", "mode", "permit", "limit", "holds", "note", "seq"];
+            told.extend(fields.map(|name| grant.field(name)));
+            ends.push(now + grant.field("ttl").as_int());
+        }
     }
-    locks.push(client.say("DEBUG DIGEST"));
-    (locks, ends)
+    told.push(client.say("DEBUG DIGEST"));
+    (told, ends)
 }
 
 #[track_caller]
-fn assert_same((locks, ends): (Vec<Reply>, Vec<i64>), client: &mut Client) {
-    let (now_locks, now_ends) = picture(client);
-    assert_eq!(now_locks, locks);
+pub fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
+    let (now_told, now_ends) = picture(client);
+    assert_eq!(&now_told, told);
     assert_eq!(now_ends.len(), ends.len());
-    for (now, before) in now_ends.iter().zip(&ends) {
-        // Between reading a ttl and the clock beside it the machine may be busy; a lease that started over would
-        // be off by as long as the server was away.
-        assert!((now - before).abs() < 250, "the deadline moved by {} ms", now - before);
+    for (now, before) in now_ends.iter().zip(ends) {
+        // Between reading a ttl and the clock beside it the machine may be busy; a lease that started over would be off by as long
+        // as the server was away.
+        assert!((now - before).abs() < 250, "a deadline moved by {} ms", now - before);
     }
+}
+
+/// Its holders go on, each with its own grant, and others are kept out as before.
+fn assert_goes_on(server: &Server) {
+    let mut client = server.client();
+    let infos = KEYS.map(|key| client.send(&[b"LOCK.INFO", key]));
+    assert!(infos.iter().all(|info| *info == null() || info.field("suspect") == int(0)));
+    let before = grants(&mut client, "jobs");
+    for (owner, grant) in ["a", "b", "c"].iter().zip(&before) {
+        assert_eq!(client.insist(&format!("LOCK.EXTEND jobs {owner} 60000")), grant.field("token"), "{owner}");
+    }
+    assert_eq!(client.say("LOCK.ACQUIRE jobs d 1000 LIMIT 3"), null(), "4 is held");
+    let joined = client.say("LOCK.ACQUIRE jobs d 60000 LIMIT 4").as_list();
+    assert_eq!(joined[2], int(3));
+    assert!(before.iter().all(|grant| grant.field("token").as_int() < joined[0].as_int()));
+    assert_eq!(client.say("LOCK.ACQUIRE read w 1000"), null());
+    assert_eq!((client.say("LOCK.RELEASE read a"), client.say("LOCK.RELEASE read b LEVEL 1")), (int(0), int(0)));
+    assert_eq!(client.say("EXISTS read"), int(0));
+    let deep = client.say("LOCK.INFO deep").field("token");
+    assert_eq!(client.say("LOCK.EXTEND deep me 60000"), deep);
+    assert_eq!(client.say("LOCK.RELEASE deep me LEVEL 1"), int(0));
+    let (held, deadlines) = (server.info("held"), server.info("deadlines"));
+    assert_eq!((held, deadlines), (12, 12), "ten here, two in database 5");
 }
 
 #[test]
@@ -64,12 +142,8 @@ fn kill_nine_loses_nothing_with_the_aof_always() {
     let_leases_run();
     server.kill();
     server.start_again();
-    let mut client = server.client();
-    assert_same(before, &mut client);
-    let token = client.say("LOCK.INFO deep").field("token").as_int();
-    assert_eq!(client.say("LOCK.EXTEND deep me 60000"), int(token), "the holder goes on");
-    assert_eq!(client.say("LOCK.RELEASE deep me LEVEL 1"), int(0));
-    assert_eq!((server.info("held"), server.info("deadlines")), (5, 5), "four here, one in database 5");
+    assert_same(&before, &mut server.client());
+    assert_goes_on(&server);
 }
 
 #[test]
@@ -78,17 +152,21 @@ fn a_rewritten_aof_holds_the_same() {
         let mut server = Setup::new().aof().option("aof-use-rdb-preamble", preamble).start();
         let mut client = server.client();
         fill(&mut client);
-        let before = picture(&mut client);
         wait_until("the rewrite starts", || {
             !matches!(client.say("BGREWRITEAOF"), Reply::Error(_)) || client.info_field("aof_rewrite_in_progress") == 1
         });
         wait_until("the rewrite ends", || {
             client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
         });
+        // Changes of what the rewrite has whole.
+        client.say("LOCK.ACQUIRE read late 60000 SHARED");
+        client.say("LOCK.RELEASE read late");
+        let before = picture(&mut client);
         let_leases_run();
         server.kill();
         server.start_again();
-        assert_same(before, &mut server.client());
+        assert_same(&before, &mut server.client());
+        assert_goes_on(&server);
     }
 }
 
@@ -100,7 +178,8 @@ fn a_snapshot_holds_the_same() {
     let_leases_run();
     server.shutdown("SAVE");
     server.start_again();
-    assert_same(before, &mut server.client());
+    assert_same(&before, &mut server.client());
+    assert_goes_on(&server);
 }
 
 #[test]

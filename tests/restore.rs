@@ -31,11 +31,11 @@ fn record_start(payload: &[u8], owner: &[u8]) -> usize {
 }
 
 /// Records stand in payloads as they are, not compressed.
-fn start() -> Server {
+pub fn start() -> Server {
     Setup::new().option("rdbcompression", "no").start()
 }
 
-fn restore(client: &mut Client, payload: &[u8]) -> Reply {
+pub fn restore(client: &mut Client, payload: &[u8]) -> Reply {
     client.send(&[b"RESTORE", b"copy", b"0", payload, b"REPLACE"])
 }
 

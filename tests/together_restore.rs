@@ -3,10 +3,8 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{
-    Client, Reply, Server, Setup, error, grants, int, null, owners, permits, seed, text, token, wait_until, waits,
-};
-use crate::restore::signed;
+use crate::harness::{Client, error, grants, int, null, owners, permits, seed, text, token, wait_until, waits};
+use crate::restore::{restore, signed, start};
 
 /// The payload's end: two bytes of version and the checksum.
 const FOOTER: usize = 10;
@@ -121,15 +119,6 @@ impl Record {
         payload.extend(&original[original.len() - FOOTER - 1..]);
         signed(payload)
     }
-}
-
-/// Records stand in payloads as they are, not compressed.
-fn start() -> Server {
-    Setup::new().option("rdbcompression", "no").start()
-}
-
-fn restore(client: &mut Client, payload: &[u8]) -> Reply {
-    client.send(&[b"RESTORE", b"copy", b"0", payload, b"REPLACE"])
 }
 
 /// Three permits of four: 1, 2 and 4.
