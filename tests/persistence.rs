@@ -1,5 +1,5 @@
-//! What a crash, a restart or a rewrite keeps: every grant with its owner, token, mode, holds and note, and on one boot the exact deadline; and
-//! nothing that ended.
+//! Locks after a crash, a restart or a rewrite: every grant is there with its owner, token, mode, holds and note, and on one boot its exact
+//! deadline; nothing is there that ended.
 
 use std::fs;
 use std::io::Write;
@@ -111,7 +111,7 @@ pub fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
     }
 }
 
-/// Its holders go on, each with its own grant, and others are kept out as before.
+/// Checks that holders go on, each with its own grant, and that others are kept out as before.
 fn assert_goes_on(server: &Server) {
     let mut client = server.client();
     let infos = KEYS.map(|key| client.send(&[b"LOCK.INFO", key]));

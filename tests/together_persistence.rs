@@ -1,4 +1,4 @@
-//! What a replica keeps of a lock that several hold, and what is left of one whose leases end while the server is down.
+//! Locks that several hold on a replica, and those whose leases end while the server is down.
 
 use std::time::{Duration, Instant};
 

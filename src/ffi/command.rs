@@ -40,17 +40,17 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A command that replicas answer too, and that promises nothing.
+    /// Makes a command that replicas answer too, and that promises nothing.
     pub const fn new(command: grammar::Spec, acl: AclGroup, since: &'static str, complexity: &'static str) -> Self {
         Self { command, complexity, since, acl, master_only: false, refused_when_poisoned: false }
     }
 
-    /// The same for masters alone.
+    /// Returns the command for masters alone.
     pub const fn master_only(self) -> Self {
         Self { master_only: true, ..self }
     }
 
-    /// The same with an answer that promises something.
+    /// Returns the command with an answer that promises something.
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
     }

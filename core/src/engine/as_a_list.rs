@@ -186,7 +186,7 @@ struct Both {
 
 type Checked = Result<(), TestCaseError>;
 
-/// What is done, by whom; times in milliseconds.
+/// A step: the action, the owner, and times in milliseconds.
 #[derive(Clone, Copy)]
 struct Does {
     what: u8,
@@ -306,7 +306,7 @@ impl Both {
         Ok(())
     }
 
-    /// Whether that is true of the lock.
+    /// Returns true if `known` is true of the lock.
     fn is_known(&self, known: Known) -> bool {
         let grants = self.key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
         let mut live = grants.filter(|grant| at(self.key.now).boot <= grant.deadline());
@@ -320,7 +320,7 @@ impl Both {
         }
     }
 
-    /// Those who watch were told what is true, and once.
+    /// Checks that each watcher was told once, and what is true.
     fn check_watchers(&mut self) -> Checked {
         let (mut told, mut told_nothing, mut left) = (vec![], vec![], vec![]);
         for (id, known, until) in std::mem::take(&mut self.watchers) {
@@ -346,7 +346,7 @@ impl Both {
         Ok(())
     }
 
-    /// The same holders, the same order, and everybody has a moment at which it is looked at.
+    /// Checks holders and order, and that every request has a moment at which something happens to it.
     fn check(&self) -> Checked {
         let (key, plain) = (&self.key, &self.plain);
         let mut holders: Vec<_> =

@@ -1,4 +1,4 @@
-//! What each stage of a request sees and changes.
+//! The context of a request, which each of its stages sees and changes.
 
 use super::step::Said;
 use crate::history::ending::Ending;

@@ -73,7 +73,7 @@ impl Run<'_> {
         }
     }
 
-    /// What follows from the outcome of a command about a grant.
+    /// Takes the step that follows from the outcome of a command about a grant.
     fn on_grant<T>(
         &mut self,
         done: Result<OnGrant<T>, Refusal>,

@@ -81,7 +81,7 @@ impl Key {
         key
     }
 
-    /// The same, and these wait for it for 5 s, to hold it for a second.
+    /// The key with that lock, for which these wait for 5 s, to hold it for a second.
     pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
         let mut key = Self::held();
         let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());

@@ -16,7 +16,7 @@ impl Node {
         &self.history
     }
 
-    /// The same, for the driver: it publishes events, and forgets what an operator wants forgotten.
+    /// Hands the history to the driver, which publishes events and resets the log.
     pub fn history_mut(&mut self) -> &mut History {
         &mut self.history
     }

@@ -1,14 +1,14 @@
-//! What comes of a command about a grant that its sender holds.
+//! The outcome of a command about a grant that its sender holds.
 
 use crate::lock::grant::GrantId;
 
-/// What came of it, with what its sender is told.
+/// The outcome, with what the sender is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnGrant<T> {
-    /// This grant is another now.
+    /// The grant has changed.
     Changed(GrantId, T),
-    /// It was like that already.
+    /// The grant was like that already: nothing changed.
     Unchanged(T),
-    /// This owner does not hold it, or not as the command says: nothing changed.
+    /// The owner does not hold the lock, or not as the command says: nothing changed.
     NotHeld,
 }

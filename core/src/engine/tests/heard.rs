@@ -44,9 +44,9 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
 /// A node, and what its three listeners should hear.
 struct Heard {
     node: Node,
-    /// Of each request that waits: its listener and owner.
+    /// The requests that wait, each with its listener and owner.
     open: Vec<(WaiterId, u64, String)>,
-    /// Of each listener: what it was not told yet.
+    /// The owners whose news each listener was not told yet.
     untold: [Vec<String>; 3],
     lives: [bool; 3],
     now: u64,
@@ -101,7 +101,7 @@ impl Heard {
         Ok(())
     }
 
-    /// What was answered is news.
+    /// Hands answers to the listeners, and news to those that ask.
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {

@@ -295,7 +295,7 @@ impl Both {
         Ok(())
     }
 
-    /// So many microseconds pass.
+    /// Lets `us` microseconds pass.
     fn pass(&mut self, us: u64) -> Result<(), TestCaseError> {
         self.now = self.now.plus_us(us);
         let (deadlines, locks, now) = (&mut self.deadlines, &mut self.locks, self.now);
