@@ -2,12 +2,17 @@
 //! [`Taker`](palisade_core::quorum::Taker), [`Waiter`](palisade_core::quorum::Waiter) and [`Keeper`](palisade_core::quorum::Keeper), performed
 //! in memory. Answers come late, twice or never, and a process may stop at any moment.
 
-use crate::agenda::Agenda;
+use palisade_core::quorum::agenda::Agenda;
+
+use crate::chance::Chance;
 use crate::crowd::{LASTS_US, World};
+
+/// The true time at which every world begins, in microseconds.
+const BEGINS_US: u64 = 1_000_000_000;
 
 /// Made of the bytes: everything that is drawn.
 pub fn run(input: &[u8]) {
-    let mut world = World::new(Agenda::new(input));
+    let mut world = World::new(Agenda::drawn_from(Chance::of(input), BEGINS_US));
     let end = world.agenda.now + LASTS_US;
     while let Some(event) = world.agenda.next(end) {
         crate::tell(&(world.agenda.now, &event));

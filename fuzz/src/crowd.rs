@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use palisade_core::quorum::agenda::Agenda;
 use palisade_core::quorum::{Acquire, Answer, Call, Choice, Conduct, NodeId, Taker, Task, Waiter};
 use palisade_core::{BootTime, Token, Wanted};
 
-use crate::agenda::Agenda;
+use crate::chance::Chance;
 use crate::simple_node::{Name, SimpleNode};
 use crate::watched::Watched;
 
@@ -106,7 +107,7 @@ pub enum Event {
 }
 
 pub struct World<'a> {
-    pub agenda: Agenda<'a, Event>,
+    pub agenda: Agenda<Event, Chance<'a>>,
     /// Nodes hang for short moments only, and nothing else is wrong.
     pub is_calm: bool,
     pub hangs: bool,
@@ -123,7 +124,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(mut agenda: Agenda<'a, Event>) -> Self {
+    pub fn new(mut agenda: Agenda<Event, Chance<'a>>) -> Self {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };

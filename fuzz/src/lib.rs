@@ -18,16 +18,15 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod agenda;
 mod answers;
 pub mod callers;
 mod calls;
+mod chance;
 mod choice;
 mod clients;
 mod crowd;
 mod disk;
 mod driver;
-mod floors;
 mod holding;
 mod keeping;
 mod keyspace;

@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use palisade_core::quorum::floors::Floors;
 use palisade_core::request::{NoteSequence, Owner};
 use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Refusal, Token, Wanted};
-
-use crate::floors::Floors;
 
 /// What came of a request that may be refused.
 pub type Done<T = ()> = std::result::Result<T, Refusal>;
@@ -85,7 +84,7 @@ impl Oracle {
         for told in &it.told {
             assert!(told.mode.is_compatible(mode), "{place:?} is kept: {told:?}, then {mode:?} {grant:?}");
         }
-        it.floors.is_above(mode, grant.token());
+        it.is_above(mode, grant.token());
         assert_eq!((grant.holds(), grant.deadline()), (1, now.plus_ms(grant.ttl_ms())));
         it.unused = 0;
         it.add(mode, grant);
@@ -130,7 +129,7 @@ impl Oracle {
                 let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
                 assert!(kept.is_none(), "{kept:?} beside {grant:?}");
                 it.told.clear();
-                it.floors.is_above(mode, grant.token());
+                it.is_above(mode, grant.token());
             }
             modes => panic!("{modes:?} is no conversion"),
         }
@@ -271,8 +270,13 @@ impl Oracle {
 
 impl Promises {
     fn add(&mut self, mode: Mode, grant: &Stored) {
-        self.floors.add(mode, grant.token());
+        self.floors.add(mode, grant.token().get());
         self.grants.push(Grant::of(mode, grant));
+    }
+
+    /// `token` of a later grant in `mode` is in order.
+    fn is_above(&self, mode: Mode, token: Token) {
+        assert!(token.get() > self.floors.floor_of(mode), "{mode:?} with {token:?} after {:?}", self.floors);
     }
 
     fn take(&mut self, owner: &[u8]) -> Grant {

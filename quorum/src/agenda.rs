@@ -1,16 +1,14 @@
-//! What happens when in the worlds of this folder's tests, all of it drawn from a seed: the same seed tells the same story.
+//! When what happens in the worlds of tests and of the fuzzer. All of it comes from one source of chance: the same source tells the same story.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 /// Events to come, in the order of their times, then in that in which they were planned.
-pub struct Agenda<E> {
+pub struct Agenda<E, C = SplitMix> {
     /// True time, in microseconds.
     pub now: u64,
-    random: u64,
+    chance: C,
     numbers: u64,
-    order: BinaryHeap<Reverse<(u64, u64)>>,
-    events: BTreeMap<u64, E>,
+    events: BTreeMap<(u64, u64), E>,
 }
 
 /// A clock that runs a little fast or slow, from where it likes.
@@ -21,29 +19,60 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What it shows at this true time.
+    /// Returns what it shows at this true time.
     pub fn at(self, time: u64) -> u64 {
         self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
     }
 }
 
+/// Numbers by SplitMix64, from a seed.
+pub struct SplitMix(pub u64);
+
+impl Iterator for SplitMix {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        Some(mix(self.0))
+    }
+}
+
+/// Returns a number in which each bit depends on all bits of `state`: how SplitMix64 ends.
+pub fn mix(state: u64) -> u64 {
+    let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
 impl<E> Agenda<E> {
+    /// Begins at time zero, with chances from a seed.
     pub fn new(seed: u64) -> Self {
-        Self { now: 0, random: seed, numbers: 0, order: BinaryHeap::new(), events: BTreeMap::new() }
+        Self::drawn_from(SplitMix(seed), 0)
+    }
+}
+
+impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
+    /// Begins at `now`, with chances from this endless source.
+    pub fn drawn_from(chance: C, now: u64) -> Self {
+        Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }
 
-    /// `event` happens at `time`.
+    /// Plans `event` for `time`.
     pub fn at(&mut self, time: u64, event: E) {
         let number = self.number();
-        self.order.push(Reverse((time, number)));
-        self.events.insert(number, event);
+        self.events.insert((time, number), event);
     }
 
-    /// The next event, and it is its time, if that is before `end`.
+    /// Plans `event` for as many microseconds from now.
+    pub fn after(&mut self, us: u64, event: E) {
+        self.at(self.now + us, event);
+    }
+
+    /// Returns the next event, at its time, if that is before `end`.
     pub fn next(&mut self, end: u64) -> Option<E> {
-        let Reverse((time, number)) = self.order.pop().filter(|Reverse((time, _))| *time < end)?;
-        self.now = time;
-        self.events.remove(&number)
+        let ((at, _), event) = self.events.pop_first().filter(|((at, _), _)| *at < end)?;
+        self.now = at;
+        Some(event)
     }
 
     /// A number that nothing else has.
@@ -52,18 +81,17 @@ impl<E> Agenda<E> {
         self.numbers
     }
 
-    /// SplitMix64.
+    /// Draws any number.
     pub fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.chance.next().unwrap_or_default()
     }
 
+    /// Draws a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.draw() % limit
     }
 
+    /// Returns true one in as many times, on the average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -74,7 +102,7 @@ impl<E> Agenda<E> {
         Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
     }
 
-    /// What a message takes: some get lost, some come up to `late_us` late.
+    /// The time that a message takes: some get lost, some come up to `late_us` late.
     pub fn takes(&mut self, late_us: u64) -> Option<u64> {
         match self.below(100) {
             0..3 => None,

@@ -71,8 +71,9 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
-#[cfg(test)]
-mod agenda;
+#[cfg(any(test, feature = "worlds"))]
+#[doc(hidden)]
+pub mod agenda;
 mod ask;
 #[cfg(test)]
 mod burst;
@@ -83,6 +84,9 @@ mod distinct;
 mod election;
 #[cfg(test)]
 mod fixture;
+#[cfg(any(test, feature = "worlds"))]
+#[doc(hidden)]
+pub mod floors;
 pub mod grammar;
 mod held;
 mod jitter;

@@ -1,6 +1,6 @@
 //! How every model is checked: a search for the shortest way to break it, or a look at all its states.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model};
@@ -34,16 +34,49 @@ pub struct Outcome {
     pub found: Option<(String, Vec<String>)>,
 }
 
-/// Looks for the shortest way to break `model`, in at most this many states.
-pub(crate) fn find<M: Explained>(model: M, states_max: usize) -> Outcome {
-    let checker = model.checker().finish_when(HasDiscoveries::Any).target_state_count(states_max);
-    outcome(&checker.spawn_bfs().join(), states_max)
+/// How a model is checked, and in at most how many states.
+enum Look {
+    Find(usize),
+    Exhaust(usize, usize),
 }
 
-/// Looks at all states of `model`, in at most this many.
-pub(crate) fn exhaust<M: Explained>(model: M, states_max: usize, threads: usize) -> Outcome {
-    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::Any);
-    outcome(&checker.target_state_count(states_max).spawn_dfs().join(), states_max)
+/// A model within bounds, with all rules or without one.
+pub struct Bounded<R> {
+    /// What it is about: for one with all rules, its bounds; else the rule that is left out.
+    pub about: R,
+    check: Box<dyn Fn(&Look) -> Outcome>,
+}
+
+impl<R> Bounded<R> {
+    pub(crate) fn new<M: Explained>(about: R, model: impl Fn() -> M + 'static) -> Self {
+        Self { about, check: Box::new(move |look| check(model(), look)) }
+    }
+
+    /// Looks for the shortest way to break it, in at most this many states.
+    pub fn find(&self, states_max: usize) -> Outcome {
+        (self.check)(&Look::Find(states_max))
+    }
+
+    /// Looks at all its states, in at most this many.
+    pub fn exhaust(&self, states_max: usize, threads: usize) -> Outcome {
+        (self.check)(&Look::Exhaust(states_max, threads))
+    }
+}
+
+impl<R: Debug> Debug for Bounded<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.about.fmt(f)
+    }
+}
+
+fn check<M: Explained>(model: M, look: &Look) -> Outcome {
+    let checker = model.checker().finish_when(HasDiscoveries::Any);
+    match *look {
+        Look::Find(states_max) => outcome(&checker.target_state_count(states_max).spawn_bfs().join(), states_max),
+        Look::Exhaust(states_max, threads) => {
+            outcome(&checker.threads(threads).target_state_count(states_max).spawn_dfs().join(), states_max)
+        }
+    }
 }
 
 fn outcome<M: Explained>(checker: &impl Checker<M>, states_max: usize) -> Outcome {

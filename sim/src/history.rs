@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use palisade_core::Wanted;
+use palisade_core::{Mode, Permit, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// Microseconds of true time: one clock for all, which nobody who takes part can read.
@@ -25,13 +25,8 @@ pub enum HeldAs {
     Exclusive,
     /// Together with others who read.
     Shared,
-    /// As one of so many.
-    Permit {
-        /// Which one.
-        number: u16,
-        /// How many its holder lets there be.
-        limit: u16,
-    },
+    /// As the one of this number, of as many as its holder lets there be.
+    Permit { number: u16, limit: u16 },
 }
 
 impl HeldAs {
@@ -43,6 +38,15 @@ impl HeldAs {
                 number != others && number <= theirs && others <= limit
             }
             _ => false,
+        }
+    }
+
+    /// The mode of such a grant.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Exclusive => Mode::Exclusive,
+            Self::Shared => Mode::Shared,
+            Self::Permit { number, limit } => Permit::new(number, limit).map_or(Mode::Exclusive, Mode::Permit),
         }
     }
 
@@ -85,40 +89,14 @@ pub struct Event {
 pub enum What {
     /// It relies on the lock no longer: it begins to give it back, or learns that it is lost.
     Ended,
-    /// It learns that it holds the lock.
-    Held {
-        /// When it began to ask.
-        since: TimeUs,
-        /// Until when it relies on it, in true time.
-        until: TimeUs,
-        /// With this fencing token.
-        token: u64,
-        /// In this mode.
-        #[serde(default)]
-        mode: HeldAs,
-    },
-    /// It relies on the lock for longer, or its token rose.
-    Extended {
-        /// Until when, in true time.
-        until: TimeUs,
-        /// Its token now.
-        token: u64,
-    },
-    /// It relies on the lock in another mode.
-    Converted {
-        /// Its token now.
-        token: u64,
-        /// In this one.
-        mode: HeldAs,
-    },
+    /// It learns that it holds the lock, for which it began to ask at that time, and on which it relies until then, in true time.
+    Held { since: TimeUs, until: TimeUs, token: u64, mode: HeldAs },
+    /// It relies on the lock for longer, in true time, or its token rose.
+    Extended { until: TimeUs, token: u64 },
+    /// It relies on the lock in another mode, with its token now.
+    Converted { token: u64, mode: HeldAs },
     /// What it does under the lock reaches the resource that the lock protects: it writes, reads, or uses its permit.
-    Wrote {
-        /// With this token.
-        token: u64,
-        /// In this mode.
-        #[serde(default)]
-        mode: HeldAs,
-    },
+    Wrote { token: u64, mode: HeldAs },
 }
 
 impl fmt::Display for Holder {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand, ValueEnum};
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
-use palisade_sim::{Outcome, family, members, model, queue};
+use palisade_sim::{Bounded, family, members, model, queue};
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -91,34 +91,13 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Of which model.
-enum Bounds {
-    Nodes(Box<model::Config>),
-    Queue(queue::Bounds),
-    Family(family::Bounds),
-    Members(members::locks::Bounds),
-    Changers(members::agreement::Bounds),
-}
-
 fn check_models(states: usize, only: &str) -> bool {
     let mut right = true;
     println!("| model | states | longest path | all seen | seconds |\n|---|---|---|---|---|");
-    let of_nodes = model::sound().into_iter().map(|(name, config)| (name, Bounds::Nodes(Box::new(config))));
-    let of_queues = queue::sound().into_iter().map(|(name, bounds)| (name, Bounds::Queue(bounds)));
-    let of_families = family::sound().into_iter().map(|(name, bounds)| (name, Bounds::Family(bounds)));
-    let of_members = members::locks::sound().into_iter().map(|(name, bounds)| (name, Bounds::Members(bounds)));
-    let changers =
-        ("two changers of a set of three, twice each", Bounds::Changers(members::agreement::Bounds::sound(2)));
-    let all = of_nodes.chain(of_queues).chain(of_families).chain(of_members).chain([changers]);
-    for (name, bounds) in all.filter(|(name, _)| name.contains(only)) {
-        let start = Instant::now();
-        let outcome = match &bounds {
-            Bounds::Nodes(config) => model::exhaust(config, states, threads()),
-            Bounds::Queue(bounds) => queue::exhaust(bounds, states, threads()),
-            Bounds::Family(bounds) => family::exhaust(bounds, states, threads()),
-            Bounds::Members(bounds) => members::locks::exhaust(bounds.clone(), states, threads()),
-            Bounds::Changers(bounds) => members::agreement::exhaust(bounds.clone(), states, threads()),
-        };
+    let all = [model::sound(), queue::sound(), family::sound(), members::sound(2)];
+    for model in all.into_iter().flatten().filter(|model| model.about.contains(only)) {
+        let (start, name) = (Instant::now(), model.about);
+        let outcome = model.exhaust(states, threads());
         let seen = if outcome.complete { "yes" } else { "no" };
         let seconds = start.elapsed().as_secs_f64();
         println!("| {name} | {} | {} | {seen} | {seconds:.1} |", outcome.states, outcome.depth);
@@ -133,20 +112,9 @@ fn check_models(states: usize, only: &str) -> bool {
 
 fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     let is_meant = |rule: Rule| only.is_none_or(|only| only == rule);
-    let mut table = vec![];
-    for config in model::broken() {
-        if let Some(rule) = config.without.0.filter(|rule| is_meant(*rule)) {
-            table.push((rule, in_model(rule, || model::find(&config, states))));
-        }
-    }
-    for bounds in queue::broken() {
-        if let Some(rule) = bounds.without.0.filter(|rule| is_meant(*rule)) {
-            table.push((rule, in_model(rule, || queue::find(&bounds, states))));
-        }
-    }
-    for rule in members::RULES.into_iter().filter(|rule| is_meant(*rule)) {
-        table.push((rule, in_model(rule, || members::broken(rule, states))));
-    }
+    let all = [model::broken(), queue::broken(), members::broken()];
+    let all = all.into_iter().flatten().filter(|model| is_meant(model.about));
+    let mut table: Vec<_> = all.map(|model| (model.about, in_model(&model, states))).collect();
     let out_of_sight = model::OUT_OF_SIGHT.into_iter().filter(|(rule, _)| is_meant(*rule));
     table.extend(out_of_sight.map(|(rule, why)| (rule, Err(format!("{why} | |")))));
     println!(
@@ -167,10 +135,10 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     all_found
 }
 
-/// What the model checker finds without `rule`, or that it finds nothing.
-fn in_model(rule: Rule, find: impl FnOnce() -> Outcome) -> Result<String, String> {
-    println!("Without: {}", rule.sentence());
-    let outcome = find();
+/// What the model checker finds without a rule, or that it finds nothing.
+fn in_model(model: &Bounded<Rule>, states: usize) -> Result<String, String> {
+    println!("Without: {}", model.about.sentence());
+    let outcome = model.find(states);
     let Some((broken, steps)) = outcome.found else { return Err("not found | |".to_owned()) };
     println!("  {broken}");
     steps.iter().enumerate().for_each(|(n, step)| println!("  {:>4}. {step}", n + 1));

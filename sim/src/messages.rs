@@ -52,13 +52,8 @@ pub enum Says {
     Ask(Ask),
     /// LOCK.RELEASE.
     Release,
-    /// LOCK.WAIT.
-    Wait {
-        /// For how long.
-        ms: u32,
-        /// Where it wants to stand.
-        ticket: u64,
-    },
+    /// LOCK.WAIT for so long; the ticket says where it wants to stand.
+    Wait { ms: u32, ticket: u64 },
     /// A command of a client that locks on one node.
     Command(Command),
 }
@@ -66,42 +61,18 @@ pub enum Says {
 /// A command of a client that locks on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
-    /// LOCK.ACQUIRE.
-    Acquire {
-        /// Length of the lease.
-        ttl_ms: u32,
-        /// For how long it waits; zero: not at all.
-        wait_ms: u32,
-        /// It may repeat itself.
-        retry: bool,
-    },
-    /// LOCK.EXTEND.
-    Extend {
-        /// At least this long from now.
-        ttl_ms: u32,
-    },
-    /// LOCK.REENTER.
-    Reenter {
-        /// At least this many holds; one hold more where absent.
-        level: Option<u32>,
-        /// Also extend to at least this long from now.
-        ttl_ms: Option<u32>,
-    },
-    /// LOCK.CONVERT.
-    Convert {
-        /// To a reader; else to a writer.
-        shares: bool,
-    },
-    /// LOCK.RELEASE.
-    Release {
-        /// Down to one hold less than this.
-        level: u32,
-    },
+    /// LOCK.ACQUIRE, which waits for so long (zero: not at all), and may repeat itself.
+    Acquire { ttl_ms: u32, wait_ms: u32, retry: bool },
+    /// LOCK.EXTEND, to at least this long from now.
+    Extend { ttl_ms: u32 },
+    /// LOCK.REENTER: at least this many holds, one hold more where absent; and at least this long from now.
+    Reenter { level: Option<u32>, ttl_ms: Option<u32> },
+    /// LOCK.CONVERT, to a reader; else to a writer.
+    Convert { shares: bool },
+    /// LOCK.RELEASE, down to one hold less than this.
+    Release { level: u32 },
     /// No command: the connection is closed on which the request of this number waits.
-    Closed {
-        /// Which request.
-        number: u32,
-    },
+    Closed { number: u32 },
 }
 
 /// What a node answers.
@@ -143,20 +114,10 @@ pub enum Hears {
 /// What a command is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Replied {
-    /// The lock is the caller's.
-    Granted {
-        /// The token of the grant.
-        token: u64,
-        /// The number of its permit.
-        number: u16,
-        /// How long it waited, in milliseconds.
-        waited_ms: u64,
-    },
-    /// It is in the mode that was asked for.
-    Converted {
-        /// The token of the grant.
-        token: u64,
-    },
+    /// The lock is the caller's: the token of the grant, the number of its permit, and how long it waited.
+    Granted { token: u64, number: u16, waited_ms: u64 },
+    /// It is in the mode that was asked for, with this token.
+    Converted { token: u64 },
     /// It lasts longer.
     Extended,
     /// The caller has so many holds.

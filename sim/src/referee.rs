@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::highest::{Highest, Largest};
+use palisade_core::quorum::floors::Floors;
+
+use crate::highest::Highest;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 pub use crate::violation::{Claim, Violation};
 
@@ -29,7 +31,7 @@ struct Mutex {
     /// The largest tokens that anybody held it with.
     highest: Highest,
     /// What the register took.
-    register: Largest,
+    register: Floors,
     /// The last lock that an operator took away as a whole: when, and its largest token.
     taken_away: Option<(TimeUs, u64)>,
     /// Tokens of grants that an operator took away, and others stayed.
@@ -198,9 +200,9 @@ impl Mutex {
     /// That this never lets an older holder pass follows from the order of tokens; that it never refuses the present one is judged
     /// here.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
-        let seen = self.register.floor_of(mode);
+        let seen = self.register.floor_of(mode.mode());
         if token >= seen {
-            self.register.add(mode, token);
+            self.register.add(mode.mode(), token);
             return Ok(true);
         }
         // (A write that it sent before its token rose, or before it became a reader, may come too late.)

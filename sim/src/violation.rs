@@ -23,57 +23,17 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Violation {
     /// Two rely on one lock at one moment, in modes that do not go together.
-    Overlap {
-        /// Which lock.
-        key: u32,
-        /// Who relied on it.
-        first: Claim,
-        /// Who came on top.
-        second: Claim,
-    },
-    /// A later holder's token is not larger than an earlier one's.
-    TokenOrder {
-        /// Which lock.
-        key: u32,
-        /// The largest token before.
-        before: u64,
-        /// The later holder.
-        later: Claim,
-    },
+    Overlap { key: u32, first: Claim, second: Claim },
+    /// A later holder's token is not larger than the largest one before.
+    TokenOrder { key: u32, before: u64, later: Claim },
     /// A holder's token fell while it held the lock.
-    TokenFell {
-        /// Which lock.
-        key: u32,
-        /// Who.
-        claim: Claim,
-        /// What its token became.
-        to: u64,
-    },
+    TokenFell { key: u32, claim: Claim, to: u64 },
     /// More permits are held than the smallest limit of those who hold them.
-    TooMany {
-        /// Which lock.
-        key: u32,
-        /// Who came last.
-        last: Claim,
-        /// So many hold one.
-        count: usize,
-    },
+    TooMany { key: u32, last: Claim, count: usize },
     /// It relied on a lock again that it had lost.
-    Revived {
-        /// Which lock.
-        key: u32,
-        /// Who.
-        who: Holder,
-    },
-    /// A write of the one who holds the lock was refused.
-    FencedOut {
-        /// Which lock.
-        key: u32,
-        /// Who wrote.
-        claim: Claim,
-        /// The register had seen this token.
-        seen: u64,
-    },
+    Revived { key: u32, who: Holder },
+    /// A write of the one who holds the lock was refused: the register had seen a larger token.
+    FencedOut { key: u32, claim: Claim, seen: u64 },
 }
 
 impl Violation {

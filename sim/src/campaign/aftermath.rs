@@ -48,16 +48,16 @@ pub struct EndState {
 
 /// Lets every client finish; one that cannot is stuck.
 pub async fn finish(world: &World) {
-    for contender in &world.contenders {
-        contender.lock().await.finish();
+    for client in world.clients() {
+        client.lock().await.finish();
     }
-    for (client, contender) in world.contenders.iter().enumerate() {
-        let mut contender = contender.lock().await;
+    for client in world.clients() {
+        let mut client = client.lock().await;
         let begun = Instant::now();
-        while !contender.has_ended() {
+        while !client.has_ended() {
             if begun.elapsed() > PATIENCE {
-                world.log.found(format!("client {} is stuck: it waits for a lock that nobody holds", client + 1));
-                contender.kill().await;
+                world.log.found(format!("{} is stuck: it waits for a lock that nobody holds", client.on));
+                client.kill().await;
             }
             sleep(LOOK_AGAIN).await;
         }

@@ -1,20 +1,19 @@
 //! An agent of a campaign: the one that `palisade agent` runs, in a process of this program.
 
-use palisade_agent::{Address, Agent, Config, OnEnd};
+use palisade_agent::{Agent, Config, OnEnd};
 use palisade_client::Client;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 /// Connections of all clients, and more.
 const CONNECTIONS_MAX: usize = 256;
 
 /// What an agent is started with.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Where it listens.
-    #[arg(long)]
-    pub listen: Address,
+    pub listen: String,
     /// The nodes.
-    #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<String>,
 }
 
@@ -26,7 +25,7 @@ pub struct Settings {
 pub async fn run(settings: Settings) {
     let client = Client::new(&settings.nodes).expect("the addresses are good");
     let config = Config {
-        listen: vec![settings.listen],
+        listen: vec![settings.listen.parse().expect("a good address")],
         socket_mode: 0o600,
         password: None,
         metrics: None,

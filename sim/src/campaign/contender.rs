@@ -8,21 +8,17 @@
 //! the 2 ms that nodes keep a lock for longer than its holder relies on it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use palisade_client::{Client, Error, ErrorKind, Guard, Options};
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::candidate;
 use super::journal::{Journal, Line, now_us};
-use super::keeper::Keeper;
 pub use super::process::Settings;
-use super::process::{Shared, key_name};
-use super::register::{Access, Connection};
+use super::process::{Shared, Task, key_name};
+use super::register::Access;
 use super::through::{self, Through};
 use super::world::connect;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
@@ -93,7 +89,7 @@ impl Wants {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub async fn run(settings: Settings) {
     let journal = Journal::create(&settings.journal).expect("the journal can be made");
-    let client = connect(settings.nodes.iter().cloned(), settings.cluster);
+    let client = connect(settings.nodes.clone(), settings.cluster);
     let (ended, finish) = watch::channel(false);
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -101,35 +97,24 @@ pub async fn run(settings: Settings) {
     });
     let shared = Arc::new(Shared::new(settings, client, journal, finish));
     let mut tasks = tokio::task::JoinSet::new();
-    for number in 0..shared.settings.tasks {
-        let seed = shared.settings.seed.wrapping_mul(1_000).wrapping_add(number.into());
-        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
-        let shared = Arc::clone(&shared);
-        let dice = ChaCha8Rng::seed_from_u64(seed);
-        tasks.spawn(Task { own: number == 0, shared, dice, register }.run());
+    for number in 0..shared.settings.tasks.into() {
+        tasks.spawn(Contender { task: Task::new(&shared, number).await, own: number == 0 }.run());
     }
-    let dice =
-        |number: u64| ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(500 + number));
     // Both speak to one node or agent, and follow no redirection.
     let (keepers, through) = if shared.settings.cluster { (0, 0) } else { (KEEPERS, through::TASKS) };
     for keeper in 0..keepers {
-        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
-        tasks.spawn(Keeper::new(Arc::clone(&shared), dice(keeper), register).run());
+        tasks.spawn(Task::new(&shared, 500 + keeper).await.keep());
     }
     for task in 0..through {
-        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
-        tasks.spawn(Through::new(Arc::clone(&shared), dice(200 + task), register).run());
+        tasks.spawn(Through::new(Task::new(&shared, 700 + task).await).run());
     }
-    let register = Connection::open(&shared.settings.register).await.expect("the register is there");
-    tasks.spawn(candidate::campaigns(Arc::clone(&shared), dice(100), register));
-    tasks.spawn(candidate::observes(Arc::clone(&shared), dice(101)));
+    tasks.spawn(Task::new(&shared, 600).await.campaign());
+    tasks.spawn(Task::new(&shared, 601).await.observe());
     tasks.join_all().await;
 }
 
-struct Task {
-    shared: Arc<Shared>,
-    dice: ChaCha8Rng,
-    register: Connection,
+struct Contender {
+    task: Task,
     /// It keeps the client's own key for long, over whatever happens to the nodes.
     own: bool,
 }
@@ -158,87 +143,74 @@ fn claim(guard: &Guard) -> Option<Claim> {
     }
 }
 
-impl Task {
+impl Contender {
     async fn run(mut self) {
-        while !self.shared.is_to_finish() {
+        while !self.task.is_to_finish() {
             self.take_one().await;
-            sleep(self.ms(0, PAUSE_MAX_MS)).await;
+            sleep(self.task.ms(0, PAUSE_MAX_MS)).await;
         }
     }
 
-    fn ms(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(self.dice.random_range(from..=to))
-    }
-
-    fn once_in(&mut self, times: u32) -> bool {
-        self.dice.random_ratio(1, times)
-    }
-
-    fn write(&self, line: Line) {
-        self.shared.journal.write(&line);
-    }
-
     async fn take_one(&mut self) {
-        let settings = &self.shared.settings;
+        let settings = &self.task.shared.settings;
         let (max_ttl_ms, contended, own_key) = (settings.max_ttl_ms, settings.contended_keys, settings.own_key);
-        let key = if self.own { own_key } else { self.dice.random_range(0..contended) };
-        let ttl = if self.own { Duration::from_millis(max_ttl_ms) } else { self.ms(TTL_MIN_MS, max_ttl_ms) };
-        let extends = self.own || !self.once_in(3);
-        let waits = !self.once_in(4);
+        let key = if self.own { own_key } else { self.task.dice.random_range(0..contended) };
+        let ttl = if self.own { Duration::from_millis(max_ttl_ms) } else { self.task.ms(TTL_MIN_MS, max_ttl_ms) };
+        let extends = self.own || !self.task.once_in(3);
+        let waits = !self.task.once_in(4);
         let mut options = Options::new().ttl(ttl).auto_extend(extends).node_timeout(ttl / 5).note("chaos");
         // One in four waits as long as it takes.
-        if !self.once_in(4) {
-            options = options.wait(self.ms(300, 4_000));
+        if !self.task.once_in(4) {
+            options = options.wait(self.task.ms(300, 4_000));
         }
         let name = key_name(key);
         let wants = if self.own { Wants::Alone } else { self.wants(key) };
         let since = now_us();
-        let taken = wants.take(&self.shared.client, &name, &options, waits).await;
+        let taken = wants.take(&self.task.shared.client, &name, &options, waits).await;
         let at = now_us();
         let answer = taken.as_ref().map_or_else(|error| format!("{:?}", error.kind()), |_| "held".to_owned());
-        self.write(Line::Asked { at, key, waits, took_us: at - since, answer });
+        self.task.write(Line::Asked { at, key, waits, took_us: at - since, answer });
         match taken {
             Ok((guard, mode)) => self.hold(key, since, guard, mode, ttl).await,
             // A lock that cannot be had right now is not asked for in a hot loop.
-            Err(error) if error.kind() == ErrorKind::Contended => sleep(self.ms(1, 100)).await,
-            Err(_) => sleep(self.ms(20, 200)).await,
+            Err(error) if error.kind() == ErrorKind::Contended => sleep(self.task.ms(1, 100)).await,
+            Err(_) => sleep(self.task.ms(20, 200)).await,
         }
     }
 
     /// Of four locks two are held alone, one is read and written, and one has permits, which somebody who wants it alone drains.
     fn wants(&mut self, key: u32) -> Wants {
         match key % 4 {
-            2 if !self.once_in(4) => Wants::ToRead,
-            3 if !self.once_in(8) => Wants::Permit { limit: self.dice.random_range(2..=PERMITS_MAX) },
+            2 if !self.task.once_in(4) => Wants::ToRead,
+            3 if !self.task.once_in(8) => Wants::Permit { limit: self.task.dice.random_range(2..=PERMITS_MAX) },
             _ => Wants::Alone,
         }
     }
 
     async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, mode: HeldAs, ttl: Duration) {
-        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
-        let who = Holder { client: self.shared.settings.number, acquisition };
+        let who = self.task.sets_out();
         // A process that was stopped meanwhile has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
         let held = What::Held { since, until: known.until, token: known.token, mode };
-        self.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
+        self.task.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
         let guard = Arc::new(guard);
         let (stop, stopped) = oneshot::channel();
-        let observer = Observer { shared: Arc::clone(&self.shared), key, who, guard: Arc::clone(&guard), known };
+        let observer = Observer { shared: Arc::clone(&self.task.shared), key, who, guard: Arc::clone(&guard), known };
         let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
         // Mostly short, so that locks change hands often; some over what happens to nodes.
-        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.own || self.once_in(4) { 1 } else { 6 });
+        let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.own || self.task.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
-        while now_us() < end && !observer.is_finished() && !self.shared.is_to_finish() {
+        while now_us() < end && !observer.is_finished() && !self.task.shared.is_to_finish() {
             self.at_work(key, (who, mode), &guard, ttl).await;
-            sleep(self.ms(2, 30)).await;
+            sleep(self.task.ms(2, 30)).await;
         }
         let _ = stop.send(());
         let lost = observer.await.expect("the observer does not fail");
         if lost {
             // Who does not look: the register refuses it as soon as there is a newer holder.
-            if self.once_in(2) {
-                sleep(self.ms(0, 300)).await;
+            if self.task.once_in(2) {
+                sleep(self.task.ms(0, 300)).await;
                 let token = guard.token();
                 if let Some(number) = self.access(key, (who, mode), token, None).await
                     && mode != HeldAs::Shared
@@ -248,22 +220,22 @@ impl Task {
             }
             if guard.is_valid() {
                 let what = format!("{who} had lost key {key}, and it is valid again");
-                self.write(Line::Wrong { at: now_us(), what });
+                self.task.write(Line::Wrong { at: now_us(), what });
             }
             return;
         }
-        self.write(Line::Event(Event { at: now_us(), key, who, what: What::Ended }));
-        if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.once_in(5)) {
+        self.task.write(Line::Event(Event { at: now_us(), key, who, what: What::Ended }));
+        if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.task.once_in(5)) {
             let released = guard.release().await;
             let answer = format!("{released:?}");
             let answer = answer.split(['(', ' ']).next().unwrap_or_default().to_owned();
-            self.write(Line::Released { at: now_us(), answer });
+            self.task.write(Line::Released { at: now_us(), answer });
         }
     }
 
     /// Something under the lock.
     async fn at_work(&mut self, key: u32, who: (Holder, HeldAs), guard: &Guard, ttl: Duration) {
-        match self.dice.random_range(0..20) {
+        match self.task.dice.random_range(0..20) {
             // The critical section: read, a while, write one more; who reads finds the same again.
             0..8 => {
                 if !guard.is_valid() {
@@ -271,20 +243,20 @@ impl Task {
                 }
                 let token = guard.token();
                 let Some(number) = self.access(key, who, token, None).await else { return };
-                if self.once_in(3) {
-                    sleep(self.ms(0, 60)).await;
+                if self.task.once_in(3) {
+                    sleep(self.task.ms(0, 60)).await;
                 }
                 // The token of the moment at which it looked; the lock may be long gone when the write arrives.
                 let (valid, token) = (guard.is_valid(), guard.token());
-                if self.once_in(12) {
-                    sleep(ttl.mul_f64(self.dice.random_range(0.1..1.5))).await;
+                if self.task.once_in(12) {
+                    sleep(ttl.mul_f64(self.task.dice.random_range(0.1..1.5))).await;
                 }
                 if valid {
                     let write = (who.1 != HeldAs::Shared).then_some(number + 1);
                     let again = self.access(key, who, token, write).await;
                     if write.is_none() && again.is_some_and(|again| again != number) {
                         let what = format!("{} read key {key} twice, and somebody wrote in between", who.0);
-                        self.write(Line::Wrong { at: now_us(), what });
+                        self.task.write(Line::Wrong { at: now_us(), what });
                     }
                 }
             }
@@ -300,7 +272,7 @@ impl Task {
 
     async fn access(&mut self, key: u32, who: (Holder, HeldAs), token: u64, write: Option<u64>) -> Option<u64> {
         let (who, mode) = who;
-        self.register.access(Access { key, who, token, mode, write }).await.expect("the register is there")
+        self.task.access(Access { key, who, token, mode, write }).await
     }
 }
 
@@ -348,6 +320,6 @@ impl Observer {
     }
 
     fn write(&self, line: Line) {
-        self.shared.journal.write(&line);
+        self.shared.write(line);
     }
 }

@@ -18,12 +18,7 @@ pub enum On {
     /// An agent.
     Agent(usize),
     /// The connection of a client to a node.
-    Link {
-        /// The client.
-        client: usize,
-        /// The node.
-        node: usize,
-    },
+    Link { client: usize, node: usize },
     /// All nodes at once.
     AllNodes,
     /// Servers beside the nodes.
@@ -71,30 +66,34 @@ pub struct Finding {
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Finding>)>>);
 
-/// A fault that lasts.
-#[derive(Clone, Copy, Debug)]
-#[must_use = "a fault is healed at some time"]
-pub struct Lasting(usize);
+/// A fault that lasts, until this is dropped.
+#[derive(Debug)]
+#[must_use = "a fault is healed when this is dropped"]
+pub struct Lasting<'a> {
+    log: &'a Log,
+    number: usize,
+}
+
+impl Drop for Lasting<'_> {
+    fn drop(&mut self) {
+        self.log.with(|(faults, _)| faults[self.number].until = Some(now_us()));
+    }
+}
 
 impl Log {
     /// A fault begins.
-    pub fn begin(&self, kind: &'static str, on: On, note: impl Into<String>) -> Lasting {
+    pub fn begin(&self, kind: &'static str, on: On, note: impl Into<String>) -> Lasting<'_> {
         let fault = Fault { kind, on, from: now_us(), until: None, note: note.into() };
-        self.with(|(faults, _)| {
+        let number = self.with(|(faults, _)| {
             faults.push(fault);
-            Lasting(faults.len() - 1)
-        })
-    }
-
-    /// It is healed.
-    pub fn end(&self, fault: Lasting) {
-        self.with(|(faults, _)| faults[fault.0].until = Some(now_us()));
+            faults.len() - 1
+        });
+        Lasting { log: self, number }
     }
 
     /// A fault of one moment.
     pub fn moment(&self, kind: &'static str, on: On, note: impl Into<String>) {
-        let fault = self.begin(kind, on, note);
-        self.end(fault);
+        drop(self.begin(kind, on, note));
     }
 
     /// Something is wrong.

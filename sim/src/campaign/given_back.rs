@@ -3,11 +3,8 @@
 //! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if somebody else, whom the
 //! lock does not go with, relied on it for all of that time: that one had a majority of the nodes throughout.
 
-use std::collections::BTreeMap;
-
 use super::journal::Line;
-use super::judge::{Seen, Wrong};
-use crate::history::{HeldAs, Holder, TimeUs, What};
+use super::judge::{Claim, Seen, Wrong, claims};
 
 /// The outcome of all releases through agents.
 #[derive(Clone, Debug, Default)]
@@ -20,17 +17,6 @@ pub struct GivenBack {
     pub wrong: Vec<Wrong>,
 }
 
-/// A time for which somebody relied on a lock, and in which mode.
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    key: u32,
-    mode: HeldAs,
-    from: TimeUs,
-    until: TimeUs,
-    /// End of its validity.
-    valid_until: TimeUs,
-}
-
 /// Judges all of them.
 pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
     let claims = claims(seen);
@@ -38,12 +24,12 @@ pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
     for line in lines {
         let Line::ToldHeld { sent, at, key, who } = *line else { continue };
         all.held += 1;
-        let Some(own) = claims.get(&who) else { continue };
+        let Some(own) = claims.iter().find(|claim| claim.who == who) else { continue };
         all.late += usize::from(own.valid_until < sent);
         let relied_on = |claim: &Claim| claim.key == key && claim.from <= sent && claim.until >= at;
-        let other =
-            claims.iter().find(|(other, claim)| **other != who && relied_on(claim) && !claim.mode.goes_with(own.mode));
-        if let Some((other, _)) = other {
+        if let Some(Claim { who: other, .. }) =
+            claims.iter().find(|claim| claim.who != who && relied_on(claim) && !claim.mode.goes_with(own.mode))
+        {
             let what =
                 format!("release: {who} was told that it held key {key} until now, and {other} held it all the time");
             all.wrong.push(Wrong { at, key: Some(key), what });
@@ -52,33 +38,10 @@ pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
     all
 }
 
-/// The claim of each holder; of one whose mode changed there is none.
-fn claims(seen: &[Seen]) -> BTreeMap<Holder, Claim> {
-    let mut claims = BTreeMap::new();
-    for Seen { event, .. } in seen {
-        match event.what {
-            What::Held { until, mode, .. } => {
-                claims.insert(event.who, Claim { key: event.key, mode, from: event.at, until, valid_until: until });
-            }
-            What::Extended { until, .. } => {
-                claims.entry(event.who).and_modify(|claim| {
-                    (claim.until, claim.valid_until) = (claim.until.max(until), claim.valid_until.max(until));
-                });
-            }
-            What::Ended => {
-                claims.entry(event.who).and_modify(|claim| claim.until = claim.until.min(event.at));
-            }
-            What::Converted { .. } => drop(claims.remove(&event.who)),
-            What::Wrote { .. } => {}
-        }
-    }
-    claims
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Event;
+    use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
     const ANN: Holder = Holder { client: 1, acquisition: 1 };
     const BOB: Holder = Holder { client: 2, acquisition: 1 };

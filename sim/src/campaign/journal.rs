@@ -55,113 +55,33 @@ pub enum Ended {
     LeftAndHeld,
 }
 
-/// One line of a journal.
+/// One line of a journal; `at` is when it was known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Line {
     /// For the referee.
     Event(Event),
-    /// A lock was asked for, and this is the answer.
-    Asked {
-        /// When the answer came.
-        at: TimeUs,
-        /// Which lock.
-        key: u32,
-        /// With `lock` (true) or `try_lock`.
-        waits: bool,
-        /// How long it took.
-        took_us: u64,
-        /// `held`, or the kind of error.
-        answer: String,
-    },
-    /// The holder was told that its lock is lost.
-    Lost {
-        /// When it was told.
-        at: TimeUs,
-        /// Which lock.
-        key: u32,
-        /// Who.
-        who: Holder,
-        /// Until when it had relied on it.
-        until: TimeUs,
-    },
-    /// A lock was given back, and this is the answer.
-    Released {
-        /// When the answer came.
-        at: TimeUs,
-        /// `Released`, `AlreadyExpired` and so on.
-        answer: String,
-    },
-    /// An agent answered to a RELEASE that the owner held the lock until now.
-    ToldHeld {
-        /// When it was asked.
-        sent: TimeUs,
-        /// When the answer came.
-        at: TimeUs,
-        /// Which lock.
-        key: u32,
-        /// Whose.
-        who: Holder,
-    },
+    /// A lock was asked for, with `lock` (`waits`) or `try_lock`, and this is the answer: `held`, or the kind of error.
+    Asked { at: TimeUs, key: u32, waits: bool, took_us: u64, answer: String },
+    /// The holder was told that its lock is lost, on which it had relied until then.
+    Lost { at: TimeUs, key: u32, who: Holder, until: TimeUs },
+    /// A lock was given back, and this is the answer: `Released`, `AlreadyExpired` and so on.
+    Released { at: TimeUs, answer: String },
+    /// An agent answered to a RELEASE, sent at that time, that the owner held the lock until now.
+    ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
     /// A lease that is kept by KEEPALIVE begins.
     Kept(Kept),
     /// It ended.
-    KeptEnded {
-        /// When that was known.
-        at: TimeUs,
-        /// Whose.
-        who: Holder,
-        /// How.
-        how: Ended,
-    },
+    KeptEnded { at: TimeUs, who: Holder, how: Ended },
     /// A candidate begins to campaign.
-    Campaigns {
-        /// When.
-        at: TimeUs,
-        /// In which election.
-        election: u32,
-        /// Who.
-        who: Holder,
-    },
+    Campaigns { at: TimeUs, election: u32, who: Holder },
     /// It leads.
-    Won {
-        /// When it knew.
-        at: TimeUs,
-        /// Which election.
-        election: u32,
-        /// Who.
-        who: Holder,
-        /// Its term.
-        term: u64,
-    },
+    Won { at: TimeUs, election: u32, who: Holder, term: u64 },
     /// A leader proclaimed once more.
-    Proclaimed {
-        /// When that was done.
-        at: TimeUs,
-        /// Who.
-        who: Holder,
-    },
-    /// An observer was told who leads.
-    Observed {
-        /// When.
-        at: TimeUs,
-        /// Which election.
-        election: u32,
-        /// Which observer.
-        observer: Holder,
-        /// Who leads.
-        leader: Holder,
-        /// In which term.
-        term: u64,
-        /// The number of what it proclaims.
-        sequence: u64,
-    },
+    Proclaimed { at: TimeUs, who: Holder },
+    /// An observer was told who leads, and the number of what that one proclaims.
+    Observed { at: TimeUs, election: u32, observer: Holder, leader: Holder, term: u64, sequence: u64 },
     /// Something that must not be.
-    Wrong {
-        /// When it was seen.
-        at: TimeUs,
-        /// What it is.
-        what: String,
-    },
+    Wrong { at: TimeUs, what: String },
 }
 
 /// Where a process writes its lines.

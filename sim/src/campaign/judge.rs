@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::journal::{Follower, Line, now_us};
 use super::register::Arrival;
 use super::world::World;
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::referee::{Laws, Referee};
 
 /// What happened so recently is not judged yet: lines may be under way.
@@ -35,6 +35,48 @@ pub struct Seen {
     pub event: Event,
     /// What the register really did.
     pub arrival: Option<Arrival>,
+}
+
+/// A time for which somebody relied on a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// Which lock.
+    pub key: u32,
+    /// Who.
+    pub who: Holder,
+    /// In which mode.
+    pub mode: HeldAs,
+    /// Its last token.
+    pub token: u64,
+    /// When it began.
+    pub from: TimeUs,
+    /// When it ended.
+    pub until: TimeUs,
+    /// End of its validity.
+    pub valid_until: TimeUs,
+}
+
+/// What each holder relied on, in the order in which they began.
+pub fn claims(seen: &[Seen]) -> Vec<Claim> {
+    let mut all: Vec<Claim> = vec![];
+    let mut places: BTreeMap<Holder, usize> = BTreeMap::new();
+    for Seen { event: Event { at, key, who, what }, .. } in seen.iter().copied() {
+        if let What::Held { until, mode, token, .. } = what {
+            places.insert(who, all.len());
+            all.push(Claim { key, who, mode, token, from: at, until, valid_until: until });
+        }
+        let Some(claim) = places.get(&who).map(|place| &mut all[*place]) else { continue };
+        match what {
+            What::Extended { until, token } => {
+                (claim.until, claim.valid_until) = (claim.until.max(until), claim.valid_until.max(until));
+                claim.token = token;
+            }
+            What::Ended => claim.until = claim.until.min(at),
+            // No client of a campaign converts.
+            What::Held { .. } | What::Converted { .. } | What::Wrote { .. } => {}
+        }
+    }
+    all
 }
 
 /// All that is known of a run so far.
@@ -161,7 +203,6 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::HeldAs;
 
     const A: Holder = Holder { client: 1, acquisition: 1 };
     const B: Holder = Holder { client: 2, acquisition: 1 };

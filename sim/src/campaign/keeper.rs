@@ -1,19 +1,16 @@
 //! A task of a client process that holds locks of one node by KEEPALIVE: it extends nothing, and asks LOCK.CHECK before each write.
 //! Some wait, some say nothing for seconds, some go without a word, so that their connection ends.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rand::RngExt;
-use rand::rngs::ChaCha8Rng;
+use redis::RedisResult;
 use tokio::time::sleep;
 
 use super::connection::{Connection, Reply};
 use super::journal::{Ended, Kept, Line, now_us};
-use super::process::Shared;
-use super::register::{Access, Connection as Register};
+use super::process::Task;
+use super::register::Access;
 use crate::history::{HeldAs, Holder, TimeUs};
 
 /// The key of the register of the lock on node 0; the others follow.
@@ -28,39 +25,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// So long after its ttl a lease whose connection ended is over, whatever this machine does meanwhile.
 const OVER: Duration = Duration::from_millis(500);
 
-/// A task that keeps one lock after the other.
-pub(super) struct Keeper {
-    shared: Arc<Shared>,
-    dice: ChaCha8Rng,
-    register: Register,
-}
-
-impl Keeper {
-    pub fn new(shared: Arc<Shared>, dice: ChaCha8Rng, register: Register) -> Self {
-        Self { shared, dice, register }
-    }
-
-    pub async fn run(mut self) {
-        while !self.shared.is_to_finish() {
+impl Task {
+    /// Keeps one lock after the other.
+    pub(super) async fn keep(mut self) {
+        while !self.is_to_finish() {
             // What breaks is begun anew.
             let _ = self.keep_one().await;
             sleep(self.ms(50, 500)).await;
         }
     }
 
-    fn ms(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(self.dice.random_range(from..=to))
-    }
-
-    async fn keep_one(&mut self) -> io::Result<()> {
+    async fn keep_one(&mut self) -> RedisResult<()> {
         let node = self.dice.random_range(0..self.shared.settings.nodes.len());
         let address = self.shared.settings.nodes[node].clone();
-        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
-        let who = Holder { client: self.shared.settings.number, acquisition };
-        let (name, owner) = (format!("chaos:kept:{node}"), format!("keeper {}.{acquisition}", who.client));
+        let who = self.sets_out();
+        let (name, owner) = (format!("chaos:kept:{node}"), format!("keeper {}.{}", who.client, who.acquisition));
         let (ttl_ms, ms) = (self.dice.random_range(TTL_MS), self.dice.random_range(3_000..9_000));
         let (ttl, keep) = (ttl_ms.to_string(), ms.to_string());
-        let wait = if self.dice.random_ratio(1, 2) { "3000" } else { "0" };
+        let wait = if self.once_in(2) { "3000" } else { "0" };
         let mut node_says = Connection::open(&address).await?;
         let since = now_us();
         let asked = ["LOCK.ACQUIRE", &name, &owner, &ttl, "KEEPALIVE", &keep, "WAIT", wait];
@@ -70,12 +52,12 @@ impl Keeper {
             Reply::Number(_) | Reply::Null => return Ok(()),
         };
         let kept = Kept { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
-        self.shared.journal.write(&Line::Kept(kept));
+        self.write(Line::Kept(kept));
         let end = now_us() + self.dice.random_range(500..ms + 2_500) * 1_000;
         let how = self.holds(&mut node_says, &name, (who, token), end).await.unwrap_or(Some(Ended::Unknown));
         let how = match how {
             Some(how) => how,
-            None if self.dice.random_ratio(1, 2) => {
+            None if self.once_in(2) => {
                 let token = token.to_string();
                 match node_says.ask(&["LOCK.RELEASE", &name, &owner, "TOKEN", &token], PATIENCE).await {
                     Ok(Reply::Number(0)) => Ended::Released,
@@ -97,7 +79,7 @@ impl Keeper {
                 }
             }
         };
-        self.shared.journal.write(&Line::KeptEnded { at: now_us(), who, how });
+        self.write(Line::KeptEnded { at: now_us(), who, how });
         Ok(())
     }
 
@@ -108,25 +90,25 @@ impl Keeper {
         name: &str,
         (who, token): (Holder, u64),
         end: TimeUs,
-    ) -> io::Result<Option<Ended>> {
+    ) -> RedisResult<Option<Ended>> {
         let key = FIRST_KEY + name.rsplit(':').next().and_then(|node| node.parse().ok()).unwrap_or(0);
         let access = |write| Access { key, who, token, mode: HeldAs::Exclusive, write };
-        while now_us() < end && !self.shared.is_to_finish() {
+        while now_us() < end && !self.is_to_finish() {
             let asked = now_us();
             let Reply::Number(left_ms) = node_says.ask(&["LOCK.CHECK", name, &token.to_string()], PATIENCE).await?
             else {
                 return Ok(Some(Ended::Lost));
             };
             let until = asked + left_ms * 1_000;
-            let number = if now_us() < until { self.register.access(access(None)).await? } else { None };
-            if self.dice.random_ratio(1, 3) {
+            let number = if now_us() < until { self.access(access(None)).await } else { None };
+            if self.once_in(3) {
                 sleep(self.ms(0, 60)).await;
             }
             if let Some(number) = number.filter(|_| now_us() < until) {
-                self.register.access(access(Some(number + 1))).await?;
+                self.access(access(Some(number + 1))).await;
             }
             // Some say nothing for longer than their lease.
-            let pause = if self.dice.random_ratio(1, 20) { self.ms(1_000, 4_000) } else { self.ms(20, 300) };
+            let pause = if self.once_in(20) { self.ms(1_000, 4_000) } else { self.ms(20, 300) };
             sleep(pause).await;
         }
         Ok(None)

@@ -209,9 +209,7 @@ impl Machine {
 
     /// kill -9.
     pub async fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill().await;
-        }
+        kill(&mut self.child).await;
     }
 
     /// Waits until it has ended by itself, for so long.
@@ -273,6 +271,13 @@ pub fn free_port() -> io::Result<u16> {
     });
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
     ports.find(is_free).ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse))
+}
+
+/// Kills `child` and waits for its end; nothing if it does not run.
+pub async fn kill(child: &mut Option<Child>) {
+    if let Some(child) = child {
+        let _ = child.kill().await;
+    }
 }
 
 /// Sends `child` a signal; nothing if it does not run.

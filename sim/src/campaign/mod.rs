@@ -7,33 +7,34 @@
 //! asked in an `exam`; what needs a calm moment to be judged is done in `drills`, and what must hold when all is healed is
 //! looked at in `aftermath`. docs/chaos.md tells users what this shows.
 
-pub mod aftermath;
+mod aftermath;
 pub mod agent;
 mod candidate;
-pub mod cluster;
+mod cluster;
 mod connection;
 pub mod contender;
-pub mod disk;
+mod disk;
 mod drills;
-pub mod elected;
+mod elected;
 mod exam;
-pub mod faults;
-pub mod given_back;
-pub mod journal;
-pub mod judge;
+mod faults;
+mod given_back;
+mod journal;
+mod judge;
 mod keeper;
-pub mod kept;
-pub mod kinds;
-pub mod link;
-pub mod machine;
-pub mod nemesis;
+mod kept;
+mod kinds;
+mod link;
+mod machine;
+mod nemesis;
 mod process;
-pub mod register;
+mod register;
 pub mod report;
+pub mod settings;
 mod through;
-pub mod timeline;
-pub mod watch;
-pub mod world;
+mod timeline;
+mod watch;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,8 +49,9 @@ use faults::Fault;
 use journal::now_us;
 use judge::{History, Wrong};
 use machine::PATIENCE;
+use settings::Settings;
 use watch::{Guarded, Guards};
-use world::{CLIENTS, CONTENDED_KEYS, Settings, World};
+use world::{CONTENDED_KEYS, World};
 
 use crate::history::TimeUs;
 
@@ -127,11 +129,8 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     for node in 0..world.slots.len() {
         watchers.spawn(watch::node(Arc::clone(&world), node, guards.clone()));
     }
-    for client in 0..CLIENTS {
-        watchers.spawn(watch::client(Arc::clone(&world), client));
-    }
-    for agent in 0..world.agents.len() {
-        watchers.spawn(watch::agent(Arc::clone(&world), agent));
+    for process in 0..world.processes.len() {
+        watchers.spawn(watch::process(Arc::clone(&world), process));
     }
     let mut campaign = Campaign { world, guards, history: History::default(), from: now_us(), noticed: None };
     let recoveries = campaign.storms(&mut tell).await;

@@ -1,48 +1,44 @@
 //! A client process: what it is started with, and what its tasks share.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use palisade_client::Client;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::journal::Journal;
+use super::journal::{Journal, Line};
+use super::register::{Access, Connection};
+use crate::history::Holder;
 
 /// What a client process is started with.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Which client it is.
-    #[arg(long)]
     pub number: u32,
     /// Of its choices.
-    #[arg(long)]
     pub seed: u64,
     /// Where it writes what it did.
-    #[arg(long)]
     pub journal: PathBuf,
     /// Where the register is.
-    #[arg(long)]
     pub register: PathBuf,
     /// The nodes.
-    #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<String>,
     /// The nodes are one cluster.
-    #[arg(long)]
     pub cluster: bool,
-    /// The sockets of the agents.
-    #[arg(long, value_delimiter = ',')]
+    /// The agents.
     pub agents: Vec<String>,
-    /// So many keys, from 0 on, are wanted by all.
-    #[arg(long)]
+    /// As many keys, from 0 on, are wanted by all.
     pub contended_keys: u32,
     /// One more key, which nobody else wants while this client lives.
-    #[arg(long)]
     pub own_key: u32,
-    /// So many tasks.
-    #[arg(long)]
+    /// The number of tasks that take locks as the client crate does.
     pub tasks: u32,
     /// The longest lease.
-    #[arg(long)]
     pub max_ttl_ms: u64,
 }
 
@@ -55,9 +51,8 @@ pub fn key_name(key: u32) -> String {
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) client: Client,
-    pub(super) journal: Journal,
-    /// So many acquisitions have begun.
-    pub(super) acquisitions: AtomicU32,
+    journal: Journal,
+    acquisitions: AtomicU32,
     finish: watch::Receiver<bool>,
 }
 
@@ -70,5 +65,52 @@ impl Shared {
     /// What is held is to be given back, and nothing new begun.
     pub(super) fn is_to_finish(&self) -> bool {
         *self.finish.borrow()
+    }
+
+    pub(super) fn write(&self, line: Line) {
+        self.journal.write(&line);
+    }
+}
+
+/// What every task of a client process has.
+pub(super) struct Task {
+    pub(super) shared: Arc<Shared>,
+    pub(super) dice: ChaCha8Rng,
+    register: Connection,
+}
+
+impl Task {
+    /// A task with choices of its own.
+    pub(super) async fn new(shared: &Arc<Shared>, number: u64) -> Self {
+        let register = Connection::open(&shared.settings.register).await.expect("the register is there");
+        let dice = ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(number));
+        Self { shared: Arc::clone(shared), dice, register }
+    }
+
+    pub(super) fn ms(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.dice.random_range(from..=to))
+    }
+
+    pub(super) fn once_in(&mut self, times: u32) -> bool {
+        self.dice.random_ratio(1, times)
+    }
+
+    pub(super) fn write(&self, line: Line) {
+        self.shared.write(line);
+    }
+
+    pub(super) fn is_to_finish(&self) -> bool {
+        self.shared.is_to_finish()
+    }
+
+    /// The next acquisition of this process.
+    pub(super) fn sets_out(&self) -> Holder {
+        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
+        Holder { client: self.shared.settings.number, acquisition }
+    }
+
+    /// Reads or writes: the number there is now, or `None` if the token is too small.
+    pub(super) async fn access(&mut self, access: Access) -> Option<u64> {
+        self.register.access(access).await.expect("the register is there")
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use palisade_core::quorum::floors::Floors;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
@@ -60,29 +61,16 @@ struct Inner {
 struct Cell {
     /// By permit number; 0: that of writers and readers.
     numbers: BTreeMap<u16, u64>,
-    /// The largest token of a writer.
-    writer: u64,
-    /// The largest of a reader.
-    reader: u64,
-    /// The largest of each permit number.
-    permits: BTreeMap<u16, u64>,
+    /// The largest tokens that accesses came with.
+    seen: Floors,
 }
 
 impl Cell {
     /// Whether an access in `mode` with `token` is taken; if it is, smaller ones that must not come after it are not.
     fn takes(&mut self, mode: HeldAs, token: u64) -> bool {
-        let all_permits = self.permits.values().copied().max().unwrap_or(0);
-        let (seen, largest) = match mode {
-            HeldAs::Exclusive => (self.writer.max(self.reader).max(all_permits), &mut self.writer),
-            HeldAs::Shared => (self.writer.max(all_permits), &mut self.reader),
-            HeldAs::Permit { number, .. } => {
-                let own = self.permits.entry(number).or_default();
-                (self.writer.max(self.reader).max(*own), own)
-            }
-        };
-        let takes = token >= seen;
+        let takes = token >= self.seen.floor_of(mode.mode());
         if takes {
-            *largest = token.max(*largest);
+            self.seen.add(mode.mode(), token);
         }
         takes
     }

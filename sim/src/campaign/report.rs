@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use clap::ValueEnum as _;
+use serde::Serialize;
 
 use super::faults::{Fault, On};
 use super::journal::{Line, now_us};
@@ -142,20 +144,19 @@ fn at<T: Copy + Default>(sorted: &[T], part: f64) -> T {
 /// A file cannot be written.
 pub fn write(outcome: &Outcome) -> io::Result<()> {
     let out = &outcome.out;
-    let mut history = io::BufWriter::new(fs::File::create(out.join("history.jsonl"))?);
-    for seen in &outcome.history.seen {
-        serde_json::to_writer(&mut history, &seen.event)?;
-        history.write_all(b"\n")?;
-    }
-    history.flush()?;
-    let mut faults = io::BufWriter::new(fs::File::create(out.join("faults.jsonl"))?);
-    for fault in &outcome.faults {
-        serde_json::to_writer(&mut faults, fault)?;
-        faults.write_all(b"\n")?;
-    }
-    faults.flush()?;
+    write_lines(&out.join("history.jsonl"), outcome.history.seen.iter().map(|seen| &seen.event))?;
+    write_lines(&out.join("faults.jsonl"), &outcome.faults)?;
     timeline::write(outcome, &out.join("timeline.svg"))?;
     fs::write(out.join("report.md"), markdown(outcome))
+}
+
+fn write_lines(path: &Path, values: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
+    let mut file = io::BufWriter::new(fs::File::create(path)?);
+    for value in values {
+        serde_json::to_writer(&mut file, &value)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
 }
 
 fn markdown(outcome: &Outcome) -> String {

@@ -1,19 +1,16 @@
 //! A task of a client process that takes locks through agents, as a program in any language does: it knows the name of its owner and the
 //! clock, and nothing of nodes. Agents are killed under it. Then it goes to another one, which goes on with what the first took.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rand::RngExt;
-use rand::rngs::ChaCha8Rng;
+use redis::RedisResult;
 use tokio::time::sleep;
 
 use super::connection::{Connection, Reply};
 use super::journal::{Line, now_us};
-use super::process::{Shared, key_name};
-use super::register::{Access, Connection as Register};
+use super::process::{Task, key_name};
+use super::register::Access;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
 /// Tasks of a client process that do so.
@@ -34,9 +31,7 @@ pub(super) fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
 }
 
 pub(super) struct Through {
-    shared: Arc<Shared>,
-    dice: ChaCha8Rng,
-    register: Register,
+    task: Task,
     /// To the agent that was asked last.
     agent: Option<Connection>,
 }
@@ -53,53 +48,44 @@ struct Held {
 }
 
 impl Through {
-    pub fn new(shared: Arc<Shared>, dice: ChaCha8Rng, register: Register) -> Self {
-        Self { shared, dice, register, agent: None }
+    pub fn new(task: Task) -> Self {
+        Self { task, agent: None }
     }
 
     pub async fn run(mut self) {
-        while !self.shared.is_to_finish() {
+        while !self.task.is_to_finish() {
             let _ = self.take_one().await;
-            sleep(self.ms(0, 60)).await;
+            sleep(self.task.ms(0, 60)).await;
         }
-    }
-
-    fn ms(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(self.dice.random_range(from..=to))
-    }
-
-    fn write(&self, line: Line) {
-        self.shared.journal.write(&line);
     }
 
     /// Asks the agent that it is connected to, or another one.
-    async fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
-        if self.agent.is_none() || self.dice.random_ratio(1, 20) {
-            let agents = &self.shared.settings.agents;
-            let address = agents[self.dice.random_range(0..agents.len())].clone();
-            self.agent = Some(Connection::open_socket(&address).await?);
-        }
-        let Some(agent) = &mut self.agent else { return Err(io::ErrorKind::NotConnected.into()) };
+    async fn ask(&mut self, words: &[&str]) -> RedisResult<Reply> {
+        let mut agent = match self.agent.take().filter(|_| !self.task.once_in(20)) {
+            Some(agent) => agent,
+            None => {
+                let agents = &self.task.shared.settings.agents;
+                Connection::open(&agents[self.task.dice.random_range(0..agents.len())]).await?
+            }
+        };
         let reply = agent.ask(words, PATIENCE).await;
-        if reply.is_err() {
-            self.agent = None;
-        }
+        self.agent = reply.is_ok().then_some(agent);
         reply
     }
 
-    async fn take_one(&mut self) -> io::Result<()> {
-        let settings = &self.shared.settings;
-        let (number, max_ttl_ms, keys) = (settings.number, settings.max_ttl_ms, settings.contended_keys);
-        let key = self.dice.random_range(0..keys);
-        let ttl_ms = self.dice.random_range(TTL_MIN_MS..=max_ttl_ms);
-        let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
-        let who = Holder { client: number, acquisition };
-        let (name, owner, ttl) = (key_name(key), format!("through {number}.{acquisition}"), ttl_ms.to_string());
-        let wait = self.dice.random_range(0..2_000_u64).to_string();
-        let limit = self.dice.random_range(2..=PERMITS_MAX);
+    async fn take_one(&mut self) -> RedisResult<()> {
+        let settings = &self.task.shared.settings;
+        let (max_ttl_ms, keys) = (settings.max_ttl_ms, settings.contended_keys);
+        let key = self.task.dice.random_range(0..keys);
+        let ttl_ms = self.task.dice.random_range(TTL_MIN_MS..=max_ttl_ms);
+        let who = self.task.sets_out();
+        let (name, owner, ttl) =
+            (key_name(key), format!("through {}.{}", who.client, who.acquisition), ttl_ms.to_string());
+        let wait = self.task.dice.random_range(0..2_000_u64).to_string();
+        let limit = self.task.dice.random_range(2..=PERMITS_MAX);
         let limited = limit.to_string();
         let mut words = vec!["LOCK.ACQUIRE", &name, &owner, &ttl, "RETRY", "NOTE", "chaos"];
-        if self.dice.random_ratio(2, 3) {
+        if self.task.dice.random_ratio(2, 3) {
             words.extend(["WAIT", &wait]);
         }
         let mode = match key % 4 {
@@ -120,7 +106,7 @@ impl Through {
             if reply.is_ok() {
                 break;
             }
-            sleep(self.ms(1, 100)).await;
+            sleep(self.task.ms(1, 100)).await;
             sent = now_us();
             reply = self.ask(&words).await;
         }
@@ -138,7 +124,7 @@ impl Through {
             Some(_) => "held through an agent",
             None => "not held through an agent",
         };
-        self.write(Line::Asked {
+        self.task.write(Line::Asked {
             at,
             key,
             waits: words.contains(&"WAIT"),
@@ -147,10 +133,10 @@ impl Through {
         });
         let Some((token, waited_ms, number)) = granted else {
             // What an agent that is gone may have taken ends with its lease, or here.
-            if self.dice.random_ratio(1, 2) {
+            if self.task.once_in(2) {
                 let _ = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
             }
-            sleep(self.ms(5, 200)).await;
+            sleep(self.task.ms(5, 200)).await;
             return Ok(());
         };
         let mode = match mode {
@@ -162,21 +148,21 @@ impl Through {
             return Ok(());
         }
         let held = Held { key, who, mode, token, until, ttl_ms };
-        self.write(Line::Event(Event { at, key, who, what: What::Held { since, until, token, mode } }));
-        let held = self.hold(held, &name, &owner).await?;
+        self.task.write(Line::Event(Event { at, key, who, what: What::Held { since, until, token, mode } }));
+        let held = self.hold(held, &name, &owner).await;
         let is_lost = now_us() >= held.until;
-        self.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
+        self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
         // Who lost it and does not look: by then another one may have it, and an extension that reached some nodes only may run there.
-        if is_lost && self.dice.random_ratio(1, 2) {
-            let late = self.ms(0, held.ttl_ms);
+        if is_lost && self.task.once_in(2) {
+            let late = self.task.ms(0, held.ttl_ms);
             sleep(late).await;
         }
         // Some go without a word.
-        if !self.dice.random_ratio(1, 6) {
+        if !self.task.once_in(6) {
             let sent = now_us();
             let reply = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
             if let Ok(Reply::Number(0)) = reply {
-                self.write(Line::ToldHeld { sent, at: now_us(), key, who });
+                self.task.write(Line::ToldHeld { sent, at: now_us(), key, who });
             }
             let answer = match reply {
                 Ok(Reply::Number(0)) => "Released through an agent",
@@ -184,37 +170,36 @@ impl Through {
                 Ok(Reply::Null) => "taken away, through an agent",
                 Ok(_) | Err(_) => "not told by an agent",
             };
-            self.write(Line::Released { at: now_us(), answer: answer.to_owned() });
+            self.task.write(Line::Released { at: now_us(), answer: answer.to_owned() });
         }
         Ok(())
     }
 
     /// Works under the lock, and extends it, until it has had enough or the lock is lost.
-    async fn hold(&mut self, mut held: Held, name: &str, owner: &str) -> io::Result<Held> {
-        let part = self.dice.random_range(0.0_f64..1.0).powi(if self.dice.random_ratio(1, 3) { 1 } else { 5 });
+    async fn hold(&mut self, mut held: Held, name: &str, owner: &str) -> Held {
+        let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.task.once_in(3) { 1 } else { 5 });
         let end = now_us() + (3.0 * held.ttl_ms as f64 * part * 1_000.0) as u64;
-        while now_us() < end && now_us() < held.until && !self.shared.is_to_finish() {
-            match self.dice.random_range(0..10) {
-                0..5 => self.work(&held).await?,
+        while now_us() < end && now_us() < held.until && !self.task.is_to_finish() {
+            match self.task.dice.random_range(0..10) {
+                0..5 => self.work(&held).await,
                 5..7 if !self.extend(&mut held, name, owner).await => break,
                 _ => {}
             }
-            sleep(self.ms(2, 60)).await;
+            sleep(self.task.ms(2, 60)).await;
         }
-        Ok(held)
+        held
     }
 
-    async fn work(&mut self, held: &Held) -> io::Result<()> {
+    async fn work(&mut self, held: &Held) {
         let Held { key, who, mode, token, until, .. } = *held;
         let access = |write| Access { key, who, token, mode, write };
-        let Some(number) = self.register.access(access(None)).await? else { return Ok(()) };
-        if self.dice.random_ratio(1, 3) {
-            sleep(self.ms(0, 60)).await;
+        let Some(number) = self.task.access(access(None)).await else { return };
+        if self.task.once_in(3) {
+            sleep(self.task.ms(0, 60)).await;
         }
         if now_us() < until && mode != HeldAs::Shared {
-            self.register.access(access(Some(number + 1))).await?;
+            self.task.access(access(Some(number + 1))).await;
         }
-        Ok(())
     }
 
     /// Whether it still holds it, as far as it knows.
@@ -226,7 +211,7 @@ impl Through {
         let at = now_us();
         if token < held.token {
             let what = format!("{} had token {} of key {}, and was told {token}", held.who, held.token, held.key);
-            self.write(Line::Wrong { at, what });
+            self.task.write(Line::Wrong { at, what });
         }
         // An answer that came when the lease was over is another lease's beginning: it stops.
         if at >= held.until {
@@ -234,7 +219,7 @@ impl Through {
         }
         (held.until, held.token) = (held.until.max(valid_until(sent, 0, held.ttl_ms)), token);
         let what = What::Extended { until: held.until, token };
-        self.write(Line::Event(Event { at, key: held.key, who: held.who, what }));
+        self.task.write(Line::Event(Event { at, key: held.key, who: held.who, what }));
         true
     }
 }

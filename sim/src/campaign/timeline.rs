@@ -12,9 +12,9 @@ use svg::node::element::{Group, Line, Rectangle, Text, Title};
 
 use super::Outcome;
 use super::faults::{Fault, On};
-use super::judge::Seen;
+use super::judge::{Claim, claims};
 use super::world::{CLIENTS, CONTENDED_KEYS};
-use crate::history::{Holder, TimeUs, What};
+use crate::history::TimeUs;
 
 const WIDTH: f64 = 1_800.0;
 const MARGIN: f64 = 150.0;
@@ -37,21 +37,12 @@ const VIOLATION: &str = "#d00000";
 const HOLDERS: [&str; 10] =
     ["#8ecae6", "#a7c957", "#ffb4a2", "#cdb4db", "#90dbf4", "#b9fbc0", "#f1c0e8", "#e9c46a", "#a3b18a", "#bde0fe"];
 
-/// A bar: who relied on a lock from when to when.
-struct Hold {
-    key: u32,
-    who: Holder,
-    token: u64,
-    from: TimeUs,
-    until: TimeUs,
-}
-
 /// Writes the picture to `path`.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
-    let holds = holds(outcome);
+    let holds = claims(&outcome.history.seen);
     let mut drawing = Drawing { all: Group::new(), y: 10.0 };
     drawing.overview(outcome, &holds);
     for from in windows(outcome) {
@@ -68,31 +59,6 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
         .add(paper)
         .add(drawing.all);
     svg::save(path, &document)
-}
-
-fn holds(outcome: &Outcome) -> Vec<Hold> {
-    let mut all: Vec<Hold> = vec![];
-    let mut open: std::collections::BTreeMap<Holder, usize> = std::collections::BTreeMap::new();
-    for Seen { event, .. } in &outcome.history.seen {
-        match event.what {
-            What::Held { until, token, .. } => {
-                open.insert(event.who, all.len());
-                all.push(Hold { key: event.key, who: event.who, token, from: event.at, until });
-            }
-            What::Extended { until, token } => {
-                if let Some(&n) = open.get(&event.who) {
-                    (all[n].until, all[n].token) = (until, token);
-                }
-            }
-            What::Ended => {
-                if let Some(n) = open.remove(&event.who) {
-                    all[n].until = all[n].until.min(event.at);
-                }
-            }
-            What::Converted { .. } | What::Wrote { .. } => {}
-        }
-    }
-    all
 }
 
 /// Where windows begin: at violations, else where most was wrong with the nodes, apart from each other.
@@ -137,6 +103,10 @@ fn colour(fault: &Fault) -> &'static str {
         kind if kind.contains("swallowed") || kind.contains("connections") => "#e76f51",
         _ => "#c77dff",
     }
+}
+
+fn is_network(fault: &Fault) -> bool {
+    matches!(colour(fault), "#f4a261" | "#e76f51")
 }
 
 struct Drawing {
@@ -203,7 +173,7 @@ impl Drawing {
     }
 
     /// The whole run: acquisitions a second, what was done, when all was healed.
-    fn overview(&mut self, outcome: &Outcome, holds: &[Hold]) {
+    fn overview(&mut self, outcome: &Outcome, holds: &[Claim]) {
         let (from, until) = (outcome.from, outcome.until);
         let kinds = outcome.faults.len();
         let wrong = outcome.wrong.len();
@@ -229,11 +199,9 @@ impl Drawing {
         self.label(10.0, top + HEIGHT / 2.0, "acquisitions");
         self.y = top + HEIGHT + 6.0;
         let rows: [(&str, fn(&Fault) -> bool); 3] = [
-            ("servers, clocks", |fault| {
-                matches!(fault.on, On::Node(_) | On::AllNodes) && !matches!(colour(fault), "#f4a261" | "#e76f51")
-            }),
-            ("network", |fault| matches!(colour(fault), "#f4a261" | "#e76f51")),
-            ("clients", |fault| matches!(fault.on, On::Client(_)) && !matches!(colour(fault), "#f4a261" | "#e76f51")),
+            ("servers, clocks", |fault| matches!(fault.on, On::Node(_) | On::AllNodes) && !is_network(fault)),
+            ("network", is_network),
+            ("clients", |fault| matches!(fault.on, On::Client(_)) && !is_network(fault)),
         ];
         for (name, of) in rows {
             self.label(10.0, self.y + 12.0, name);
@@ -260,7 +228,7 @@ impl Drawing {
         }
     }
 
-    fn window(&mut self, outcome: &Outcome, holds: &[Hold], from: TimeUs, until: TimeUs) {
+    fn window(&mut self, outcome: &Outcome, holds: &[Claim], from: TimeUs, until: TimeUs) {
         let second = |at: TimeUs| (at - outcome.from) as f64 / 1e6;
         self.heading(format!("From {:.1} s to {:.1} s", second(from), second(until)));
         let top = self.y;
@@ -272,8 +240,7 @@ impl Drawing {
             self.node_row(outcome, node, from, until);
         }
         self.y += 6.0;
-        let is_network = |fault: &&Fault| matches!(colour(fault), "#f4a261" | "#e76f51");
-        let network = outcome.faults.iter().filter(is_network);
+        let network = outcome.faults.iter().filter(|fault| is_network(fault));
         self.lanes("network", network, from, until, |fault| format!("{}: {} {}", fault.on, fault.kind, fault.note));
         for client in 0..CLIENTS {
             let of = outcome.faults.iter().filter(|fault| fault.on == On::Client(client) && !is_network(fault));
@@ -285,7 +252,7 @@ impl Drawing {
         self.axis(outcome, from, until, top);
     }
 
-    fn lock_row(&mut self, outcome: &Outcome, holds: &[Hold], key: u32, from: TimeUs, until: TimeUs) {
+    fn lock_row(&mut self, outcome: &Outcome, holds: &[Claim], key: u32, from: TimeUs, until: TimeUs) {
         let own = key >= CONTENDED_KEYS;
         let name =
             if own { format!("lock {key} (of client {})", key - CONTENDED_KEYS + 1) } else { format!("lock {key}") };
@@ -318,7 +285,6 @@ impl Drawing {
             self.bar(x, (y, 11.0), GUARD, &text, text.clone());
         }
         self.y += 12.0;
-        let is_network = |fault: &Fault| matches!(colour(fault), "#f4a261" | "#e76f51");
         let of = outcome
             .faults
             .iter()

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::journal::now_us;
-use super::machine::{Machine, ask};
+use super::machine::ask;
 use super::world::World;
 use crate::history::TimeUs;
 
@@ -62,12 +61,7 @@ impl Guards {
 pub async fn node(world: Arc<World>, node: usize, guards: Guards) {
     loop {
         sleep(EVERY).await;
-        if let Ok(mut machine) = world.slots[node].machine.try_lock()
-            && let Some(status) = machine.ended()
-        {
-            ended_by_itself(&world, &machine, status);
-            world.start(node, &mut machine).await;
-        }
+        drop(world.take_machine(node).await);
         if let Some((left_ms, reason)) = guard(&world.slots[node].socket()).await {
             guards.see(node, left_ms, reason);
         }
@@ -85,33 +79,15 @@ pub async fn guard_left_ms(socket: &Path) -> u64 {
     guard(socket).await.map_or(0, |(left_ms, _)| left_ms)
 }
 
-/// Watches one client, for ever.
-pub async fn client(world: Arc<World>, client: usize) {
+/// Watches one client or agent, for ever.
+pub async fn process(world: Arc<World>, number: usize) {
     loop {
         sleep(EVERY).await;
-        if let Ok(mut contender) = world.contenders[client].try_lock()
-            && contender.has_ended()
-        {
-            world.log.found(format!("client {} ended by itself: see its log", client + 1));
-            world.start_contender(client, &mut contender);
-        }
-    }
-}
-
-/// Watches one agent, for ever.
-pub async fn agent(world: Arc<World>, agent: usize) {
-    loop {
-        sleep(EVERY).await;
-        if let Ok(mut process) = world.agents[agent].try_lock()
+        if let Ok(mut process) = world.processes[number].try_lock()
             && process.has_ended()
         {
-            world.log.found(format!("agent {} ended by itself: see its log", agent + 1));
-            world.start_agent(agent, &mut process);
+            world.log.found(format!("{} ended by itself: see its log", process.on));
+            world.run(&mut process);
         }
     }
-}
-
-/// A server ended, and the nemesis did not do it.
-pub fn ended_by_itself(world: &World, machine: &Machine, status: ExitStatus) {
-    world.log.found(format!("{} ended by itself with {status}: see its log", machine.name()));
 }

@@ -1,6 +1,5 @@
 //! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the register.
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,15 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use palisade_client::Client;
 use rustix::process::Signal;
+use serde::Serialize;
 use tokio::process::{Child, Command};
 
 use super::cluster::{self, Cluster};
 use super::disk::Disk;
-use super::faults::Log;
+use super::faults::{Log, On};
 use super::kinds::Kind;
 use super::link::{Link, Mode, Target};
-use super::machine::{Common, Durability, Machine, WallClock, signal_to};
+use super::machine::{Common, Durability, Machine, WallClock, kill, signal_to};
 use super::register::Register;
+use super::settings::Settings;
+use super::{agent, process};
 
 /// How often a server is started that does not come up, before it is left down.
 const STARTS: usize = 3;
@@ -33,60 +35,8 @@ const DURABILITIES: [Durability; NODES] =
 /// Client processes.
 pub const CLIENTS: usize = 4;
 
-/// Tasks of each.
-const TASKS: u32 = 11;
-
-/// The same in brief: those who wait at the end have all had their turn soon.
-const TASKS_IN_BRIEF: u32 = 5;
-
 /// Keys that all clients want.
 pub const CONTENDED_KEYS: u32 = 8;
-
-/// What a campaign is run with.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The server program.
-    pub server: PathBuf,
-    /// The module.
-    pub module: PathBuf,
-    /// The `palisade` program; without it, there are no outages under `palisade elect`.
-    pub palisade: Option<PathBuf>,
-    /// For how long faults are done.
-    pub seconds: u64,
-    /// Of all choices.
-    pub seed: u64,
-    /// `lock.max-ttl`, and with it how long guards are.
-    pub max_ttl_ms: u64,
-    /// `lock.max-clock-skew`.
-    pub skew_ms: u64,
-    /// Where reports and journals go.
-    pub out: PathBuf,
-    /// Disks are lost whatever tokens there are; see docs/chaos.md.
-    pub lose_disks_at_any_time: bool,
-    /// Which of the faults are done that a campaign can be run without.
-    pub faults: BTreeSet<Kind>,
-    /// Whether the nodes are one cluster instead of independent.
-    pub cluster: bool,
-    /// Of a cluster: the faults of clients and links, one master that dies, and slots that move; no other.
-    pub brief: bool,
-}
-
-impl Settings {
-    /// Tasks of each client process; the first keeps a key of the client's own, the others want the keys that all want.
-    pub fn tasks(&self) -> u32 {
-        if self.brief { TASKS_IN_BRIEF } else { TASKS }
-    }
-
-    /// Whether this fault takes part.
-    pub fn does(&self, kind: Kind) -> bool {
-        self.faults.contains(&kind) && (kind != Kind::OutagesUnderElect || self.palisade.is_some())
-    }
-
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        if self.cluster { cluster::NODES } else { NODES }
-    }
-}
 
 /// A node: a machine behind its links, which may be replaced by another.
 #[derive(Debug)]
@@ -126,9 +76,11 @@ impl Slot {
     }
 }
 
-/// A client process, or an agent.
+/// A process of the campaign beside the servers.
 #[derive(Debug)]
 pub struct Process {
+    /// Which client or agent it is.
+    pub on: On,
     child: Option<Child>,
     /// Its wall clock.
     pub clock: WallClock,
@@ -142,9 +94,7 @@ impl Process {
 
     /// kill -9.
     pub async fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill().await;
-        }
+        kill(&mut self.child).await;
     }
 
     /// Whether it has ended.
@@ -154,9 +104,7 @@ impl Process {
 
     /// Lets it finish: what it holds it gives back, what it waits for it gets.
     pub fn finish(&mut self) {
-        if let Some(child) = &mut self.child {
-            drop(child.stdin.take());
-        }
+        self.child.as_mut().map(|child| child.stdin.take());
     }
 }
 
@@ -175,10 +123,8 @@ pub struct World {
     pub links: Vec<Vec<Link>>,
     /// What makes the nodes one cluster, if they are.
     pub cluster: Option<Cluster>,
-    /// The client processes.
-    pub contenders: Vec<tokio::sync::Mutex<Process>>,
-    /// The agents, one beside each client; every client asks all of them. None in a cluster.
-    pub agents: Vec<tokio::sync::Mutex<Process>>,
+    /// The client processes; then the agents, one beside each client, which every client asks. There are no agents in a cluster.
+    pub processes: Vec<tokio::sync::Mutex<Process>>,
     /// The resource.
     pub register: Register,
     /// The highest token that anybody held so far.
@@ -264,15 +210,11 @@ impl World {
             Slot { disk, machine: tokio::sync::Mutex::new(machine), target, port, clock }
         });
         let slots = slots.collect();
-        let (mut contenders, mut agents) = (vec![], vec![]);
-        for client in 0..CLIENTS {
-            let clock =
-                WallClock::create(logs.join(format!("client-{}.clock", client + 1))).map_err(said("a clock"))?;
-            contenders.push(tokio::sync::Mutex::new(Process { child: None, clock }));
-            let clock = WallClock::create(logs.join(format!("agent-{}.clock", client + 1))).map_err(said("a clock"))?;
-            if !settings.cluster {
-                agents.push(tokio::sync::Mutex::new(Process { child: None, clock }));
-            }
+        let all = (0..CLIENTS).map(On::Client).chain((0..if settings.cluster { 0 } else { CLIENTS }).map(On::Agent));
+        let mut processes = vec![];
+        for on in all {
+            let clock = WallClock::create(logs.join(format!("{}.clock", file_name(on)))).map_err(said("a clock"))?;
+            processes.push(tokio::sync::Mutex::new(Process { on, child: None, clock }));
         }
         let register = Register::default();
         register.serve(&folder.join("register")).map_err(said("the register's socket"))?;
@@ -283,8 +225,7 @@ impl World {
             slots,
             links,
             cluster,
-            contenders,
-            agents,
+            processes,
             register,
             highest_token: AtomicU64::new(0),
             storm: AtomicBool::new(false),
@@ -293,44 +234,84 @@ impl World {
             machines_made: AtomicU32::new(NODES as u32),
             folder: folder.to_owned(),
         });
-        for agent in 0..world.agents.len() {
-            world.start_agent(agent, &mut *world.agents[agent].lock().await);
-        }
-        for client in 0..CLIENTS {
-            world.start_contender(client, &mut *world.contenders[client].lock().await);
+        // Clients ask agents.
+        for process in world.processes.iter().rev() {
+            world.run(&mut *process.lock().await);
         }
         Ok(world)
     }
 
-    /// Starts a client process in the place of the last.
+    /// Starts a process in the place of the last.
     ///
     /// # Panics
     /// It cannot be started.
-    pub fn start_contender(&self, client: usize, contender: &mut Process) {
+    pub fn run(&self, process: &mut Process) {
+        let arguments = match process.on {
+            On::Client(client) => ["client".to_owned(), json(&self.client_settings(client))],
+            On::Agent(agent) => {
+                let settings = agent::Settings { listen: self.agent_url(agent), nodes: self.addresses(agent) };
+                ["agent".to_owned(), json(&settings)]
+            }
+            on => panic!("{on} is no process of this program"),
+        };
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        let errors = self.common.logs.join(format!("{}.log", file_name(process.on)));
+        let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
+        process.clock.preload(&mut command, &self.common.shim);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
+        process.child = Some(command.spawn().expect("this program can be started again"));
+    }
+
+    /// The next life of a client. Its journal is there before anybody reads it.
+    fn client_settings(&self, client: usize) -> process::Settings {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
         let journal = self.settings.out.join(format!("client-{}-life-{number}.jsonl", client + 1));
-        let addresses: Vec<String> = self.links_of(client).iter().map(Link::address).collect();
-        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-        command.arg("client").arg("--number").arg(number.to_string());
-        command.arg("--seed").arg(self.settings.seed.wrapping_add(number.into()).to_string());
-        command.arg("--journal").arg(&journal).arg("--register").arg(self.folder.join("register"));
-        command.arg("--nodes").arg(addresses.join(","));
-        let agents = 0..self.agents.len();
-        let agents: Vec<String> = agents.map(|agent| self.agent_socket(agent).display().to_string()).collect();
-        if self.settings.cluster {
-            command.arg("--cluster");
-        } else {
-            command.arg("--agents").arg(agents.join(","));
-        }
-        command.arg("--contended-keys").arg(CONTENDED_KEYS.to_string());
-        command.arg("--own-key").arg((CONTENDED_KEYS as usize + client).to_string());
-        command.arg("--tasks").arg(self.settings.tasks().to_string());
-        command.arg("--max-ttl-ms").arg(self.settings.max_ttl_ms.to_string());
-        // There before anybody reads it.
         drop(OpenOptions::new().create(true).append(true).open(&journal).expect("a journal can be made"));
-        lives.push((client, journal));
-        self.spawn(command, contender, &format!("client-{}", client + 1));
+        lives.push((client, journal.clone()));
+        process::Settings {
+            number,
+            seed: self.settings.seed.wrapping_add(number.into()),
+            journal,
+            register: self.folder.join("register"),
+            nodes: self.addresses(client),
+            cluster: self.settings.cluster,
+            agents: (0..self.agents().len()).map(|agent| self.agent_url(agent)).collect(),
+            contended_keys: CONTENDED_KEYS,
+            own_key: CONTENDED_KEYS + client as u32,
+            tasks: self.settings.tasks(),
+            max_ttl_ms: self.settings.max_ttl_ms,
+        }
+    }
+
+    /// The client processes.
+    pub fn clients(&self) -> &[tokio::sync::Mutex<Process>] {
+        &self.processes[..CLIENTS]
+    }
+
+    /// The agents.
+    pub fn agents(&self) -> &[tokio::sync::Mutex<Process>] {
+        &self.processes[CLIENTS..]
+    }
+
+    /// A node's machine, if nobody else is at work on it. One that ended by itself is a finding, and is started again.
+    pub async fn take_machine(&self, node: usize) -> Option<tokio::sync::MutexGuard<'_, Machine>> {
+        let mut machine = self.slots[node].machine.try_lock().ok()?;
+        if let Some(status) = machine.ended() {
+            self.log.found(format!("{} ended by itself with {status}: see its log", machine.name()));
+            self.start(node, &mut machine).await;
+        }
+        Some(machine)
+    }
+
+    /// Stops the servers of these nodes until what is returned is dropped.
+    pub async fn stop(&self, nodes: impl IntoIterator<Item = usize>) -> Stopped<'_> {
+        let mut machines = vec![];
+        for node in nodes {
+            machines.push(self.slots[node].machine.lock().await);
+        }
+        machines.iter().for_each(|machine| machine.signal(Signal::STOP));
+        Stopped(machines)
     }
 
     /// What a client reaches the nodes by.
@@ -343,33 +324,17 @@ impl World {
     /// # Panics
     /// Never: the addresses are good.
     pub fn client(&self) -> Client {
-        connect(self.links_of(0).iter().map(Link::address), self.settings.cluster)
+        connect(self.addresses(0), self.settings.cluster)
+    }
+
+    /// By which addresses a client, and the agent beside it, reach the nodes.
+    pub fn addresses(&self, client: usize) -> Vec<String> {
+        self.links_of(client).iter().map(Link::address).collect()
     }
 
     /// Where an agent listens.
-    pub fn agent_socket(&self, agent: usize) -> PathBuf {
-        self.folder.join(format!("agent-{}", agent + 1))
-    }
-
-    /// Starts an agent in the place of the last. It reaches the nodes over the links of the client beside it.
-    ///
-    /// # Panics
-    /// It cannot be started.
-    pub fn start_agent(&self, agent: usize, process: &mut Process) {
-        let addresses: Vec<String> = self.links_of(agent).iter().map(Link::address).collect();
-        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-        command.arg("agent").arg("--listen").arg(format!("unix://{}", self.agent_socket(agent).display()));
-        command.arg("--nodes").arg(addresses.join(","));
-        self.spawn(command, process, &format!("agent-{}", agent + 1));
-    }
-
-    /// Starts a process of this program, with its wall clock and a log of this name.
-    fn spawn(&self, mut command: Command, process: &mut Process, name: &str) {
-        let errors = self.common.logs.join(format!("{name}.log"));
-        let errors = OpenOptions::new().create(true).append(true).open(errors).expect("a log can be made");
-        process.clock.preload(&mut command, &self.common.shim);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).kill_on_drop(true);
-        process.child = Some(command.spawn().expect("this program can be started again"));
+    pub fn agent_url(&self, agent: usize) -> String {
+        format!("unix://{}", self.folder.join(format!("agent-{}", agent + 1)).display())
     }
 
     /// The journals of all client processes so far, from the `first` on.
@@ -416,13 +381,31 @@ impl World {
     }
 }
 
+/// Servers that are stopped until this is dropped.
+pub struct Stopped<'a>(Vec<tokio::sync::MutexGuard<'a, Machine>>);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|machine| machine.signal(Signal::CONT));
+    }
+}
+
+/// By which name files about a process go.
+fn file_name(on: On) -> String {
+    on.to_string().replace(' ', "-")
+}
+
+fn json(settings: &impl Serialize) -> String {
+    serde_json::to_string(settings).expect("plain data")
+}
+
 /// A client of nodes at these addresses.
 ///
 /// # Panics
 /// One of them is none.
-pub fn connect(addresses: impl Iterator<Item = String>, cluster: bool) -> Client {
+pub fn connect(addresses: Vec<String>, cluster: bool) -> Client {
     let client = match cluster {
-        true => Client::builder().cluster(addresses.map(|address| address.replace("redis://", ""))).build(),
+        true => Client::builder().cluster(addresses.iter().map(|address| address.replace("redis://", ""))).build(),
         false => Client::new(addresses),
     };
     client.expect("the addresses are good")

@@ -3,10 +3,11 @@
 use clap::ValueEnum;
 
 use super::rules::FamilyRule;
-use super::state::{Bounds, Wants};
+use super::state::{Bounds, Checked, Wants};
+use crate::checker::Bounded;
 
 /// Without each rule in turn, bounds within which the harm shows.
-pub fn broken() -> Vec<(FamilyRule, Bounds)> {
+pub fn broken() -> Vec<Bounded<FamilyRule>> {
     use FamilyRule::*;
     use Wants::{Exclusive, Permit, Shared};
     let bounds = |rule| match rule {
@@ -20,7 +21,8 @@ pub fn broken() -> Vec<(FamilyRule, Bounds)> {
     };
     let without = |&rule| {
         let (nodes, clients, turns, proposals) = bounds(rule);
-        (rule, Bounds { nodes, clients, turns, proposals, without: Some(rule) })
+        let bounds = Bounds { nodes, clients, turns, proposals, without: Some(rule) };
+        Bounded::new(rule, move || Checked(bounds.clone()))
     };
     FamilyRule::value_variants().iter().map(without).collect()
 }

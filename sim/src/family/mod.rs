@@ -10,23 +10,4 @@ mod state;
 
 pub use broken::broken;
 pub use rules::FamilyRule;
-pub use state::{Bounds, Wants, sound};
-
-use crate::checker::{self, Explained, Outcome};
-use state::{Checked, State};
-
-/// Looks for the shortest way to break the family within `bounds`, in at most this many states.
-pub fn find(bounds: &Bounds, states_max: usize) -> Outcome {
-    checker::find(Checked(bounds.clone()), states_max)
-}
-
-/// Looks at all states within `bounds`, in at most this many.
-pub fn exhaust(bounds: &Bounds, states_max: usize, threads: usize) -> Outcome {
-    checker::exhaust(Checked(bounds.clone()), states_max, threads)
-}
-
-impl Explained for Checked {
-    fn why(state: &State) -> Option<String> {
-        state.broken.clone()
-    }
-}
+pub use state::sound;

@@ -1,11 +1,12 @@
 //! What clients and nodes of the model can do, and what must hold.
 
-use palisade_core::quorum::majority;
+use palisade_core::quorum::{floors::Floors, majority};
 use palisade_core::{Mode, Token};
 use stateright::{Model, Property};
 
 use super::node::{Node, permit};
 use super::rules::FamilyRule;
+use crate::checker::{Bounded, Explained};
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,9 @@ impl Default for Bounds {
 }
 
 /// The models that are sound, by what they are about.
-pub fn sound() -> Vec<(&'static str, Bounds)> {
+pub fn sound() -> Vec<Bounded<&'static str>> {
     use Wants::{Exclusive, Permit, Shared};
-    vec![
+    let all = [
         (
             "three nodes, a writer that becomes a reader, two readers",
             Bounds { clients: vec![Exclusive, Shared, Shared], proposals: 2, ..Bounds::default() },
@@ -63,7 +64,8 @@ pub fn sound() -> Vec<(&'static str, Bounds)> {
             "three nodes, limits that differ, and a reader",
             Bounds { clients: vec![Permit(1), Permit(3), Shared], proposals: 2, ..Bounds::default() },
         ),
-    ]
+    ];
+    all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
 }
 
 /// Where a client is.
@@ -113,47 +115,17 @@ pub enum Action {
     Drop { client: usize, node: usize },
 }
 
-/// The largest tokens of grants that were won.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Won {
-    exclusive: u64,
-    shared: u64,
-    /// By number, up to three.
-    permits: [u64; 4],
-}
-
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct State {
     nodes: Vec<Node>,
     clients: Vec<(Stage, u8)>,
-    won: Won,
+    won: Floors,
     /// What was broken.
     pub broken: Option<String>,
 }
 
 pub(super) struct Checked(pub Bounds);
-
-impl Won {
-    /// What a grant of `mode` must be above.
-    fn floor_of(&self, mode: Mode) -> u64 {
-        let permits = self.permits.into_iter().max().unwrap_or(0);
-        match mode {
-            Mode::Exclusive => self.exclusive.max(self.shared).max(permits),
-            Mode::Shared => self.exclusive.max(permits),
-            Mode::Permit(permit) => self.exclusive.max(self.shared).max(self.permits[usize::from(permit.number())]),
-        }
-    }
-
-    fn add(&mut self, mode: Mode, token: u64) {
-        let highest = match mode {
-            Mode::Exclusive => &mut self.exclusive,
-            Mode::Shared => &mut self.shared,
-            Mode::Permit(permit) => &mut self.permits[usize::from(permit.number())],
-        };
-        *highest = token.max(*highest);
-    }
-}
 
 impl State {
     fn held(&self, client: usize) -> impl Iterator<Item = (usize, Token)> {
@@ -178,6 +150,12 @@ impl State {
     }
 }
 
+impl Explained for Checked {
+    fn why(state: &State) -> Option<String> {
+        state.broken.clone()
+    }
+}
+
 impl Model for Checked {
     type State = State;
     type Action = Action;
@@ -187,7 +165,7 @@ impl Model for Checked {
         vec![State {
             nodes: vec![Node::new(); *nodes],
             clients: vec![(Stage::Idle, *turns); clients.len()],
-            won: Won::default(),
+            won: Floors::default(),
             broken: None,
         }]
     }

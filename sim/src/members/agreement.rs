@@ -5,7 +5,7 @@ use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
 use stateright::{Model, Property};
 
 use super::list::list;
-use crate::checker::{self, Explained, Outcome};
+use crate::checker::{Bounded, Explained};
 use crate::rules::Rule;
 
 const NODES: u8 = 3;
@@ -23,9 +23,14 @@ pub struct Bounds {
     without: Option<Rule>,
 }
 
+/// The model that is sound, with so many attempts of each changer.
+pub fn sound(attempts: u8) -> Bounded<&'static str> {
+    Bounded::new("two changers of a set of three", move || Checked(Bounds::sound(attempts)))
+}
+
 impl Bounds {
     /// One changer that adds a node, one that removes one, with so many attempts each.
-    pub fn sound(attempts: u8) -> Self {
+    fn sound(attempts: u8) -> Self {
         Self { wants: vec![(list(&[0, 1, 2, 3]), attempts), (list(&[0, 1]), attempts)], losses: true, without: None }
     }
 
@@ -44,7 +49,7 @@ struct Changer {
 
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Hash)]
-struct State {
+pub(super) struct State {
     nodes: Vec<Membership>,
     changers: Vec<Changer>,
     ballots: u8,
@@ -54,7 +59,7 @@ struct State {
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub(super) enum Action {
     /// A changer begins an attempt; what it sent before may still arrive.
     Begins { changer: usize },
     /// What it sent arrives, and the answer comes back.
@@ -63,17 +68,7 @@ enum Action {
     ArrivesInVain { changer: usize, sent: usize },
 }
 
-struct Checked(Bounds);
-
-/// Looks for the shortest way to break it.
-pub fn find(bounds: Bounds, states_max: usize) -> Outcome {
-    checker::find(Checked(bounds), states_max)
-}
-
-/// Looks at all states.
-pub fn exhaust(bounds: Bounds, states_max: usize, threads: usize) -> Outcome {
-    checker::exhaust(Checked(bounds), states_max, threads)
-}
+pub(super) struct Checked(pub(super) Bounds);
 
 impl Explained for Checked {
     fn why(state: &State) -> Option<String> {

@@ -11,7 +11,7 @@ use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
 
 use super::list::list;
-use crate::checker::{self, Explained, Outcome};
+use crate::checker::{Bounded, Explained};
 use crate::rules::Rule;
 
 const TICK_MS: u32 = 100;
@@ -40,12 +40,12 @@ pub struct Bounds {
 }
 
 /// The models that are sound, by what they are about.
-pub fn sound() -> Vec<(&'static str, Bounds)> {
+pub fn sound() -> Vec<Bounded<&'static str>> {
     let three =
         Bounds { versions: vec![vec![0, 1, 2], vec![0, 1, 2, 3], vec![1, 2, 3]], nodes: 4, ..Bounds::default() };
     let (more, fewer) =
         (vec![vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3]], vec![vec![0, 1, 2, 3], vec![1, 2, 3], vec![2, 3]]);
-    vec![
+    let all = [
         ("a set of one, its node is replaced, two clients", Bounds { at_once: false, ..Bounds::default() }),
         ("a set of one, its node is replaced, a restart", Bounds { restarts: 1, ..Bounds::default() }),
         ("a set of one, its node is replaced, a node loses its memory", Bounds { amnesias: 1, ..Bounds::default() }),
@@ -62,7 +62,8 @@ pub fn sound() -> Vec<(&'static str, Bounds)> {
         ),
         ("a set of two becomes one of four", Bounds { versions: more, ..three.clone() }),
         ("a set of four becomes one of two", Bounds { versions: fewer, ..three }),
-    ]
+    ];
+    all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
 }
 
 impl Default for Bounds {
@@ -143,7 +144,7 @@ struct Client {
 
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Hash)]
-struct State {
+pub(super) struct State {
     ticks: u8,
     nodes: Vec<Node>,
     clients: Vec<Client>,
@@ -158,7 +159,7 @@ struct State {
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub(super) enum Action {
     /// Time passes.
     Tick,
     /// A client asks for the lock.
@@ -181,17 +182,7 @@ enum Action {
     Forgets { node: usize },
 }
 
-struct Checked(Bounds);
-
-/// Looks for the shortest way to break it.
-pub fn find(bounds: Bounds, states_max: usize) -> Outcome {
-    checker::find(Checked(bounds), states_max)
-}
-
-/// Looks at all states.
-pub fn exhaust(bounds: Bounds, states_max: usize, threads: usize) -> Outcome {
-    checker::exhaust(Checked(bounds), states_max, threads)
-}
+pub(super) struct Checked(pub(super) Bounds);
 
 impl Explained for Checked {
     fn why(state: &State) -> Option<String> {

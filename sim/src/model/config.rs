@@ -1,5 +1,7 @@
 //! The bounds of a model.
 
+use super::moves::Checked;
+use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 use crate::server::Setup;
 
@@ -111,12 +113,12 @@ impl Config {
 }
 
 /// Without each rule in turn, bounds within which the harm shows; but for those that are [out of sight](OUT_OF_SIGHT).
-pub fn broken() -> Vec<Config> {
+pub fn broken() -> Vec<Bounded<Rule>> {
     use Rule::*;
     let without = |rule, servers, clients, change: fn(&mut Config)| {
         let mut config = Config { without: Without(Some(rule)), ..Config::of(servers, clients) };
         change(&mut config);
-        config
+        Bounded::new(rule, move || Checked::new(config.clone()))
     };
     vec![
         without(SecondRound, 3, 2, |config| config.node_clocks_apart_ticks = 20),
@@ -193,53 +195,39 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
 ];
 
 /// With every rule: bounds within which nothing may be found, each with what it is about.
-pub fn sound() -> Vec<(&'static str, Config)> {
-    let with = |servers, clients, change: fn(&mut Config)| {
+pub fn sound() -> Vec<Bounded<&'static str>> {
+    let with = |about, servers, clients, change: fn(&mut Config)| {
         let mut config = Config::of(servers, clients);
         change(&mut config);
-        config
+        Bounded::new(about, move || Checked::new(config.clone()))
     };
     vec![
-        ("one node, three clients, a crash", with(1, 3, |config| config.restarts = 1)),
-        (
-            "one node, two clients, every message late, one doubled, an extension, a crash",
-            with(1, 2, |config| {
-                (config.late_messages, config.duplicates, config.restarts) = (LateMessages::Always, 1, 1);
-                config.clients[0].extensions = 1;
-            }),
-        ),
-        (
-            "one node, two clients that wait and come twice, a crash",
-            with(1, 2, |config| {
-                (config.waits, config.ticks, config.restarts) = (true, 3, 1);
-                config.clients.iter_mut().for_each(|client| client.acquisitions = 2);
-            }),
-        ),
-        ("one node, two keys, three clients", with(1, 3, |config| (config.keys, config.ticks) = (2, 2))),
-        (
-            "two nodes, two clients, a doubled message, a crash",
-            with(2, 2, |config| {
-                (config.duplicates, config.restarts, config.ticks) = (1, 1, 3);
-            }),
-        ),
-        ("three nodes, two clients", with(3, 2, |config| config.ticks = 3)),
-        (
-            "three nodes whose clocks are further apart than the skew",
-            with(3, 2, |config| (config.ticks, config.node_clocks_apart_ticks) = (2, 20)),
-        ),
-        (
-            "three nodes, a crash, a holder that extends and heals",
-            with(3, 2, |config| {
-                (config.restarts, config.ticks) = (1, 3);
-                config.clients[0].extensions = 1;
-                config.clients[0].releases = false;
-                config.clients[1].from_tick = 2;
-            }),
-        ),
-        (
-            "three nodes, a hostile client that raises tokens, a crash",
-            with(3, 1, |config| (config.raises, config.restarts, config.ticks) = (2, 1, 2)),
-        ),
-        ("three nodes, three clients", with(3, 3, |config| config.ticks = 1)),
+        with("one node, three clients, a crash", 1, 3, |config| config.restarts = 1),
+        with("one node, two clients, every message late, one doubled, an extension, a crash", 1, 2, |config| {
+            (config.late_messages, config.duplicates, config.restarts) = (LateMessages::Always, 1, 1);
+            config.clients[0].extensions = 1;
+        }),
+        with("one node, two clients that wait and come twice, a crash", 1, 2, |config| {
+            (config.waits, config.ticks, config.restarts) = (true, 3, 1);
+            config.clients.iter_mut().for_each(|client| client.acquisitions = 2);
+        }),
+        with("one node, two keys, three clients", 1, 3, |config| (config.keys, config.ticks) = (2, 2)),
+        with("two nodes, two clients, a doubled message, a crash", 2, 2, |config| {
+            (config.duplicates, config.restarts, config.ticks) = (1, 1, 3);
+        }),
+        with("three nodes, two clients", 3, 2, |config| config.ticks = 3),
+        with("three nodes whose clocks are further apart than the skew", 3, 2, |config| {
+            (config.ticks, config.node_clocks_apart_ticks) = (2, 20)
+        }),
+        with("three nodes, a crash, a holder that extends and heals", 3, 2, |config| {
+            (config.restarts, config.ticks) = (1, 3);
+            config.clients[0].extensions = 1;
+            config.clients[0].releases = false;
+            config.clients[1].from_tick = 2;
+        }),
+        with("three nodes, a hostile client that raises tokens, a crash", 3, 1, |config| {
+            (config.raises, config.restarts, config.ticks) = (2, 1, 2)
+        }),
+        with("three nodes, three clients", 3, 3, |config| config.ticks = 1),
     ]
 }

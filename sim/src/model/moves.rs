@@ -7,6 +7,7 @@ use stateright::{Model, Property};
 
 use super::config::{Config, LateMessages, TICK_US};
 use super::state::State;
+use crate::checker::Explained;
 use crate::messages::{Reply, Request, Says};
 
 /// What can happen next.
@@ -44,8 +45,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { config: config.clone(), right: Mutex::default() }
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, right: Mutex::default() }
     }
 
     fn comes_right(&self, state: &State) -> bool {
@@ -56,6 +57,16 @@ impl Checked {
             self.right.lock().unwrap_or_else(PoisonError::into_inner).insert(nodes, right);
             right
         })
+    }
+}
+
+impl Explained for Checked {
+    fn why(state: &State) -> Option<String> {
+        state.violation.map(|why| why.to_string())
+    }
+
+    fn describe(action: &Action) -> String {
+        describe(action)
     }
 }
 
@@ -148,10 +159,6 @@ impl Model for Checked {
         Some(state)
     }
 
-    fn format_action(&self, action: &Action) -> String {
-        describe(action)
-    }
-
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("laws", |_, state: &State| state.violation.is_none()),
@@ -173,7 +180,7 @@ impl Config {
     }
 }
 
-pub(super) fn describe(action: &Action) -> String {
+fn describe(action: &Action) -> String {
     match action {
         Action::Tick => "a tick passes".to_owned(),
         Action::Acquire(n, key) => format!("client {n} asks for key {key}"),

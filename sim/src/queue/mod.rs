@@ -10,23 +10,4 @@ mod rules;
 mod state;
 
 pub use rules::broken;
-pub use state::{Bounds, sound};
-
-use crate::checker::{self, Explained, Outcome};
-use state::{Checked, State};
-
-/// Looks for the shortest way to break the queue within `bounds`, in at most this many states.
-pub fn find(bounds: &Bounds, states_max: usize) -> Outcome {
-    checker::find(Checked(bounds.clone()), states_max)
-}
-
-/// Looks at all states within `bounds`, in at most this many.
-pub fn exhaust(bounds: &Bounds, states_max: usize, threads: usize) -> Outcome {
-    checker::exhaust(Checked(bounds.clone()), states_max, threads)
-}
-
-impl Explained for Checked {
-    fn why(state: &State) -> Option<String> {
-        state.broken.clone()
-    }
-}
+pub use state::sound;

@@ -1,10 +1,11 @@
 //! The rules of a queue that are switched off in this model, one at a time.
 
-use super::state::Bounds;
+use super::state::{Bounds, Checked};
+use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 
 /// Without each rule in turn, bounds within which the harm shows.
-pub fn broken() -> Vec<Bounds> {
+pub fn broken() -> Vec<Bounded<Rule>> {
     let rules = [
         Rule::FirstInFirstOut,
         Rule::NoBarging,
@@ -13,5 +14,6 @@ pub fn broken() -> Vec<Bounds> {
         Rule::ReservationEnds,
         Rule::GuardEndServes,
     ];
-    rules.map(|rule| Bounds { without: Without(Some(rule)), ..Bounds::default() }).into()
+    let without = |rule| Bounds { without: Without(Some(rule)), ..Bounds::default() };
+    rules.map(|rule| Bounded::new(rule, move || Checked(without(rule)))).into()
 }

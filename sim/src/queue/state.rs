@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use stateright::{Model, Property};
 
 use super::key::OneKey;
+use crate::checker::{Bounded, Explained};
 use crate::rules::Without;
 
 /// What can happen next.
@@ -58,14 +59,15 @@ impl Default for Bounds {
 }
 
 /// The models that are sound, by what they are about.
-pub fn sound() -> Vec<(&'static str, Bounds)> {
-    vec![
+pub fn sound() -> Vec<Bounded<&'static str>> {
+    let all = [
         ("one key, three owners, five commands, one event", Bounds::default()),
         (
             "one key, two owners, six commands, two events",
             Bounds { owners: 2, commands: 6, events: 2, ticks: 4, ..Bounds::default() },
         ),
-    ]
+    ];
+    all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
 }
 
 pub(super) struct Checked(pub Bounds);
@@ -78,6 +80,12 @@ pub struct State {
     events: u32,
     /// What was broken.
     pub broken: Option<String>,
+}
+
+impl Explained for Checked {
+    fn why(state: &State) -> Option<String> {
+        state.broken.clone()
+    }
 }
 
 impl Model for Checked {

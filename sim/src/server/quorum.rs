@@ -22,12 +22,15 @@ impl Server {
                 self.acquire(key, owner, ttl_ms, (proposal, retry, self.asks(wanted)), now)
             }
             Ask::Fence { token } => self.fence(key, owner, token, now),
-            Ask::Extend { ttl_ms, token } => self.extend(key, owner, ttl_ms, token, now),
-            Ask::Share => self.share(key, owner, now),
+            Ask::Extend { ttl_ms, token } => Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)
+                .and_then(|ttl| self.perform(key, &Does::Extend(Extend { owner, ttl, token: Some(token) }), None, now)),
+            Ask::Share => {
+                self.perform(key, &Does::Convert(Convert { owner, to: Conversion::Shared, token: None }), None, now)
+            }
         };
         match answered {
-            Ok(Some(token)) => Answer::Token(token),
-            Ok(None) => Answer::No,
+            Ok(Outcome::Token(token) | Outcome::Granted(token, _)) => Answer::Token(token),
+            Ok(_) => Answer::No,
             // As a client reads the errors.
             Err(
                 refusal @ (Refusal::Guarded { .. }
@@ -47,7 +50,7 @@ impl Server {
         ttl_ms: u32,
         (proposal, retry, wanted): (Token, bool, Wanted),
         now: Now,
-    ) -> Result<Option<Token>, Refusal> {
+    ) -> Result<Outcome, Refusal> {
         let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
         let (note, patience) = (Note::default(), Patience::NONE);
         let ask =
@@ -59,15 +62,15 @@ impl Server {
             *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tamper().tokens.set_ceiling(ceiling);
         }
-        let token = token(self.perform(key, &Does::Acquire(ask), None, now)?);
+        let answer = self.perform(key, &Does::Acquire(ask), None, now)?;
         // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
         let lasts =
             |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));
-        assert!(token.is_none() || self.locks.get(&key).is_some_and(lasts));
-        Ok(token)
+        assert!(answer == Outcome::Null || self.locks.get(&key).is_some_and(lasts));
+        Ok(answer)
     }
 
-    fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Option<Token>, Refusal> {
+    fn fence(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<Outcome, Refusal> {
         self.node.ready(now.boot)?;
         if self.without.is(Rule::FenceBeyondTheClock) && token.get() > ahead_us(now.wall_us, self.setup.skew_ms) {
             return Err(Refusal::FenceTooFar { max: now.wall_us });
@@ -75,7 +78,7 @@ impl Server {
         if self.without.is(Rule::FarTokensApart) {
             self.follow_to_a_cap(key, owner, token, now)?;
         }
-        Ok(self::token(self.perform(key, &Does::Fence(owner, token), None, now)?))
+        self.perform(key, &Does::Fence(owner, token), None, now)
     }
 
     /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
@@ -106,30 +109,11 @@ impl Server {
         self.ask(key, HOSTILE, Ask::Fence { token: far }, Wanted::Exclusive, now);
     }
 
-    fn extend(
-        &mut self,
-        key: u32,
-        owner: Owner<'_>,
-        ttl_ms: u32,
-        token: Token,
-        now: Now,
-    ) -> Result<Option<Token>, Refusal> {
-        let ttl = Ttl::new(Some(ttl_ms.into()), self.setup.max_ttl_ms)?;
-        let ask = Extend { owner, ttl, token: Some(token) };
-        Ok(self::token(self.perform(key, &Does::Extend(ask), None, now)?))
-    }
-
     /// `owner` gives `key` back, and waits for it no longer; whether it held it.
     pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
         let Ok(owner) = Owner::new(owner) else { return false };
         let ask = Release { owner, level: None, token: None };
         matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
-    }
-
-    /// The owner of a lock goes on as a reader.
-    fn share(&mut self, key: u32, owner: Owner<'_>, now: Now) -> Result<Option<Token>, Refusal> {
-        let ask = Convert { owner, to: Conversion::Shared, token: None };
-        Ok(self::token(self.perform(key, &Does::Convert(ask), None, now)?))
     }
 
     /// What the node is asked for: without some rules not what the client wants.
@@ -165,11 +149,6 @@ impl Server {
             _ => None,
         })
     }
-}
-
-/// What an answer says of a grant.
-fn token(outcome: Outcome) -> Option<Token> {
-    if let Outcome::Token(token) | Outcome::Granted(token, _) = outcome { Some(token) } else { None }
 }
 
 /// Who raises tokens.

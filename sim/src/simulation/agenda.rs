@@ -4,7 +4,7 @@ use palisade_core::quorum::NodeId;
 use palisade_core::{BootTime, NodeState};
 
 use super::changer::{Answers, Asks, Message};
-use crate::history::{HeldAs, Holder, TimeUs};
+use crate::history::{HeldAs, Holder};
 use crate::messages::{Reply, Request};
 
 /// What happens next.
@@ -76,31 +76,4 @@ pub(super) enum SingleWake {
     Sends(u64, HeldAs),
     Looks,
     GivesBack,
-}
-
-/// A moment: of two at one time the one that was planned first comes first.
-pub(super) struct Moment {
-    pub(super) at: TimeUs,
-    pub(super) number: u64,
-    pub(super) next: Next,
-}
-
-impl PartialEq for Moment {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Moment {}
-
-impl PartialOrd for Moment {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Moment {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
 }

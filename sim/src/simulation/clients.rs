@@ -8,7 +8,7 @@ use super::caller::PATIENCE_US;
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Client, Status, Step};
-use crate::history::{Event, HeldAs, Holder, What};
+use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::messages::Says;
 
 /// A client that hopes where it should not looks again after so long, in microseconds.
@@ -169,47 +169,36 @@ impl World<'_> {
         if let Some((wakes_at, wake)) = wake {
             self.plan_at(wakes_at.max(at), Next::Wakes(who, Wake::Keeps(wake)));
         }
+        if let (Some(Status::Held), Some((_, until, _))) = (step.says, holding) {
+            self.totals.held += 1;
+            self.takes_no_more(number, true)?;
+            let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
+            let after = ttl_us * self.plan.extended_after_permille / 1_000;
+            // What is extended in the background is extended by hand now and then.
+            if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
+                self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
+            }
+            self.wakes(who, self.plan.hold_us, Wake::GivesBack);
+            self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
+            self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
+        }
+        self.hear_status(step.says, (before, who), (key, mode), holding)?;
         match (step.says, holding) {
-            (Some(Status::Held), Some((since, until, token))) => {
-                self.totals.held += 1;
-                self.takes_no_more(number, true)?;
-                let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
-                let after = ttl_us * self.plan.extended_after_permille / 1_000;
-                // What is extended in the background is extended by hand now and then.
-                if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
-                    self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
-                }
-                self.wakes(who, self.plan.hold_us, Wake::GivesBack);
-                self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
-                self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
-                self.judge(Event { at, key, who, what: What::Held { since, until, token, mode } })?;
-                self.totals.counts(mode);
-                if mode == HeldAs::Exclusive && self.plan.limit > 0 && self.rng.random_ratio(1, 4) {
+            (Some(Status::Held), _) if mode == HeldAs::Exclusive && self.plan.limit > 0 => {
+                if self.rng.random_ratio(1, 4) {
                     self.wakes(who, self.plan.hold_us / 2, Wake::Shares);
                 }
             }
-            (Some(Status::Converted), Some((_, _, token))) => {
-                self.totals.converted += 1;
-                self.judge(Event { at, key, who, what: What::Converted { token, mode } })?;
-            }
-            (Some(Status::Extended), Some((_, until, token))) => {
+            (Some(Status::Extended), Some((_, until, _))) => {
                 self.totals.extended += 1;
                 self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
-                // A token may rise before its holder knows that the lock was broken everywhere.
-                if !self.broken.contains(&who) {
-                    self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
-                }
-            }
-            (Some(Status::Ended), _) => {
-                self.judge(Event { at, key, who: before, what: What::Ended })?;
-                self.rest(number)?;
             }
             (Some(Status::Refused(refused)), _) => {
                 self.totals.refused += 1;
                 return self.is_refused(number, refused);
             }
             (Some(Status::Told(told)), _) => return self.is_told(number, told),
-            (Some(Status::Left), _) => self.rest(number)?,
+            (Some(Status::Ended | Status::Left), _) => self.rest(number)?,
             _ => {}
         }
         // Whatever it heard, it looks at its clock.
@@ -217,5 +206,31 @@ impl World<'_> {
             self.plan_at(at + HOPES_US, Next::Wakes(who, Wake::Looks));
         }
         Ok(())
+    }
+
+    /// The referee hears what a client says that it relies on.
+    pub(super) fn hear_status(
+        &mut self,
+        says: Option<Status>,
+        (before, who): (Holder, Holder),
+        (key, mode): (u32, HeldAs),
+        holding: Option<(TimeUs, TimeUs, u64)>,
+    ) -> Result<(), Failure> {
+        let (who, what) = match (says, holding) {
+            (Some(Status::Held), Some((since, until, token))) => {
+                self.totals.counts(mode);
+                (who, What::Held { since, until, token, mode })
+            }
+            (Some(Status::Converted), Some((_, _, token))) => {
+                self.totals.converted += 1;
+                (who, What::Converted { token, mode })
+            }
+            // A token may rise before its holder knows that the lock was broken everywhere.
+            (Some(Status::Extended), _) if self.broken.contains(&who) => return Ok(()),
+            (Some(Status::Extended), Some((_, until, token))) => (who, What::Extended { until, token }),
+            (Some(Status::Ended), _) => (before, What::Ended),
+            _ => return Ok(()),
+        };
+        self.judge(Event { at: self.at, key, who, what }).map(drop)
     }
 }

@@ -1,5 +1,8 @@
 //! What goes wrong in a run.
 
+// The fields of a kind are told of with it.
+#![allow(missing_docs)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::history::TimeUs;
@@ -15,182 +18,74 @@ pub struct Fault {
     pub kind: Kind,
 }
 
-/// What goes wrong.
+/// What goes wrong: to which `node`, `client` or `key`; times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A server is killed, and starts again after that time.
-    Crash {
-        /// Which node.
-        node: usize,
-        /// The machine is started anew: its boot clock starts over.
-        reboot: bool,
-    },
+    /// A server is killed, and starts again after that time; `reboot`: its machine is started anew, and the boot clock starts over.
+    Crash { node: usize, reboot: bool },
     /// The same, with an empty disk: it is another node from then on.
-    NewDisk {
-        /// Which node.
-        node: usize,
-    },
+    NewDisk { node: usize },
     /// A server is shut down in order, and starts again after that time.
-    Restart {
-        /// Which node.
-        node: usize,
-        /// The machine is started anew.
-        reboot: bool,
-    },
-    /// A server is killed, and its replica is made the master after that time.
-    Failover {
-        /// Which node.
-        node: usize,
-        /// How far the replica was behind, in microseconds.
-        lag_us: u64,
-    },
+    Restart { node: usize, reboot: bool },
+    /// A server is killed, and its replica, which was so far behind, is made the master after that time.
+    Failover { node: usize, lag_us: u64 },
     /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the copy.
-    OlderFiles {
-        /// Which node.
-        node: usize,
-    },
+    OlderFiles { node: usize },
     /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
     /// with the first one.
-    OtherStateFile {
-        /// Which node.
-        node: usize,
-    },
+    OtherStateFile { node: usize },
     /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
     RaisedTokens,
     /// All locks of a node are flushed.
-    Flush {
-        /// Which node.
-        node: usize,
-    },
+    Flush { node: usize },
     /// An operator breaks a lock (LOCK.BREAK).
-    Break {
-        /// On which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-    },
+    Break { node: usize, key: u32 },
     /// Somebody deletes a key by hand (DEL).
-    Delete {
-        /// On which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-    },
+    Delete { node: usize, key: u32 },
     /// A server evicts a key to make room.
-    Evict {
-        /// Which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-    },
+    Evict { node: usize, key: u32 },
     /// An operator arms a node's guard, for that time (LOCK.GUARD).
-    Arm {
-        /// Which node.
-        node: usize,
-    },
+    Arm { node: usize },
     /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end it is given
-    /// back: each time without its locks (CLUSTER SETSLOT).
-    SlotGivenAway {
-        /// Which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-        /// Its server was killed before, and starts again before it is given back; if not, it serves its other slots meanwhile.
-        dies: bool,
-    },
+    /// back: each time without its locks (CLUSTER SETSLOT). `dies`: its server was killed before, and starts again before it is given
+    /// back; if not, it serves its other slots meanwhile.
+    SlotGivenAway { node: usize, key: u32, dies: bool },
     /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
-    FlushSlot {
-        /// Which node.
-        node: usize,
-        /// Which key.
-        key: u32,
-    },
+    FlushSlot { node: usize, key: u32 },
     /// A server does nothing.
-    PauseNode {
-        /// Which node.
-        node: usize,
-    },
-    /// Moments in which a majority of the nodes does nothing, all at once, for up to two tenths of a second and a fifth of a lease:
-    /// about one a second, and another majority each time.
+    PauseNode { node: usize },
+    /// Moments in which a majority of the nodes, from `first` on at first, does nothing, all at once, for up to two tenths of a second and
+    /// a fifth of a lease: about one a second, and another majority each time. `in_step`: each third of a lease, as rounds of extension
+    /// begin, and for a tenth of it.
     Stalls {
-        /// The first of those that are stopped first.
         first: usize,
-        /// Each third of a lease, as rounds of extension begin, and for a tenth of it.
         #[serde(default)]
         in_step: bool,
     },
     /// An operator breaks a lock on all nodes, at one moment.
-    BreakAll {
-        /// Which key.
-        key: u32,
-    },
+    BreakAll { key: u32 },
     /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
-    /// seconds.
-    Bursts {
-        /// For a lock each that nobody else wants; if not, all for one.
-        apart: bool,
-    },
-    /// An operator's program changes the set of nodes, step by step, for that time at the longest.
-    SetNodes {
-        /// The places of the nodes that it wants, a bit each.
-        wants: u16,
-        /// It dies when it has sent so many messages.
-        dies_after: Option<u16>,
-    },
+    /// seconds. `apart`: for a lock each that nobody else wants; if not, all for one.
+    Bursts { apart: bool },
+    /// An operator's program changes the set of nodes, step by step, to the nodes in these places, a bit each, for that time at the
+    /// longest; it dies when it has sent so many messages.
+    SetNodes { wants: u16, dies_after: Option<u16> },
     /// A client does nothing.
-    PauseClient {
-        /// Which client.
-        client: usize,
-    },
+    PauseClient { client: usize },
     /// A client is killed, and starts again after that time.
-    KillClient {
-        /// Which client.
-        client: usize,
-    },
-    /// Messages are lost between nodes and clients.
-    Cut {
-        /// Which node; `None`: all.
-        node: Option<usize>,
-        /// Which client; `None`: all.
-        client: Option<usize>,
-        /// Requests are lost.
-        there: bool,
-        /// Answers are lost.
-        back: bool,
-    },
-    /// Messages to and from a node take so much longer, in microseconds.
-    Slow {
-        /// Which node.
-        node: usize,
-        /// How much longer.
-        by_us: u64,
-    },
-    /// Whatever a client is answered takes so much longer, in microseconds.
-    LateAnswers {
-        /// Which client.
-        client: usize,
-        /// How much longer.
-        by_us: u64,
-    },
+    KillClient { client: usize },
+    /// Messages are lost between nodes and clients, `None`: all: requests (`there`), answers (`back`), or both.
+    Cut { node: Option<usize>, client: Option<usize>, there: bool, back: bool },
+    /// Messages to and from a node take so much longer.
+    Slow { node: usize, by_us: u64 },
+    /// Whatever a client is answered takes so much longer.
+    LateAnswers { client: usize, by_us: u64 },
     /// A node's disk does not finish writing.
-    DiskHangs {
-        /// Which node.
-        node: usize,
-    },
-    /// A node's wall clock is set, by so many microseconds. It stays so.
-    NodeClockStep {
-        /// Which node.
-        node: usize,
-        /// By how much.
-        by_us: i64,
-    },
-    /// A client's wall clock is set, by so many microseconds. It stays so.
-    ClientClockStep {
-        /// Which client.
-        client: usize,
-        /// By how much.
-        by_us: i64,
-    },
+    DiskHangs { node: usize },
+    /// A node's wall clock is set, by so much. It stays so.
+    NodeClockStep { node: usize, by_us: i64 },
+    /// A client's wall clock is set, by so much. It stays so.
+    ClientClockStep { client: usize, by_us: i64 },
 }
 
 impl Kind {

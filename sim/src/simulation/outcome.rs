@@ -1,57 +1,68 @@
 //! What a run came to.
 
+// The fields of a failure, and counts that belong together, are told of in one place.
+#![allow(missing_docs)]
+
 use std::collections::BTreeMap;
 
 use crate::history::HeldAs;
 use crate::referee::Violation;
 use crate::server::Wrong;
 
-/// How a run went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+/// Declares what is counted in a run, and how the counts of several runs are added.
+macro_rules! totals {
+    ($($(#[$about:meta])* $count:ident,)+) => {
+        /// How a run went.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$about])* pub $count: u64,)+
+            /// Faults by name.
+            pub faults: BTreeMap<&'static str, u64>,
+        }
+
+        impl Totals {
+            /// Adds those of another run.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$count += other.$count;)+
+                other.faults.iter().for_each(|(name, count)| *self.faults.entry(name).or_default() += count);
+            }
+        }
+    };
+}
+
+totals! {
     /// Moments.
-    pub moments: u64,
+    moments,
     /// Locks taken.
-    pub held: u64,
+    held,
     /// Tries that did not get it.
-    pub refused: u64,
+    refused,
     /// Rounds that extended, and rises of tokens.
-    pub extended: u64,
+    extended,
     /// Locks lost before they were given back.
-    pub lost: u64,
+    lost,
     /// Writes that the register took, and refused.
-    pub taken: u64,
-    /// See `taken`.
-    pub fenced_out: u64,
+    taken,
+    fenced_out,
     /// Locks that clients asked for until a limit while nothing else went wrong, and had by then.
-    pub had_in_time: u64,
+    had_in_time,
     /// Locks that were kept, while nothing else went wrong, until they were given back.
-    pub kept: u64,
+    kept,
     /// Locks taken by clients that lock on one node; those of them that were waited for; repeated requests; re-entries; and how often
     /// somebody who waited went away.
-    pub single_held: u64,
-    /// See `single_held`.
-    pub single_waited: u64,
-    /// See `single_held`.
-    pub repeated: u64,
-    /// See `single_held`.
-    pub reentered: u64,
-    /// See `single_held`.
-    pub left: u64,
+    single_held,
+    single_waited,
+    repeated,
+    reentered,
+    left,
     /// Locks taken together with others, to read; permits; and conversions.
-    pub shared: u64,
-    /// See `shared`.
-    pub permits: u64,
-    /// See `shared`.
-    pub converted: u64,
+    shared,
+    permits,
+    converted,
     /// Versions of the set that were decided; how often a client took one up, and did while it held a lock.
-    pub versions: u64,
-    /// See `versions`.
-    pub learnt: u64,
-    /// See `versions`.
-    pub moved: u64,
-    /// Faults by name.
-    pub faults: BTreeMap<&'static str, u64>,
+    versions,
+    learnt,
+    moved,
 }
 
 impl Totals {
@@ -59,33 +70,6 @@ impl Totals {
     pub(super) fn counts(&mut self, mode: HeldAs) {
         self.shared += u64::from(mode == HeldAs::Shared);
         self.permits += u64::from(matches!(mode, HeldAs::Permit { .. }));
-    }
-
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Self) {
-        self.moments += other.moments;
-        self.held += other.held;
-        self.refused += other.refused;
-        self.extended += other.extended;
-        self.lost += other.lost;
-        self.taken += other.taken;
-        self.fenced_out += other.fenced_out;
-        self.had_in_time += other.had_in_time;
-        self.kept += other.kept;
-        self.single_held += other.single_held;
-        self.single_waited += other.single_waited;
-        self.repeated += other.repeated;
-        self.reentered += other.reentered;
-        self.left += other.left;
-        self.shared += other.shared;
-        self.permits += other.permits;
-        self.converted += other.converted;
-        self.versions += other.versions;
-        self.learnt += other.learnt;
-        self.moved += other.moved;
-        for (name, count) in &other.faults {
-            *self.faults.entry(name).or_default() += count;
-        }
     }
 }
 
@@ -95,55 +79,21 @@ pub enum Failure {
     /// A law was broken.
     Broken(Violation),
     /// After all faults had ended a lock was not to be had.
-    Stuck {
-        /// Which.
-        key: u32,
-    },
+    Stuck { key: u32 },
     /// A client asked for a lock that nobody held, while nodes did not answer for moments at most, and gave up without it.
-    GaveUp {
-        /// Which client.
-        client: u32,
-        /// Which lock.
-        key: u32,
-    },
+    GaveUp { client: u32, key: u32 },
     /// A caller, or a holder, did what none does.
-    Conduct {
-        /// Which client.
-        client: u32,
-        /// What.
-        wrong: &'static str,
-    },
+    Conduct { client: u32, wrong: &'static str },
     /// A holder lost its lock, and nodes did not answer for moments at most.
-    Lost {
-        /// Which client.
-        client: u32,
-        /// Which lock.
-        key: u32,
-    },
+    Lost { client: u32, key: u32 },
     /// A version of the set was decided with two lists.
-    TwoLists {
-        /// Which version.
-        version: u64,
-    },
+    TwoLists { version: u64 },
     /// Somebody waited for a lock that was free.
-    Unserved {
-        /// On which node.
-        node: usize,
-    },
-    /// A node did something wrong for clients that lock on it alone.
-    Wrong {
-        /// Which node.
-        node: usize,
-        /// Which law it broke, and how.
-        wrong: Wrong,
-    },
+    Unserved { node: usize },
+    /// A node did something wrong for clients that lock on it alone: which law it broke, and how.
+    Wrong { node: usize, wrong: Wrong },
     /// A client that locks on one node was answered what no right node answers.
-    Answered {
-        /// Which client.
-        client: u32,
-        /// What.
-        wrong: &'static str,
-    },
+    Answered { client: u32, wrong: &'static str },
 }
 
 impl Failure {

@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Status, Step};
-use crate::history::{Event, HeldAs, Holder, What};
+use crate::history::{HeldAs, Holder};
 use crate::messages::{Command, Says};
 use crate::server::Server;
 use crate::single_client::{FIRST, SingleClient};
@@ -199,32 +199,22 @@ impl World<'_> {
             self.sends(after_ms, request);
         }
         match (step.says, holding) {
-            (Some(Status::Held), Some((since, until, token))) => {
+            (Some(Status::Held), Some((since, until, _))) => {
                 self.totals.single_held += 1;
                 self.totals.single_waited += u64::from(at - since > 8 * self.plan.network.delay_us);
                 self.single_wakes(who, u64::from(self.plan.ttl_ms) * 1_000 / ACTS_OF_TTL, SingleWake::Acts);
                 self.single_wakes(who, self.plan.hold_us, SingleWake::GivesBack);
                 self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
-                self.judge(Event { at, key, who, what: What::Held { since, until, token, mode } })?;
-                self.totals.counts(mode);
             }
-            (Some(Status::Extended), Some((_, until, token))) => {
+            (Some(Status::Extended), Some((_, until, _))) => {
                 self.plan_at(until.max(at) + 1, Next::SingleWakes(who, SingleWake::Looks));
-                self.judge(Event { at, key, who, what: What::Extended { until, token } })?;
             }
-            (Some(Status::Converted), Some((_, _, token))) => {
-                self.totals.converted += 1;
-                self.judge(Event { at, key, who, what: What::Converted { token, mode } })?;
-            }
-            (Some(Status::Ended), _) => {
-                self.judge(Event { at, key, who: before, what: What::Ended })?;
-                self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
-            }
-            (Some(Status::Left), _) => {
-                self.totals.refused += 1;
-                self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
-            }
+            (Some(Status::Left), _) => self.totals.refused += 1,
             _ => {}
+        }
+        self.hear_status(step.says, (before, who), (key, mode), holding)?;
+        if matches!(step.says, Some(Status::Ended | Status::Left)) {
+            self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
         }
         Ok(())
     }

@@ -1,14 +1,13 @@
 //! The world of a run: nodes and clients on machines of their own, a network between them, and what goes wrong, in the order
 //! of true time. The same plan makes the same run, to the microsecond.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use palisade_core::Members;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
-use super::agenda::{Moment, Next, SingleWake, Wake};
+use super::agenda::{Next, SingleWake, Wake};
 use super::caller::Taking;
 use super::changer::Changer;
 use super::machine::Machine;
@@ -34,7 +33,8 @@ pub struct World<'a> {
     pub(super) without: Without,
     pub(super) rng: ChaCha8Rng,
     pub(super) at: TimeUs,
-    pub(super) moments: BinaryHeap<Reverse<Moment>>,
+    /// What happens next: of two at one time the one that was planned first comes first.
+    pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
     /// The nodes. Where they are parts of clusters, as many servers follow, each of the cluster of the node in that place.
     pub(super) nodes: Vec<Node>,
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
             without,
             rng: ChaCha8Rng::seed_from_u64(plan.seed ^ 0x5eed),
             at: START_US,
-            moments: BinaryHeap::new(),
+            moments: BTreeMap::new(),
             planned: 0,
             nodes: plan.nodes.iter().chain(neighbours).enumerate().map(node).collect(),
             given_away: BTreeSet::new(),
@@ -155,11 +155,9 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn run_until(&mut self, end: TimeUs) -> Result<(), Failure> {
-        while let Some(Reverse(moment)) = self.moments.peek() {
-            if moment.at > end {
-                break;
-            }
-            let Some(Reverse(Moment { at, next, .. })) = self.moments.pop() else { break };
+        while self.moments.first_key_value().is_some_and(|((at, _), _)| *at <= end)
+            && let Some(((at, _), next)) = self.moments.pop_first()
+        {
             self.at = at;
             self.totals.moments += 1;
             self.happens(next)?;
@@ -173,7 +171,7 @@ impl<'a> World<'a> {
 
     pub(super) fn plan_at(&mut self, at: TimeUs, next: Next) {
         self.planned += 1;
-        self.moments.push(Reverse(Moment { at, number: self.planned, next }));
+        self.moments.insert((at, self.planned), next);
     }
 
     pub(super) fn tell(&mut self, line: impl FnOnce() -> String) {

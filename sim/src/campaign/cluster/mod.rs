@@ -25,7 +25,7 @@ pub const SHARDS: usize = 3;
 pub const NODES: usize = 2 * SHARDS;
 
 /// The slots of each shard at first.
-const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
+pub(super) const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
 /// For how long a master is silent before the others take it for dead.
 const NODE_TIMEOUT_MS: u64 = 2_000;
@@ -86,17 +86,8 @@ impl Cluster {
     /// # Errors
     /// They do not.
     pub async fn form(machines: &[Machine], links: &[Link], bus: Bus) -> Result<Self, String> {
-        let mut ids: Vec<String> = vec![];
-        for machine in machines {
-            ids.push(machine.ask(&["CLUSTER", "MYID"]).await?);
-        }
-        for (machine, (first, last)) in machines.iter().zip(RANGES) {
-            machine.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
-        }
-        for (node, link) in links.iter().enumerate().skip(1) {
-            let (port, bus) = (link.port().to_string(), bus.port(node).to_string());
-            machines[0].ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await?;
-        }
+        let ports: Vec<_> = links.iter().enumerate().map(|(node, link)| (link.port(), bus.port(node))).collect();
+        let ids = meet(machines, &ports).await?;
         let begun = Instant::now();
         for shard in 0..SHARDS {
             while machines[SHARDS + shard].ask::<()>(&["CLUSTER", "REPLICATE", &ids[shard]]).await.is_err() {
@@ -132,18 +123,37 @@ impl Cluster {
     }
 }
 
-fn is_late(begun: Instant, what: &str) -> Result<(), String> {
+/// Has servers meet that are reached by these ports, and by those of their buses. The first three get the slots. Returns who they are.
+pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<Vec<String>, String> {
+    let mut ids = vec![];
+    for machine in machines {
+        ids.push(machine.ask(&["CLUSTER", "MYID"]).await?);
+    }
+    for (machine, (first, last)) in machines.iter().zip(RANGES) {
+        machine.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
+    }
+    for (port, bus) in &ports[1..] {
+        machines[0].ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()]).await?;
+    }
+    Ok(ids)
+}
+
+pub(super) fn is_late(begun: Instant, what: &str) -> Result<(), String> {
     if begun.elapsed() > PATIENCE { Err(format!("the cluster: {what}")) } else { Ok(()) }
+}
+
+/// Why the server at `socket` does not serve in a cluster of so many.
+pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), String> {
+    let info = ask::<String>(socket, &["CLUSTER", "INFO"], ANSWER).await?;
+    let known = format!("cluster_known_nodes:{nodes}");
+    let is_well = ["cluster_state:ok", "cluster_slots_assigned:16384", &known].iter().all(|line| info.contains(line));
+    if is_well { Ok(()) } else { Err(info) }
 }
 
 /// Why the server at `socket` does not see all others, each master with a replica, or, where it is a replica, does not follow.
 pub(super) async fn is_well(socket: &std::path::Path) -> Result<(), String> {
     let told = async |words: &[&str]| ask::<String>(socket, words, ANSWER).await;
-    let info = told(&["CLUSTER", "INFO"]).await?;
-    let known = format!("cluster_known_nodes:{NODES}");
-    if ["cluster_state:ok", "cluster_slots_assigned:16384", &known].iter().any(|line| !info.contains(line)) {
-        return Err(info);
-    }
+    knows(socket, NODES).await?;
     let nodes = told(&["CLUSTER", "NODES"]).await?;
     if nodes.lines().filter(|line| line.contains("slave") && !line.contains("fail")).count() != SHARDS {
         return Err(nodes);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -39,7 +38,7 @@ const ANSWERS: Duration = Duration::from_millis(900);
 pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
-    let fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
+    let _fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {
         // The first half meets a stopped majority, with a client that is new; the other half nodes that answer.
@@ -65,23 +64,17 @@ pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     tell(world, "burst of locks", locks, holders).await;
     done.store(true, Ordering::Relaxed);
     let _ = stops.await;
-    world.log.end(fault);
 }
 
 async fn stop_majorities(world: Arc<World>, done: Arc<AtomicBool>) {
     for turn in 0.. {
         let time = STOPPED[turn % STOPPED.len()];
-        let stopped: Vec<_> = (0..=NODES / 2).map(|n| (turn + n) % NODES).collect();
+        let stopped = (0..=NODES / 2).map(|n| (turn + n) % NODES);
         let fault = world.log.begin("majority stopped for a moment", On::AllNodes, format!("{} ms", time.as_millis()));
-        let mut machines = vec![];
-        for node in stopped {
-            machines.push(world.slots[node].machine.lock().await);
-        }
-        machines.iter().for_each(|machine| machine.signal(Signal::STOP));
+        let stopped = world.stop(stopped).await;
         sleep(time).await;
-        machines.iter().for_each(|machine| machine.signal(Signal::CONT));
-        drop(machines);
-        world.log.end(fault);
+        drop(stopped);
+        drop(fault);
         sleep(ANSWERS).await;
         if done.load(Ordering::Relaxed) {
             return;

@@ -1,20 +1,16 @@
 //! An owner loses its lock while an extension of it runs on a minority; another one has the majority, of which a node is silent. A RELEASE of the
 //! first, through an agent, must not answer that it held the lock until now.
 
-use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_core::quorum::majority;
-use rustix::process::Signal;
-use tokio::sync::MutexGuard;
+use redis::RedisResult;
 use tokio::time::sleep;
 
 use crate::campaign::connection::{Connection, Reply};
 use crate::campaign::faults::On;
 use crate::campaign::journal::now_us;
-use crate::campaign::machine::Machine;
 use crate::campaign::through::{PATIENCE, valid_until};
 use crate::campaign::world::{NODES, World};
 
@@ -28,33 +24,13 @@ const LONGER_MS: u64 = 50;
 /// The drill is done so often: on a busy machine the extension may be over too soon, and then it shows nothing.
 const TIMES: usize = 3;
 
-/// Servers that are stopped until this is dropped.
-struct Stopped<'a>(Vec<MutexGuard<'a, Machine>>);
-
-impl<'a> Stopped<'a> {
-    async fn begin(world: &'a World, nodes: Range<usize>) -> Self {
-        let mut machines = vec![];
-        for slot in &world.slots[nodes] {
-            machines.push(slot.machine.lock().await);
-        }
-        machines.iter().for_each(|machine| machine.signal(Signal::STOP));
-        Self(machines)
-    }
-}
-
-impl Drop for Stopped<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|machine| machine.signal(Signal::CONT));
-    }
-}
-
 /// Does it some times.
 pub async fn release(world: &Arc<World>) {
     for turn in 1..=TIMES {
         let fault = world.log.begin("release of a lost lock", On::AllNodes, "");
         // An agent that does not answer shows nothing.
         let told = once(world, turn).await.unwrap_or(false);
-        world.log.end(fault);
+        drop(fault);
         if told {
             world.log.found(
                 "release: an owner was told that it held a lock until now, and another one held it all the time",
@@ -64,8 +40,8 @@ pub async fn release(world: &Arc<World>) {
 }
 
 /// Returns true if the owner that lost the lock was told that it held it.
-async fn once(world: &World, turn: usize) -> io::Result<bool> {
-    let open = async |agent| Connection::open_socket(&world.agent_socket(agent).display().to_string()).await;
+async fn once(world: &World, turn: usize) -> RedisResult<bool> {
+    let open = async |agent| Connection::open(&world.agent_url(agent)).await;
     let (mut first, mut second) = (open(0).await?, open(1).await?);
     let (ann, bob) = (format!("ann {turn}"), format!("bob {turn}"));
     let (lease, longest) = (LEASE_MS.to_string(), world.settings.max_ttl_ms.to_string());
@@ -74,7 +50,7 @@ async fn once(world: &World, turn: usize) -> io::Result<bool> {
     if taken == Reply::Null {
         return Ok(false);
     }
-    let away = Stopped::begin(world, NODES - majority(NODES)..NODES).await;
+    let away = world.stop(NODES - majority(NODES)..NODES).await;
     // It ends in NOQUORUM, which is an error.
     let _ = first.ask(&["LOCK.EXTEND", KEY, &ann, &longest], PATIENCE).await;
     sleep(Duration::from_micros(until.saturating_sub(now_us()))).await;
@@ -83,7 +59,7 @@ async fn once(world: &World, turn: usize) -> io::Result<bool> {
     let taken = second.ask(&["LOCK.ACQUIRE", KEY, &bob, &longest, "WAIT", "1000"], PATIENCE).await?;
     let Reply::List(taken) = taken else { return Ok(false) };
     let bobs_until = valid_until(asked, taken[1], world.settings.max_ttl_ms);
-    let away = Stopped::begin(world, NODES - 1..NODES).await;
+    let away = world.stop(NODES - 1..NODES).await;
     let told = first.ask(&["LOCK.RELEASE", KEY, &ann, "LEVEL", "1"], PATIENCE).await;
     let is_bobs = now_us() < bobs_until;
     drop(away);

@@ -50,7 +50,7 @@ pub async fn under_elect(world: &Arc<World>) {
 }
 
 fn start(world: &World, palisade: &Path, terms: &Path) -> Child {
-    let nodes: Vec<String> = world.links_of(0).iter().map(|link| link.address()).collect();
+    let nodes = world.addresses(0);
     let mut command = Command::new(palisade);
     command.args(["--nodes", &nodes.join(","), "elect", "--ttl", &format!("{}ms", TTL.as_millis())]);
     command.args(["--grace", &format!("{}ms", GRACE.as_millis()), "chaos:outages", "--", "sh", "-c"]);
@@ -90,18 +90,13 @@ async fn outlast(world: &World, candidate: &mut Child, terms: &Path) -> Result<(
     links().for_each(|link| link.set(Mode::Cut));
     sleep(CUT_OFF).await;
     links().for_each(|link| link.set(Mode::Pass));
-    world.log.end(fault);
+    drop(fault);
     until_it_leads(candidate, terms, 2).await?;
     let fault = begin("majority stopped under palisade elect", STOPPED);
-    let mut machines = vec![];
-    for slot in world.slots.iter().rev().take(majority(NODES)) {
-        machines.push(slot.machine.lock().await);
-    }
-    machines.iter().for_each(|machine| machine.signal(Signal::STOP));
+    let stopped = world.stop(NODES - majority(NODES)..NODES).await;
     sleep(STOPPED).await;
-    machines.iter().for_each(|machine| machine.signal(Signal::CONT));
-    drop(machines);
-    world.log.end(fault);
+    drop(stopped);
+    drop(fault);
     until_it_leads(candidate, terms, 3).await?;
     let led = led(terms);
     if led.is_sorted_by(|one, next| one < next) { Ok(()) } else { Err(format!("its terms do not rise: {led:?}")) }

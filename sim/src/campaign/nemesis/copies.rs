@@ -7,20 +7,18 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::alone::Change;
 use super::dice::{Dice, pause};
-use super::{alone, servers};
+use super::servers;
 use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
-use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine};
-use crate::campaign::watch;
-use crate::campaign::world::{NODES, World};
+use crate::campaign::world::World;
 
 /// The folder of the AOF in a server's folder.
 const AOF: &str = "appendonlydir";
@@ -34,7 +32,7 @@ const TRIES: usize = 5;
 
 /// What is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copy {
+pub enum Copy {
     /// All files, copied while the server served.
     Hot,
     /// All files, copied after a clean end; a later incarnation is forgotten.
@@ -45,7 +43,9 @@ enum Copy {
     AofInPlace,
 }
 
-impl Copy {
+impl Change for Copy {
+    const ALL: &'static [Self] = &[Self::Hot, Self::Aof, Self::Cold, Self::AofInPlace];
+
     fn name(self) -> &'static str {
         match self {
             Self::Hot => "hot copy of the folder put back",
@@ -55,95 +55,60 @@ impl Copy {
         }
     }
 
+    /// With an older state file a node knows of no token but by its clock.
+    fn may_be_done(self, world: &World, machine: &Machine) -> bool {
+        if self.has_state_file() { starts_above_all(world) } else { machine.durability == Durability::AofAlways }
+    }
+
+    fn durability(self, dice: &mut Dice) -> Durability {
+        match self.has_state_file() && dice.once_in(2) {
+            true => dice.one_of(&Durability::ALL),
+            false => Durability::AofAlways,
+        }
+    }
+
+    async fn run(self, world: &World, who: &str, machine: &mut Machine, dice: &mut Dice) {
+        let Ok(kept) = tempfile::Builder::new().prefix("palisade-chaos-copy-").tempdir() else { return };
+        if self == Copy::Cold {
+            servers::end_clean(machine, dice).await;
+        }
+        let copied = keep(machine.dir(), &kept);
+        if self == Copy::Cold {
+            world.start_as(who, machine).await;
+        }
+        pause(world, dice.ms(300, 4_000)).await;
+        // A copy of before says nothing of this.
+        let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
+        if self == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
+            return;
+        }
+        if dice.once_in(4) && self.has_state_file() {
+            servers::end_clean(machine, dice).await;
+        } else {
+            machine.signal(Signal::KILL);
+            machine.kill().await;
+        }
+        let back = copied.and_then(|()| put(machine.dir(), &kept, self));
+        sleep(dice.ms(1, 200)).await;
+        if self.has_state_file() {
+            machine.clock.set(0);
+        }
+        // With an older state file it knows of no token that is further ahead.
+        let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
+        world.start_as(who, machine).await;
+        let known = known && machine.clock.is_right();
+        let (Some(exam), Ok(())) = (exam, back) else { return };
+        let after = format!("{who}, {}, {}", self.name(), machine.durability.name());
+        let tokens = known || !self.has_state_file();
+        exam.examine(world, &machine.socket(), GUARD, tokens, &after).await;
+    }
+}
+
+impl Copy {
     /// The state file is the older one too.
     fn has_state_file(self) -> bool {
         matches!(self, Self::Hot | Self::Cold)
     }
-}
-
-/// One server at a time.
-pub async fn put_back(world: Arc<World>, mut dice: Dice) {
-    // In turn, so that each comes about also in short storms.
-    let kinds = [Copy::Hot, Copy::Aof, Copy::Cold, Copy::AofInPlace];
-    for turn in dice.below(kinds.len()).. {
-        pause(&world, dice.ms(300, 2_000)).await;
-        if !world.storms() {
-            return;
-        }
-        let node = dice.below(NODES);
-        let copy = kinds[turn % kinds.len()];
-        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
-        if let Some(status) = machine.ended() {
-            watch::ended_by_itself(&world, &machine, status);
-            world.start(node, &mut machine).await;
-        }
-        if copy.has_state_file() && !starts_above_all(&world) {
-            continue;
-        }
-        if !copy.has_state_file() && machine.durability != Durability::AofAlways {
-            continue;
-        }
-        let fault = world.log.begin(copy.name(), On::Node(node), machine.durability.name());
-        older(&world, &format!("node {}", node + 1), &mut machine, &mut dice, copy).await;
-        world.log.end(fault);
-    }
-}
-
-/// One server after the other, to which nothing else happens.
-pub async fn put_back_alone(world: Arc<World>, mut dice: Dice) {
-    let kinds = [Copy::AofInPlace, Copy::Cold, Copy::Hot, Copy::Aof];
-    for turn in dice.below(kinds.len()).. {
-        if !world.storms() {
-            return;
-        }
-        let copy = kinds[turn % kinds.len()];
-        let durability = match copy.has_state_file() && dice.once_in(2) {
-            true => dice.one_of(&Durability::ALL),
-            false => Durability::AofAlways,
-        };
-        let Some((_folder, mut machine)) = alone::server(&world, &mut dice, durability).await else { return };
-        let fault = world.log.begin(copy.name(), On::Others, durability.name());
-        older(&world, machine.name().to_owned().as_str(), &mut machine, &mut dice, copy).await;
-        world.log.end(fault);
-        machine.kill().await;
-        pause(&world, dice.ms(50, 2_000)).await;
-    }
-}
-
-async fn older(world: &World, who: &str, machine: &mut Machine, dice: &mut Dice, copy: Copy) {
-    let Ok(kept) = tempfile::Builder::new().prefix("palisade-chaos-copy-").tempdir() else { return };
-    if copy == Copy::Cold {
-        servers::end_clean(machine, dice).await;
-    }
-    let copied = keep(machine.dir(), &kept);
-    if copy == Copy::Cold {
-        world.start_as(who, machine).await;
-    }
-    pause(world, dice.ms(300, 4_000)).await;
-    // A copy of before says nothing of this.
-    let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
-    if copy == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
-        return;
-    }
-    if dice.once_in(4) && copy.has_state_file() {
-        servers::end_clean(machine, dice).await;
-    } else {
-        machine.signal(Signal::KILL);
-        machine.kill().await;
-    }
-    let back = copied.and_then(|()| put(machine.dir(), &kept, copy));
-    sleep(dice.ms(1, 200)).await;
-    if copy.has_state_file() {
-        machine.clock.set(0);
-    }
-    // With an older state file it knows of no token that is further ahead.
-    let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
-    world.start_as(who, machine).await;
-    let known = known && machine.clock.is_right();
-    let (Some(exam), Ok(())) = (exam, back) else { return };
-    let after = format!("{who}, {}, {}", copy.name(), machine.durability.name());
-    let tokens = known || !copy.has_state_file();
-    exam.examine(world, &machine.socket(), GUARD, tokens, &after).await;
 }
 
 /// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. A copy of a moment ago, written over the

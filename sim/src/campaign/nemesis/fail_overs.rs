@@ -65,7 +65,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
     let old = if master == shard { &mut *one } else { &mut *other };
     match how {
         How::Killed => {
-            let fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
+            let _fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
             // What it grants last its replica never hears of.
             let link = &world.links[0][master];
             link.set(Mode::Swallow);
@@ -80,7 +80,6 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
                 let (socket, tokens) = (world.slots[replica].socket(), starts_above(world, exam.token));
                 exam.examine(world, &socket, exam::GUARD, tokens, "a replica that took over").await;
             }
-            world.log.end(fault);
         }
         How::SteppedDown | How::PassedOver => {
             let (kind, words): (_, &[&str]) = match how {
@@ -90,18 +89,16 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
             if say::<()>(world, replica, words).await.is_err() {
                 return false;
             }
-            let fault = world.log.begin(kind, On::Node(replica), "");
+            let _fault = world.log.begin(kind, On::Node(replica), "");
             promoted(world, replica).await;
-            world.log.end(fault);
         }
         How::CutOff => {
             let time = dice.ms(500, 8_000);
-            let fault =
+            let _fault =
                 world.log.begin("cut off from its cluster", On::Node(master), format!("{} ms", time.as_millis()));
             cluster.bus.cut(master, true);
             pause(world, time).await;
             cluster.bus.cut(master, false);
-            world.log.end(fault);
         }
     }
     true

@@ -33,11 +33,10 @@ pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
 /// Fills database 1 of `nodes` with locks whose leases run, and empties it.
 pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     let on = if nodes.len() == 1 { On::Node(nodes.start) } else { On::AllNodes };
-    let fault = world.log.begin("FLUSHDB of another database", on, "");
+    let _fault = world.log.begin("FLUSHDB of another database", on, "");
     let sockets: Vec<_> = nodes.map(|node| world.slots[node].socket()).collect();
     join_all(sockets.iter().map(|socket| Exam::take(OTHER, socket, "elsewhere", world.settings.max_ttl_ms))).await;
     join_all(sockets.iter().map(|socket| say_as(OTHER, socket, &["FLUSHDB"]))).await;
-    world.log.end(fault);
 }
 
 /// A server of its own, which nothing else happens to: its AOF has everything, always.
@@ -47,7 +46,7 @@ pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         let fault = world.log.begin("LIFT after a flush, killed (-9)", On::Others, "");
         lift_and_kill(&world, &mut machine, &mut dice).await;
-        world.log.end(fault);
+        drop(fault);
         pause(&world, dice.ms(500, 5_000)).await;
     }
     machine.kill().await;

@@ -14,7 +14,6 @@ use crate::campaign::exam::{Exam, say_as};
 use crate::campaign::faults::On;
 use crate::campaign::journal::wall_us;
 use crate::campaign::machine::Machine;
-use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
 
 /// The hostile user, as parameters of a URL.
@@ -36,18 +35,13 @@ pub async fn fences(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(300, 4_000)).await;
         let node = dice.below(NODES);
-        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
-        if let Some(status) = machine.ended() {
-            watch::ended_by_itself(&world, &machine, status);
-            world.start(node, &mut machine).await;
-        }
-        let fault = world.log.begin("LOCK.FENCE far ahead", On::Node(node), machine.durability.name());
+        let Some(mut machine) = world.take_machine(node).await else { continue };
+        let _fault = world.log.begin("LOCK.FENCE far ahead", On::Node(node), machine.durability.name());
         raise(&world, &machine, &mut dice).await;
         if !dice.once_in(3) {
             sleep(dice.ms(1, 500)).await;
             restart(&world, node, &mut machine, &mut dice).await;
         }
-        world.log.end(fault);
     }
 }
 
@@ -99,7 +93,7 @@ pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
             continue;
         }
         let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
-        let fault = world.log.begin("wall clock beyond 2112", On::Node(node), "");
+        let _fault = world.log.begin("wall clock beyond 2112", On::Node(node), "");
         let ahead_s = YEAR_2113_S - wall_us() / 1_000_000 + dice.below(10 * 365 * 86_400) as u64;
         machine.clock.set(ahead_s.cast_signed());
         pause(&world, dice.ms(100, 2_000)).await;
@@ -114,6 +108,5 @@ pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
         if !at_start || dice.once_in(2) {
             restart(&world, node, &mut machine, &mut dice).await;
         }
-        world.log.end(fault);
     }
 }

@@ -22,7 +22,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
+use self::copies::Copy;
 use self::dice::Dice;
+use self::state_files::Between;
 use super::cluster::shards;
 use super::kinds::Kind;
 use super::world::World;
@@ -50,7 +52,7 @@ pub async fn storm(world: &Arc<World>, era: u64) {
 fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     let dice = |hand| Dice::of(world.settings.seed, hand);
     hands.spawn(network::links(Arc::clone(world), dice(1)));
-    hands.spawn(crowd::processes(Arc::clone(world), dice(2)));
+    hands.spawn(crowd::processes(Arc::clone(world), dice(2), crowd::CLIENTS));
     hands.spawn(fail_overs::shards(Arc::clone(world), dice(3)));
     hands.spawn(resharding::slots(Arc::clone(world), dice(4)));
 }
@@ -65,7 +67,7 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     for _ in 0..2 {
         hands.spawn(servers::one_by_one(Arc::clone(world), dice()));
         hands.spawn(network::links(Arc::clone(world), dice()));
-        hands.spawn(crowd::processes(Arc::clone(world), dice()));
+        hands.spawn(crowd::processes(Arc::clone(world), dice(), crowd::CLIENTS));
     }
     match world.cluster {
         Some(_) => {
@@ -73,7 +75,7 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
             hands.spawn(resharding::slots(Arc::clone(world), dice()));
         }
         None => {
-            hands.spawn(crowd::agents(Arc::clone(world), dice()));
+            hands.spawn(crowd::processes(Arc::clone(world), dice(), crowd::AGENTS));
             hands.spawn(servers::all_at_once(Arc::clone(world), dice()));
         }
     }
@@ -85,12 +87,12 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
         world.does(kind).then_some((Arc::clone(world), dice))
     };
     if let Some((world, mut dice)) = of(Kind::CopiedFolders) {
-        hands.spawn(copies::put_back(Arc::clone(&world), dice.other()));
-        hands.spawn(copies::put_back_alone(world, dice));
+        hands.spawn(alone::change_nodes::<Copy>(Arc::clone(&world), dice.other()));
+        hands.spawn(alone::change_others::<Copy>(world, dice));
     }
     if let Some((world, mut dice)) = of(Kind::OtherStateFile) {
-        hands.spawn(state_files::exchanged(Arc::clone(&world), dice.other()));
-        hands.spawn(state_files::exchanged_alone(world, dice));
+        hands.spawn(alone::change_nodes::<Between>(Arc::clone(&world), dice.other()));
+        hands.spawn(alone::change_others::<Between>(world, dice));
     }
     if let Some((world, dice)) = of(Kind::HostileFence) {
         hands.spawn(hostile::fences(world, dice));

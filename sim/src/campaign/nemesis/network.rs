@@ -26,15 +26,14 @@ pub async fn links(world: Arc<World>, mut dice: Dice) {
             links.iter().for_each(|link| link.delay(delay));
             pause(&world, dice.ms(200, 4_000)).await;
             links.iter().for_each(|link| link.delay(Duration::ZERO));
-            world.log.end(fault);
+            drop(fault);
         } else {
             let mode = dice.one_of(&Mode::FAULTS);
-            let fault = world.log.begin(mode.name(), on, "");
+            let _fault = world.log.begin(mode.name(), on, "");
             links.iter().for_each(|link| link.set(mode));
             let longest = if mode == Mode::Reset { 50 } else { 4_000 };
             pause(&world, dice.ms(20, longest)).await;
             links.iter().for_each(|link| link.set(Mode::Pass));
-            world.log.end(fault);
         }
     }
 }

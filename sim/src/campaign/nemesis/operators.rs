@@ -48,16 +48,14 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
             0 | 1 => {
                 let ms = dice.ms(20, 2_500).as_millis().to_string();
                 let which = dice.one_of(&["ALL", "WRITE"]);
-                let fault = world.log.begin("CLIENT PAUSE", On::Node(node), format!("{ms} ms {which}"));
+                let _fault = world.log.begin("CLIENT PAUSE", On::Node(node), format!("{ms} ms {which}"));
                 say(&world, node, &["CLIENT", "PAUSE", &ms, which]).await;
                 pause(&world, std::time::Duration::from_millis(ms.parse().unwrap_or(0))).await;
-                world.log.end(fault);
             }
             2 | 3 => {
                 let seconds = format!("{:.3}", dice.ms(20, 2_500).as_secs_f64());
-                let fault = world.log.begin("DEBUG SLEEP", On::Node(node), format!("{seconds} s"));
+                let _fault = world.log.begin("DEBUG SLEEP", On::Node(node), format!("{seconds} s"));
                 say(&world, node, &["DEBUG", "SLEEP", &seconds]).await;
-                world.log.end(fault);
             }
             _ => {
                 let (name, command, back) = dice.one_of(COMMANDS);
@@ -65,13 +63,12 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
                 if command.contains(&"appendonly") && !has_aof(&world, node).await {
                     continue;
                 }
-                let fault = world.log.begin(name, On::Node(node), command.join(" "));
+                let _fault = world.log.begin(name, On::Node(node), command.join(" "));
                 say(&world, node, command).await;
                 if !back.is_empty() {
                     pause(&world, dice.ms(50, 3_000)).await;
                     say(&world, node, back).await;
                 }
-                world.log.end(fault);
             }
         }
     }
@@ -101,9 +98,8 @@ pub async fn clocks(world: Arc<World>, mut dice: Dice) {
         };
         // Clusters tell by their wall clocks which master is dead.
         let (on, clock) = if world.cluster.is_some() || dice.once_in(4) {
-            let client = dice.below(CLIENTS);
-            let Ok(contender) = world.contenders[client].try_lock() else { continue };
-            (On::Client(client), contender.clock.clone())
+            let Ok(client) = world.clients()[dice.below(CLIENTS)].try_lock() else { continue };
+            (client.on, client.clock.clone())
         } else {
             let node = dice.below(world.slots.len());
             (On::Node(node), world.slots[node].clock())

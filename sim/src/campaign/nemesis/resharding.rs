@@ -116,7 +116,7 @@ impl Move<'_> {
             }
             sleep(LOOK).await;
         };
-        self.world.log.end(fault);
+        drop(fault);
         Some(moved)
     }
 
@@ -138,7 +138,7 @@ impl Move<'_> {
             }
             sleep(LOOK).await;
         };
-        self.world.log.end(fault);
+        drop(fault);
         moved
     }
 

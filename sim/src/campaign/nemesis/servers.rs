@@ -16,7 +16,6 @@ use crate::campaign::journal::wall_us;
 use crate::campaign::judge::LAG;
 use crate::campaign::link::{Link, Mode};
 use crate::campaign::machine::{Durability, Machine, PATIENCE};
-use crate::campaign::watch;
 use crate::campaign::world::{NODES, World};
 
 /// How long a server may take to end by itself before it is killed.
@@ -42,11 +41,7 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
         let node = dice.below(world.slots.len());
-        let Ok(mut machine) = world.slots[node].machine.try_lock() else { continue };
-        if let Some(status) = machine.ended() {
-            watch::ended_by_itself(&world, &machine, status);
-            world.start(node, &mut machine).await;
-        }
+        let Some(mut machine) = world.take_machine(node).await else { continue };
         match dice.below(20) {
             0..7 => killed(&world, node, &mut machine, &mut dice, Left::All).await,
             7 | 8 => killed(&world, node, &mut machine, &mut dice, Left::State).await,
@@ -90,7 +85,7 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
         if kind == ToAll::Emptied {
             let fault = world.log.begin("all nodes: FLUSHALL", On::AllNodes, "");
             join_all((0..NODES).map(|node| operators::say(&world, node, &["FLUSHALL"]))).await;
-            world.log.end(fault);
+            drop(fault);
             continue;
         }
         let mut machines = vec![];
@@ -102,14 +97,14 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
             let how = FailOver::draw(&mut dice);
             let each = machines.iter_mut().enumerate();
             join_all(each.map(|(node, machine)| how.run(&world, node, machine))).await;
-            world.log.end(fault);
+            drop(fault);
             continue;
         }
         let (name, left) = match kind {
             ToAll::KilledDataLost => ("all nodes: killed (-9), data lost", Left::State),
             _ => ("all nodes: killed (-9)", Left::All),
         };
-        let fault = world.log.begin(name, On::AllNodes, "");
+        let _fault = world.log.begin(name, On::AllNodes, "");
         machines.iter().for_each(|machine| machine.signal(Signal::KILL));
         for machine in &mut machines {
             machine.kill().await;
@@ -118,7 +113,6 @@ pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
         sleep(dice.ms(1, 800)).await;
         let started = machines.iter_mut().enumerate().map(|(node, machine)| world.start(node, machine));
         join_all(started).await;
-        world.log.end(fault);
     }
 }
 
@@ -131,7 +125,7 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
         Left::Data => "killed (-9), state file lost",
         Left::Nothing => "killed (-9), disk lost",
     };
-    let fault = world.log.begin(kind, On::Node(node), machine.durability.name());
+    let _fault = world.log.begin(kind, On::Node(node), machine.durability.name());
     if dice.once_in(4) {
         machine.signal(Signal::STOP);
         sleep(dice.ms(10, 500)).await;
@@ -146,7 +140,6 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
         machine.durability = dice.one_of(&Durability::ALL);
     }
     world.start(node, machine).await;
-    world.log.end(fault);
 }
 
 /// Waits until no token that anybody was given is above where the tokens of a new node begin: its clock and the greatest
@@ -184,14 +177,13 @@ fn lose(machine: &Machine, left: Left) {
 }
 
 async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
-    let fault = world.log.begin("shut down", On::Node(node), machine.durability.name());
+    let _fault = world.log.begin("shut down", On::Node(node), machine.durability.name());
     end_clean(machine, dice).await;
     sleep(dice.ms(1, 1_000)).await;
     if dice.once_in(6) {
         machine.durability = dice.one_of(&Durability::ALL);
     }
     world.start(node, machine).await;
-    world.log.end(fault);
 }
 
 /// Has a server end by itself, in one of the ways there are.
@@ -207,11 +199,10 @@ pub async fn end_clean(machine: &mut Machine, dice: &mut Dice) {
 
 async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
     let time = dice.ms(30, 5_000);
-    let fault = world.log.begin("stopped", On::Node(node), format!("{} ms", time.as_millis()));
+    let _fault = world.log.begin("stopped", On::Node(node), format!("{} ms", time.as_millis()));
     machine.signal(Signal::STOP);
     sleep(time).await;
     machine.signal(Signal::CONT);
-    world.log.end(fault);
 }
 
 /// No byte is free for a while. A server whose AOF cannot be written ends by itself, as Redis does with `appendfsync
@@ -221,7 +212,7 @@ async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut
     if !disk.can_be_full() {
         return;
     }
-    let fault = world.log.begin("disk full", On::Node(node), machine.durability.name());
+    let _fault = world.log.begin("disk full", On::Node(node), machine.durability.name());
     disk.fill();
     pause(world, dice.ms(300, 7_000)).await;
     if dice.once_in(3) {
@@ -232,13 +223,11 @@ async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut
     if machine.ended().is_some() {
         world.start(node, machine).await;
     }
-    world.log.end(fault);
 }
 
 async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
-    let fault = world.log.begin("failed over to a replica", On::Node(node), machine.durability.name());
+    let _fault = world.log.begin("failed over to a replica", On::Node(node), machine.durability.name());
     FailOver::draw(dice).run(world, node, machine).await;
-    world.log.end(fault);
 }
 
 /// A replica takes the place of its master, which is dead before: that is what the guard of the new one needs.

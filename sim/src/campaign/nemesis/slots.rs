@@ -7,21 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::FromRedisValue;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::dice::{Dice, pause};
+use crate::campaign::cluster::{RANGES, SHARDS, is_late, knows, meet};
 use crate::campaign::exam::{Exam, Second, starts_above};
 use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine, PATIENCE, free_port};
 use crate::campaign::world::World;
-
-/// The slots of each.
-const RANGES: [(&str, &str); 3] = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
-
-/// The first slot that is not of the master that dies.
-const DIES_BELOW: u64 = 5_461;
 
 /// Keys that are looked at.
 const KEYS: usize = 4;
@@ -43,20 +37,8 @@ pub async fn given_away(world: Arc<World>, mut dice: Dice) {
         if let Err(why) = give_away(&world, &mut dice).await {
             world.log.found(format!("cluster: {why}"));
         }
-        world.log.end(fault);
+        drop(fault);
         pause(&world, dice.ms(2_000, 10_000)).await;
-    }
-}
-
-/// A server of the cluster.
-struct Member {
-    machine: Machine,
-    id: String,
-}
-
-impl Member {
-    async fn say<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, String> {
-        self.machine.ask(words).await.map_err(|why| format!("{}: {}: {why}", self.machine.name(), words.join(" ")))
     }
 }
 
@@ -70,17 +52,17 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
             formed = form(world, dice, &folder).await;
         }
     }
-    let mut members = formed?;
+    let (mut masters, ids) = formed?;
     // Its tokens begin ahead of its clock, which is ahead: until another that starts anew would start above them.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
     for n in 0.. {
         let key = format!("slots:{n}");
-        let slot: u64 = members[0].say(&["CLUSTER", "KEYSLOT", &key]).await?;
-        if slot >= DIES_BELOW {
+        let slot: u16 = masters[0].ask(&["CLUSTER", "KEYSLOT", &key]).await?;
+        if slot > RANGES[0].1 {
             continue;
         }
-        let socket = members[0].machine.socket();
+        let socket = masters[0].socket();
         let mut exam = loop {
             match Exam::take("", &socket, &key, world.settings.max_ttl_ms).await {
                 Some(exam) => break exam,
@@ -98,79 +80,66 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
             break;
         }
     }
-    members[0].machine.kill().await;
+    masters[0].kill().await;
     let target = 1 + dice.below(2);
     let how = dice.one_of(&["SETSLOT", "ADDSLOTS"]);
     for (slot, ..) in &exams {
-        for member in &members[1..] {
-            if how == "SETSLOT" {
-                member.say::<()>(&["CLUSTER", "SETSLOT", slot, "NODE", &members[target].id]).await?;
-            } else {
-                member.say::<()>(&["CLUSTER", "DELSLOTS", slot]).await?;
-            }
+        let words = match how {
+            "SETSLOT" => vec!["CLUSTER", "SETSLOT", slot, "NODE", &ids[target]],
+            _ => vec!["CLUSTER", "DELSLOTS", slot],
+        };
+        for master in &masters[1..] {
+            master.ask::<()>(&words).await?;
         }
         if how == "ADDSLOTS" {
-            members[target].say::<()>(&["CLUSTER", "ADDSLOTS", slot]).await?;
+            masters[target].ask::<()>(&["CLUSTER", "ADDSLOTS", slot]).await?;
         }
     }
     if how == "ADDSLOTS" {
-        members[target].say::<String>(&["CLUSTER", "BUMPEPOCH"]).await?;
+        masters[target].ask::<String>(&["CLUSTER", "BUMPEPOCH"]).await?;
     }
     let after = format!("the new owner of a dead master's slots, by {how}");
     for (slot, exam, tokens) in &exams {
-        let socket = members[target].machine.socket();
+        let socket = masters[target].socket();
         if exam.examine(world, &socket, PATIENCE, *tokens, &after).await == Second::None {
             return Err(format!("{after}, grants nothing in slot {slot} for {PATIENCE:?}"));
         }
     }
-    for member in &mut members {
-        member.machine.kill().await;
+    for master in &mut masters {
+        master.kill().await;
     }
     Ok(())
 }
 
-/// Three masters that know each other and serve.
-async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<Vec<Member>, String> {
-    let mut members: Vec<Member> = vec![];
+/// Three masters that know each other and serve, and who they are.
+async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<(Vec<Machine>, Vec<String>), String> {
+    let (mut machines, mut ports) = (vec![], vec![]);
     let number = dice.below(1_000_000);
-    for (n, (first, last)) in RANGES.into_iter().enumerate() {
-        let name = format!("cluster-{number}-{}", n + 1);
-        let machine =
-            Machine::new(&world.common, name, folder.path().join(format!("{number}-{n}")), Durability::AofAlways);
+    for n in 0..SHARDS {
+        let (name, dir) = (format!("cluster-{number}-{}", n + 1), folder.path().join(format!("{number}-{n}")));
+        let machine = Machine::new(&world.common, name, dir, Durability::AofAlways);
         let mut machine = machine.map_err(|why| why.to_string())?;
-        let bus = free_port().map_err(|why| why.to_string())?.to_string();
-        let options = ["cluster-enabled yes", "cluster-node-timeout 60000", "cluster-require-full-coverage no"];
-        for option in options.into_iter().chain([&*format!("cluster-port {bus}")]) {
-            let (name, value) = option.split_once(' ').unwrap_or_default();
-            machine.options.extend([format!("--{name}"), value.to_owned()]);
-        }
+        let bus = free_port().map_err(|why| why.to_string())?;
+        let options =
+            ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000", "--cluster-require-full-coverage", "no"];
+        machine.options.extend(options.map(str::to_owned));
+        machine.options.extend(["--cluster-port".to_owned(), bus.to_string()]);
         if n == 0 {
             machine.clock.set((world.settings.skew_ms / 1_000).cast_signed());
         }
         machine.start(&world.common, None).await?;
-        let mut member = Member { machine, id: String::new() };
-        member.id = member.say(&["CLUSTER", "MYID"]).await?;
-        member.say::<()>(&["CLUSTER", "ADDSLOTSRANGE", first, last]).await?;
-        if let Some(first) = members.first() {
-            first.say::<()>(&["CLUSTER", "MEET", "127.0.0.1", &member.machine.port().to_string(), &bus]).await?;
-        }
-        members.push(member);
+        ports.push((machine.port(), bus));
+        machines.push(machine);
     }
-    let expected = ["cluster_state:ok", "cluster_slots_assigned:16384", "cluster_known_nodes:3"];
+    let ids = meet(&machines, &ports).await?;
     let begun = Instant::now();
-    for member in &members {
-        while !member
-            .say::<String>(&["CLUSTER", "INFO"])
-            .await
-            .is_ok_and(|info| expected.iter().all(|line| info.contains(line)))
-        {
-            if begun.elapsed() > PATIENCE {
-                return Err("it does not come about".to_owned());
-            }
+    for machine in &machines {
+        while knows(&machine.socket(), SHARDS).await.is_err() {
+            is_late(begun, "it does not come about")?;
             sleep(LOOK).await;
         }
         // It is new.
-        member.say::<redis::Value>(&["LOCK.GUARD", "LIFT"]).await?;
+        machine.ask::<redis::Value>(&["LOCK.GUARD", "LIFT"]).await?;
     }
-    Ok(members)
+    Ok((machines, ids))
 }

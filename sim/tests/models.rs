@@ -1,0 +1,65 @@
+//! The models: nothing is found with all rules in place, and something with each of them switched off.
+
+use std::fmt::Debug;
+
+use palisade_sim::{Bounded, family, members, model, queue};
+
+/// Nothing is broken in the first states of each.
+fn are_sound(models: &[Bounded<&str>], states_max: usize) {
+    for model in models {
+        let outcome = model.exhaust(states_max, 2);
+        eprintln!("{model:?}: {} states, all: {}", outcome.states, outcome.complete);
+        assert!(outcome.found.is_none(), "{model:?}: {:#?}", outcome.found);
+    }
+}
+
+/// Without any one rule something is broken.
+fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
+    for model in models {
+        let outcome = model.find(states_max);
+        let found = outcome.found.as_ref().map(|(why, steps)| (why, steps.len()));
+        eprintln!("{model:?}: {} states, {found:?}", outcome.states);
+        assert!(outcome.found.is_some(), "{model:?}: nothing in {} states", outcome.states);
+    }
+}
+
+/// All of the small ones, the beginning of the others.
+#[test]
+fn nodes_with_every_rule_are_sound() {
+    are_sound(&model::sound(), 300_000);
+}
+
+#[test]
+fn nodes_need_every_rule() {
+    are_needed(&model::broken(), 12_000_000);
+}
+
+#[test]
+fn a_queue_with_every_rule_is_sound() {
+    are_sound(&queue::sound(), 150_000);
+}
+
+#[test]
+fn a_queue_needs_every_rule() {
+    are_needed(&queue::broken(), 2_000_000);
+}
+
+#[test]
+fn readers_writers_and_permits_with_every_rule_are_sound() {
+    are_sound(&family::sound(), 300_000);
+}
+
+#[test]
+fn readers_writers_and_permits_need_every_rule() {
+    are_needed(&family::broken(), 2_000_000);
+}
+
+#[test]
+fn a_set_that_changes_with_every_rule_is_sound() {
+    are_sound(&members::sound(1), 300_000);
+}
+
+#[test]
+fn a_set_that_changes_needs_every_rule() {
+    are_needed(&members::broken(), 4_000_000);
+}
