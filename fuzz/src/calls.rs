@@ -162,9 +162,7 @@ impl World<'_> {
             (Progress::TooLate, _) => Refused::TooLate,
             // What stands in the way may depend on those that have not answered.
             (Progress::Impossible, None) => return,
-            (Progress::Impossible, Some(Obstacle::Contended)) => Refused::Contended,
-            (Progress::Impossible, Some(Obstacle::Guarded { left_ms })) => Refused::Guarded { left_ms: left_ms as u32 },
-            (Progress::Impossible, Some(Obstacle::Failed)) => Refused::TooFewNodes { is_lasting: false },
+            (Progress::Impossible, Some(obstacle)) => obstacle.refused(),
         };
         // A permission may be lost, at all nodes or at some.
         let refused = match self.agenda.below(if self.is_calm { 1_000_000 } else { 60 }) {

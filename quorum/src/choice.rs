@@ -45,14 +45,14 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
 }
 
 /// A look at all nodes that is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// By node.
     views: Vec<View>,
 }
 
 /// What a node showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     /// Nothing yet.
     Open,

@@ -1,6 +1,7 @@
 //! What keeps a majority from granting a lock.
 
 use super::ask::{Out, majority};
+use super::taker::Refused;
 
 /// What stands in the way of an acquisition. While nodes that do not count are more than a majority can spare, nobody can say whether another
 /// owner holds the lock: a node that is down or guarded may be one of those that granted it.
@@ -15,6 +16,17 @@ pub enum Obstacle {
     },
     /// Other owners: without them a majority would grant it.
     Contended,
+}
+
+impl Obstacle {
+    /// Returns what it is to the one who wants the lock.
+    pub fn refused(self) -> Refused {
+        match self {
+            Self::Failed => Refused::TooFewNodes { is_lasting: false },
+            Self::Guarded { left_ms } => Refused::Guarded { left_ms: u32::try_from(left_ms).unwrap_or(u32::MAX) },
+            Self::Contended => Refused::Contended,
+        }
+    }
 }
 
 /// Returns what stands in the way where nodes said this, and `open` others have not answered; `None`: that depends on them.

@@ -54,6 +54,8 @@ pub enum Says {
     Release,
     /// LOCK.WAIT for so long; the ticket says where it wants to stand.
     Wait { ms: u32, ticket: u64 },
+    /// LOCK.INFO: which permits are free.
+    Look,
     /// A command of a client that locks on one node.
     Command(Command),
 }
@@ -103,6 +105,8 @@ pub enum Hears {
     Answer(Answer),
     /// To a wait: the number of the permit that is kept, 1 for the whole lock; 0 if it is not its turn.
     Told(u16),
+    /// To a look: the permits that are free, a bit each.
+    Free(u64),
     /// To nothing: this is not the server that is meant.
     Another,
     /// To nothing: the connection is ended, for the node knows this later version of the set of nodes.
@@ -140,6 +144,7 @@ impl fmt::Display for Says {
             Self::Ask(Ask::Extend { token, .. }) => write!(f, "EXTEND TOKEN {}", token.get()),
             Self::Ask(Ask::Share) => f.write_str("CONVERT SHARED"),
             Self::Release => f.write_str("RELEASE"),
+            Self::Look => f.write_str("INFO"),
             Self::Wait { ticket, .. } => write!(f, "WAIT TICKET {ticket}"),
             Self::Command(command) => write!(f, "{command:?}"),
         }
@@ -155,6 +160,7 @@ impl fmt::Display for Hears {
             Self::Answer(Answer::NotYet { ms }) => write!(f, "NOTYET {ms}"),
             Self::Answer(Answer::Failed) => f.write_str("an error"),
             Self::Told(free) => write!(f, "{free}"),
+            Self::Free(numbers) => write!(f, "free numbers {numbers:#b}"),
             Self::Another => f.write_str("as another server"),
             Self::Later(version) => write!(f, "that the set is at version {version}"),
             Self::Replied(replied) => write!(f, "{replied:?}"),

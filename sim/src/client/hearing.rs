@@ -1,7 +1,7 @@
 //! What a client hears: answers, and that there are none.
 
 use palisade_core::quorum::{
-    Answer, Ask, Call, Held, NodeId, Obstacle, Progress, Refused, WaitTask, Waiter, margin_us,
+    Answer, Ask, Call, ChoiceProgress, Held, NodeId, Progress, Refused, WaitTask, Waiter, margin_us,
 };
 use palisade_core::{BootTime, Now};
 
@@ -26,6 +26,9 @@ impl Client {
                 }
                 self.on_answer(open, Some(id), answer, now)
             }
+            Hears::Free(numbers) => {
+                self.on_view(&open, Some((id, (1..64).filter(|number| numbers >> number & 1 == 1).collect())))
+            }
             Hears::Told(0) => self.after_wait(now, |waiter, random| waiter.on_nothing(open.seat, now.boot, random)),
             Hears::Told(number) => self.after_wait(now, |waiter, random| waiter.on_told(open.seat, id, number, random)),
             Hears::Another | Hears::Later(_) => self.is_not_answered(open, now),
@@ -42,6 +45,7 @@ impl Client {
     fn is_not_answered(&mut self, open: Open, now: Now) -> Step {
         match open.says {
             Says::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
+            Says::Look => self.on_view(&open, None),
             _ => self.after_wait(now, |waiter, random| waiter.on_failure(open.seat, false, 0, now.boot, random)),
         }
     }
@@ -49,7 +53,7 @@ impl Client {
     /// It does not wait for answers to its attempt any longer.
     pub fn stop_asking(&mut self, now: Now) -> Step {
         let mut all = Step::default();
-        while let Stage::Acquiring { .. } = self.stage
+        while let Stage::Acquiring { .. } | Stage::Looking(_) = self.stage
             && let Some((&number, _)) = self.open.first_key_value()
         {
             let step = self.miss(number, now);
@@ -69,6 +73,19 @@ impl Client {
             all.says = all.says.or(step.says);
         }
         all
+    }
+
+    fn on_view(&mut self, open: &Open, view: Option<(NodeId, Vec<u16>)>) -> Step {
+        let random = self.random();
+        let Stage::Looking(choice) = &mut self.stage else { return Step::default() };
+        let shown = match choice.on_view(open.seat, view) {
+            ChoiceProgress::Goes => return Step::default(),
+            ChoiceProgress::Free => choice.number(random),
+            ChoiceProgress::Full => None,
+        };
+        self.stage = Stage::Idle;
+        self.open.clear();
+        Step { sends: vec![], says: Some(Status::Shown(shown)) }
     }
 
     fn after_wait(&mut self, now: Now, hears: impl FnOnce(&mut Waiter, u64) -> WaitTask) -> Step {
@@ -101,7 +118,7 @@ impl Client {
                     // What stands in the way may depend on those that have not answered.
                     Progress::Impossible => match machine.obstacle() {
                         None => Step::default(),
-                        Some(obstacle) => self.give_back(Status::Refused(refusal(obstacle)), now),
+                        Some(obstacle) => self.give_back(Status::Refused(obstacle.refused()), now),
                     },
                 }
             }
@@ -120,7 +137,7 @@ impl Client {
                 step.says = (after != before).then_some(Status::Extended);
                 step
             }
-            Stage::Idle | Stage::Waiting(_) => Step::default(),
+            Stage::Idle | Stage::Looking(_) | Stage::Waiting(_) => Step::default(),
         }
     }
 
@@ -151,15 +168,6 @@ impl Client {
         };
         self.stage = Stage::Holding { keeping, since, until };
         Step { sends: vec![], says: Some(Status::Held) }
-    }
-}
-
-/// What an obstacle is to the one who wants the lock.
-fn refusal(obstacle: Obstacle) -> Refused {
-    match obstacle {
-        Obstacle::Contended => Refused::Contended,
-        Obstacle::Guarded { left_ms } => Refused::Guarded { left_ms: u32::try_from(left_ms).unwrap_or(u32::MAX) },
-        Obstacle::Failed => Refused::TooFewNodes { is_lasting: false },
     }
 }
 

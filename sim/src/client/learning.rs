@@ -23,13 +23,16 @@ impl Client {
         self.works_with = set;
         let stays = match self.stage {
             Stage::Idle => false,
-            Stage::Acquiring { .. } | Stage::Waiting(_) => self.without.is(Rule::AcquisitionsBeginAnew),
+            Stage::Acquiring { .. } | Stage::Looking(_) | Stage::Waiting(_) => {
+                self.without.is(Rule::AcquisitionsBeginAnew)
+            }
             Stage::Holding { .. } => self.without.is(Rule::HeldByTheNewMajority),
         };
         match self.stage {
             _ if stays => Step::default(),
             Stage::Idle => Step::default(),
             Stage::Acquiring { .. } => self.give_back(Status::Refused(Refused::TooFewNodes { is_lasting: false }), now),
+            Stage::Looking(_) => self.give_back(Status::Shown(None), now),
             Stage::Waiting(_) => self.give_back(Status::Told(None), now),
             Stage::Holding { .. } => self.moves(now),
         }

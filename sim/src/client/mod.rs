@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use palisade_core::quorum::{Acquire, Call, Held, NodeId, Refused, Waiter, first};
+use palisade_core::quorum::{Acquire, Call, Choice, Held, NodeId, Refused, Waiter, first};
 use palisade_core::{BootTime, Now, Token, Wanted};
 
 use crate::history::{HeldAs, Holder};
@@ -49,6 +49,8 @@ pub enum Status {
     Refused(Refused),
     /// It was told in the queues that it is its turn, with the number of the permit that is kept for it; or it left them.
     Told(Option<u16>),
+    /// This permit was shown as free at a majority, or none.
+    Shown(Option<u16>),
     /// It wants nothing any more.
     Left,
 }
@@ -58,6 +60,7 @@ pub enum Status {
 enum Stage {
     Idle,
     Acquiring { machine: Acquire, since: BootTime },
+    Looking(Choice),
     Waiting(Waiter),
     Holding { keeping: Keeping, since: BootTime, until: BootTime },
 }
@@ -252,6 +255,13 @@ impl Client {
         self.stage = Stage::Acquiring { machine, since: now.boot };
         self.open.clear();
         self.sends(0, calls, now)
+    }
+
+    /// It was refused, and looks which other permit is free.
+    pub fn look_for_permit(&mut self, now: Now) -> Step {
+        self.stage = Stage::Looking(Choice::begin(self.members().len()));
+        self.open.clear();
+        self.tell_all(Says::Look, now)
     }
 
     /// It was refused, and waits for its turn under a new name, where its ticket says: once at each node.

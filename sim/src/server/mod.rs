@@ -85,6 +85,7 @@ impl Server {
                 None
             }
             Says::Command(command) => self.command(request, command, &owner, now).map(Hears::Replied),
+            Says::Look => Some(Hears::Free(self.free(key, request.wanted, now))),
             Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(0)),
             Says::Wait { ms, ticket } => {
                 match self.wait(key, &owner, (request.wanted, ms, ticket), request.waiter(), now) {

@@ -2,12 +2,12 @@
 
 use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
-use palisade_core::quorum::{Answer, Ask};
+use palisade_core::quorum::{Answer, Ask, free};
 use palisade_core::request::{Acquire, Conversion, Convert, Extend, Note, Owner, Patience, Release, Ticket, Ttl, Wait};
 use palisade_core::{Lock, Now, Refusal, Token, Tokens, WaiterId, Wanted, ahead_us};
 
 use super::Server;
-use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart};
+use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart, key_of, name};
 use crate::rules::Rule;
 
 /// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
@@ -125,6 +125,15 @@ impl Server {
             }
             wanted => wanted,
         }
+    }
+
+    /// The permits of `key` that are free for somebody who wants one, a bit each.
+    pub(super) fn free(&self, key: u32, wanted: Wanted, now: Now) -> u64 {
+        let Wanted::Permit { limit, .. } = wanted else { return 0 };
+        let grants = self.locks.get(&key).into_iter().flat_map(Lock::grants);
+        let held: Vec<_> = grants.filter(|(_, grant)| !grant.is_expired(now.boot)).map(|(mode, _)| mode).collect();
+        let waits = self.node.waiting().len_of(key_of(&name(key))) > 0;
+        free(limit, &held, waits).into_iter().fold(0, |numbers, number| numbers | 1 << number)
     }
 
     /// `owner` waits for `key`, for `wait_ms` at the longest: the number of the permit that is kept, 1 for the whole lock, 0 if it is

@@ -148,7 +148,7 @@ impl World<'_> {
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
-            if matches!(request.says, Says::Ask(_)) {
+            if matches!(request.says, Says::Ask(_) | Says::Look) {
                 // Its time begins when it is asked.
                 self.plan_at(
                     self.at + u64::from(after_ms) * 1_000 + timeout_us,
@@ -198,6 +198,7 @@ impl World<'_> {
                 return self.is_refused(number, refused);
             }
             (Some(Status::Told(told)), _) => return self.is_told(number, told),
+            (Some(Status::Shown(shown)), _) => return self.is_shown(number, shown),
             (Some(Status::Ended | Status::Left), _) => self.rest(number)?,
             _ => {}
         }

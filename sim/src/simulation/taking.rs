@@ -88,11 +88,10 @@ impl World<'_> {
                 self.may_leave(number);
                 Ok(())
             }
-            // A look takes nothing: whatever it shows may be so no more.
-            Task::Look { limit, .. } => {
-                let shown = self.rng.random_bool(0.7).then(|| self.rng.random_range(1..=limit));
-                self.on_conduct(number, |conduct| conduct.on_shown(shown));
-                self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
+            Task::Look { by, .. } => {
+                self.on_client(number, Client::look_for_permit)?;
+                self.stop_asking(number, by);
+                Ok(())
             }
             Task::Queue { patience_ms } | Task::AskAndWait { patience_ms, .. } => {
                 self.on_client(number, |client, now| client.wait_for(patience_ms, now))?;
@@ -226,6 +225,12 @@ impl World<'_> {
             refused = Refused::TooFewNodes { is_lasting: false };
         }
         self.decide(number, |taker, now, random| taker.on_refused(refused, now, random))
+    }
+
+    /// A client was shown a permit that is free, or none.
+    pub(super) fn is_shown(&mut self, number: u32, shown: Option<u16>) -> Result<(), Failure> {
+        self.on_conduct(number, |conduct| conduct.on_shown(shown));
+        self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
     }
 
     /// A client was told that it is its turn, or that there is none.
