@@ -1,6 +1,7 @@
 //! Every target over its seeds and over random inputs: the form of the fuzzing that every test run has.
 //!
-//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000), `PALISADE_SEED` from which seed they are drawn.
+//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000), `PALISADE_SEED` from which seed they are drawn,
+//! `PALISADE_TARGET` which target alone gets them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,9 @@ fn seed(inputs: usize) -> u64 {
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);
     let seed = seed(inputs);
-    let mut random = StdRng::seed_from_u64(seed);
-    for target in &TARGETS {
+    let only = std::env::var("PALISADE_TARGET").ok();
+    for target in TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| only == target.name)) {
+        let mut random = StdRng::seed_from_u64(seed);
         let seeds = seeds(target);
         for n in 0..inputs {
             let mut input = if n % 2 == 0 {
