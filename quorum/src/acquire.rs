@@ -45,7 +45,7 @@ pub enum Progress {
     Goes(Vec<Call>),
     /// A majority holds it for its owner. Late answers go to [`Held::on_answer`], in round 0.
     Held(Held),
-    /// It took so long that nothing of the lease is left to rely on: RELEASE goes to all nodes.
+    /// A majority granted it, but so late that nothing of the lease is left to rely on: RELEASE goes to all nodes.
     TooLate,
     /// It cannot be had: RELEASE goes to all nodes, also to those that did not answer.
     Impossible,
@@ -75,7 +75,7 @@ impl Acquire {
             seats[node] = Seat { id: Some(id), state: State::Has(token) };
         }
         let mut acquire = Self { ttl_ms, start, proposal, seats, target: None };
-        let progress = if now >= valid_until(start, ttl_ms) { Progress::TooLate } else { acquire.proceed() };
+        let progress = acquire.proceed(now);
         (acquire, progress)
     }
 
@@ -85,11 +85,8 @@ impl Acquire {
 
     /// `node`, which is the server `id`, answered `ask`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
-        if now >= valid_until(self.start, self.ttl_ms) {
-            return Progress::TooLate;
-        }
         let state = match (ask, answer) {
-            (_, Answer::NotYet { ms }) => {
+            (_, Answer::NotYet { ms }) if !self.is_late(now) => {
                 // A repeated ACQUIRE may find its own grant.
                 let ask = if matches!(ask, Ask::Acquire { .. }) { self.ask(true) } else { ask };
                 return Progress::Goes(vec![Call { node, ask, after_ms: ms }]);
@@ -101,15 +98,27 @@ impl Acquire {
             }
             (_, Answer::Guarded { ms }) => State::Out(Out::Guarded { ms }),
             (Ask::Acquire { .. }, Answer::No) => State::Out(Out::Contended),
-            (_, Answer::No | Answer::Failed) => State::Out(Out::Failed),
+            (_, Answer::No | Answer::NotYet { .. } | Answer::Failed) => State::Out(Out::Failed),
         };
         self.seats[node] = Seat { id, state };
-        self.proceed()
+        self.proceed(now)
     }
 
-    fn proceed(&mut self) -> Progress {
+    /// Whether nothing of the lease is left to rely on.
+    fn is_late(&self, now: BootTime) -> bool {
+        now >= valid_until(self.start, self.ttl_ms)
+    }
+
+    fn proceed(&mut self, now: BootTime) -> Progress {
         let needed = majority(self.seats.len());
         let tokens: Vec<Token> = self.seats.iter().filter_map(Seat::token).collect();
+        if self.outs().filter(Option::is_none).count() < needed {
+            return Progress::Impossible;
+        }
+        if self.is_late(now) {
+            // A longer lease would help where a majority grants it. Elsewhere something else stands in the way.
+            return if tokens.len() >= needed { Progress::TooLate } else { Progress::Goes(vec![]) };
+        }
         let same = |token: Token| tokens.iter().filter(|&&other| other == token).count() >= needed;
         if let Some(&token) = tokens.iter().find(|&&token| same(token)) {
             return self.done(token);
@@ -131,8 +140,7 @@ impl Acquire {
                 }
             }
         }
-        let left = self.seats.iter().filter(|seat| !matches!(seat.state, State::Out(_))).count();
-        if left < needed { Progress::Impossible } else { Progress::Goes(calls) }
+        Progress::Goes(calls)
     }
 
     fn done(&self, token: Token) -> Progress {
@@ -312,6 +320,22 @@ mod tests {
             let progress = acquire.on_answer(0, id(0), ask, Answer::Token(token(5)), now);
             assert_eq!(matches!(progress, Progress::Held(_)), held);
             assert_eq!(matches!(progress, Progress::TooLate), !held);
+        }
+    }
+    /// One node granted it, one is guarded and one silent for longer than the lease lasts: a longer one would be of no use.
+    #[test]
+    fn where_no_majority_grants_it_the_lease_is_not_what_is_too_short() {
+        let late = |acquire: &mut Acquire, node: usize, answer: Answer| {
+            let until = valid_until(at(0).boot, 1_000);
+            acquire.on_answer(node, id(node as u128), acquire.ask(false), answer, until)
+        };
+        for (silent, grants_late) in [(Answer::Failed, false), (Answer::NotYet { ms: 10 }, true)] {
+            let mut acquire = begin(3);
+            goes(answer(&mut acquire, 1, Answer::Guarded { ms: 7 }));
+            let granted = Answer::Token(token(PROPOSAL));
+            goes(if grants_late { late(&mut acquire, 0, granted) } else { answer(&mut acquire, 0, granted) });
+            assert!(matches!(late(&mut acquire, 2, silent), Progress::Impossible));
+            assert_eq!(acquire.obstacle(), Some(Obstacle::Guarded { left_ms: 7 }));
         }
     }
 }
