@@ -15,7 +15,8 @@ use crate::values::token::Token;
 /// It is prolonged in rounds. An answer counts for its own round alone, and only while the validity from before still runs;
 /// a majority of them make the new validity, counted from the start of *that* round. A node takes part in a round only if
 /// it had acknowledged at least the holder's token when the round began: a node that lost the lock and is granted it again
-/// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one.
+/// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one. A second name of
+/// a server that has the lock is asked to extend it, and adds nothing.
 ///
 /// A writer may go on as a reader ([`Held::share`]). From the moment at which the first node is told, its owner may rely on it as a
 /// reader only: where a majority knows, other readers get in. Nothing else changes. A node that does not know yet keeps readers
@@ -184,12 +185,13 @@ impl Held {
         let none = vec![false; open.len()];
         self.round = Round { start: now, yes: none.clone(), open, no: none, extended: false };
         let heal = self.heal();
-        let ask = |member: &Member| match member.acked {
+        let ask = |node: usize, member: &Member| match member.acked {
             Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
             Some(_) => Ask::Fence { token: self.token },
-            None => heal,
+            // Asked to grant it, it could undo a break that the first name is about to tell of.
+            None => self.first_name(node, member.id).map_or(heal, |token| Ask::Extend { ttl_ms, token }),
         };
-        self.members.iter().enumerate().map(|(node, member)| Call::now(node, ask(member))).collect()
+        self.members.iter().enumerate().map(|(node, member)| Call::now(node, ask(node, member))).collect()
     }
 
     /// `node`, which is the server `id`, answered an `ask` of round `round`.
@@ -236,8 +238,27 @@ impl Held {
                 member.was_gone |= answer == Answer::No;
                 vec![]
             }
-            (Ask::Acquire { .. }, _) => vec![],
+            (Ask::Acquire { .. }, _) => {
+                self.note_second_name(node, id);
+                vec![]
+            }
         }
+    }
+
+    /// The token that the server `id` has under another name than `node`.
+    fn first_name(&self, node: usize, id: Option<NodeId>) -> Option<Token> {
+        let is_other = |(other, member): &(usize, &Member)| *other != node && member.id == id && id.is_some();
+        self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked)
+    }
+
+    /// Notes it if `node` is another name of the server `id`, which has the lock under its first: returns whether it is.
+    fn note_second_name(&mut self, node: usize, id: Option<NodeId>) -> bool {
+        let is_second = self.first_name(node, id).is_some();
+        if is_second && self.members[node].acked.is_none() {
+            self.members[node].id = id;
+            self.round.open[node] = false;
+        }
+        is_second
     }
 
     /// Whether `node` may have a larger token than it was asked to extend.
@@ -271,12 +292,14 @@ impl Held {
             Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token),
             Answer::No => {
                 let member = &mut self.members[node];
-                member.acked = None;
+                (member.id, member.acked) = (id, None);
                 // Said later it may be that the lease has ended.
-                let in_time = now < self.valid_until;
-                member.was_gone |= took_part && in_time;
-                self.round.no[node] |= took_part && in_time;
-                if in_time && !self.is_lost() { vec![Call::now(node, self.heal())] } else { vec![] }
+                if !took_part || now >= self.valid_until {
+                    return vec![];
+                }
+                member.was_gone = true;
+                self.round.no[node] = true;
+                if self.is_lost() { vec![] } else { vec![Call::now(node, self.heal())] }
             }
             _ => vec![],
         }
@@ -292,8 +315,7 @@ impl Held {
 
     /// `node` has the lock for this owner, with `token`: all are brought to the largest token that is known.
     fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token) -> Vec<Call> {
-        let others = self.members.iter().enumerate().filter(|(other, _)| *other != node);
-        if id.is_none() || others.map(|(_, member)| member).any(|member| member.id == id && member.acked.is_some()) {
+        if id.is_none() || self.note_second_name(node, id) {
             return vec![];
         }
         let asks_again = self.members[node].asks_again;

@@ -5,9 +5,9 @@ use super::{Call, Held, Member, Round};
 use crate::ask::NodeId;
 
 impl Held {
-    /// The place of the server `id`, if it has answered.
-    fn place_of(&self, id: NodeId) -> Option<usize> {
-        self.members.iter().position(|member| member.id == Some(id))
+    /// The server `id`, if it has answered: under the name under which it has the lock, where it has several.
+    fn member(&self, id: NodeId) -> Option<&Member> {
+        self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
     }
 
     /// The set of nodes is another one from now on: these servers. One that has answered in the old set keeps what it acknowledged, whatever its place is now; of
@@ -33,8 +33,7 @@ impl Held {
             was_gone: false,
             sharing: Sharing::Not,
         };
-        let place = |id: &Option<NodeId>| id.and_then(|id| self.place_of(id));
-        self.members = ids.iter().map(|id| place(id).map_or(added, |place| stays(&self.members[place]))).collect();
+        self.members = ids.iter().map(|id| id.and_then(|id| self.member(id)).map_or(added, stays)).collect();
         self.rounds += 1;
         let none = vec![false; ids.len()];
         self.round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
@@ -68,8 +67,7 @@ mod tests {
         let valid = held.valid_until();
         assert_eq!(held.moves_to(&[id(0), id(1), id(2), id(3)]), []);
         assert_eq!((held.valid_until(), held.outcome()), (valid, Some(false)));
-        assert_eq!((held.place_of(NodeId(1)), held.place_of(NodeId(2))), (Some(1), Some(2)));
-        assert_eq!(held.place_of(NodeId(3)), None, "it has not answered");
+        assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [Some(token(100)), Some(token(100)), None, None]);
         let calls = held.extend(TTL_MS, at(100).boot);
         let heal = held.heal();
         assert_eq!(calls[3], Call::now(3, heal));
@@ -117,6 +115,16 @@ mod tests {
         yes(&mut held, 0, 2, 210);
         yes(&mut held, 2, 1, 210);
         assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
+    }
+
+    /// The name under which a server has the lock is the second of its names.
+    #[test]
+    fn a_server_with_two_names_keeps_what_it_acknowledged() {
+        let members =
+            [(1, false), (1, true), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();
+        let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        held.moves_to(&[id(1), id(2), id(3)]);
+        assert_eq!([0, 1, 2].map(|place| held.token_at(place)), [Some(token(100)), Some(token(100)), None]);
     }
 
     #[test]

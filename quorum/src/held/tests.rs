@@ -302,6 +302,44 @@ fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
+/// It was broken on all nodes. A server that was asked under its second name granted it again before it said under its first that
+/// it is gone, and the break was undone.
+#[test]
+fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
+    for known in [true, false] {
+        let members = [(0, true), (0, false), (2, true)];
+        let member = |(n, has)| (id(n).filter(|_| has || known), has.then(|| token(100)), false);
+        let until = valid_until(at(0).boot, TTL_MS);
+        let mut held = Held::new(members.map(member).to_vec(), token(100), TTL_MS, until);
+        if !known {
+            assert_eq!(extend(&mut held, 50)[1], Call::now(1, held.heal()));
+            assert!(held.on_answer(1, 1, id(0), held.heal(), Answer::Token(token(100)), at(60).boot).is_empty());
+        }
+        let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
+        assert_eq!(extend(&mut held, 100), [0, 1, 2].map(|node| Call::now(node, ask)));
+        let round = held.round();
+        assert_eq!(no(&mut held, round, 2, 110), [Call::now(2, held.heal())]);
+        assert!(held.on_answer(round, 1, id(0), ask, Answer::No, at(110).boot).is_empty());
+        let fence = Ask::Fence { token: token(200) };
+        assert_eq!(healed(&mut held, 2, 200, 120), [Call::now(0, fence)]);
+        assert!(no(&mut held, round, 0, 120).is_empty());
+        assert!(held.on_answer(round, 0, id(0), fence, Answer::No, at(130).boot).is_empty());
+        assert!(held.is_lost());
+    }
+}
+
+/// A second name leads to a server of its own from now on.
+#[test]
+fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
+    let members = [(0, true), (0, false), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    extend(&mut held, 100);
+    assert!(no(&mut held, 1, 1, 110).is_empty());
+    assert_eq!(extend(&mut held, 200)[1], Call::now(1, held.heal()));
+    healed(&mut held, 1, 100, 210);
+    assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
+}
+
 /// A straggler's grant, with the lease it had, is nothing to rely on.
 #[test]
 fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {

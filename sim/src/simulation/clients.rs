@@ -227,7 +227,7 @@ impl World<'_> {
                 (who, What::Converted { token, mode })
             }
             // A token may rise before its holder knows that the lock was broken everywhere.
-            (Some(Status::Extended), _) if self.broken.contains(&who) => return Ok(()),
+            (Some(Status::Extended), Some((since, ..))) if self.is_broken_since(key, since) => return Ok(()),
             (Some(Status::Extended), Some((_, until, token))) => (who, What::Extended { until, token }),
             (Some(Status::Ended), _) => (before, What::Ended),
             _ => return Ok(()),

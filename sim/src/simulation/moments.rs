@@ -83,14 +83,13 @@ impl World<'_> {
         }
         self.breaks.insert(key, self.at);
         for who in holders {
-            self.broken.insert(who);
-            // Of one server with two names, one name may be granted the lock again before the other tells that it is gone: the holder
-            // has it back from a majority then, with a larger token.
-            if self.plan.alias.is_some_and(|(client, ..)| client == who.client as usize) {
-                continue;
-            }
             self.plan_at(self.at + self.ttl_us() * NOTICED_OF_TTL.0 / NOTICED_OF_TTL.1, Next::MustHaveLost(who));
         }
+    }
+
+    /// Whether the lock of `key` was broken on all nodes since then.
+    pub(super) fn is_broken_since(&self, key: u32, since: TimeUs) -> bool {
+        self.breaks.get(&key).is_some_and(|at| *at >= since)
     }
 
     /// A holder whose lock was broken on all nodes a good round ago relies on it no more, if nodes answered.
@@ -126,8 +125,7 @@ impl World<'_> {
     /// A holder has the lock no more: it gave it back, or lost it.
     pub(super) fn ends_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
-            // Also if it was broken when nodes had granted it, and the client had not heard of that.
-            (true, true) if self.breaks.get(&key).is_some_and(|at| at + self.ttl_us() >= since) => Ok(()),
+            (true, true) if self.is_broken_since(key, since) => Ok(()),
             (true, true) => Err(Failure::Lost { client: who.client, key }),
             (true, false) => {
                 self.totals.kept += 1;

@@ -15,7 +15,7 @@ use super::node::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
 use crate::client::Client;
-use crate::history::{Event, Holder, TimeUs, What};
+use crate::history::{Event, TimeUs, What};
 use crate::messages::{Hears, Reply};
 use crate::referee::Referee;
 use crate::rules::Without;
@@ -59,8 +59,6 @@ pub struct World<'a> {
     pub(super) taking: Vec<Option<Taking>>,
     /// Those of one process that want a key alone, in the order in which they came: the first has its turn.
     pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
-    /// Holders whose lock was broken on all nodes.
-    pub(super) broken: BTreeSet<Holder>,
     /// By key, when its lock was broken on all nodes last.
     pub(super) breaks: BTreeMap<u32, TimeUs>,
     /// What callers meet that is no business of nodes and network.
@@ -109,7 +107,6 @@ impl<'a> World<'a> {
             referee: Referee::new(plan.laws()),
             taking: plan.clients.iter().map(|_| None).collect(),
             lines: BTreeMap::new(),
-            broken: BTreeSet::new(),
             breaks: BTreeMap::new(),
             callers: ChaCha8Rng::seed_from_u64(plan.seed ^ 0xca11),
             wrong_until: START_US,
