@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use palisade_agent::{Address, Agent, Config, Listener, OnEnd, Password};
-use palisade_client::Credentials;
 use palisade_client::direct::{Access, Place};
+use palisade_client::{Client, Credentials};
 use palisade_quorum::Members;
 use redis::{Value, cmd};
 use tokio::sync::oneshot;
@@ -62,25 +62,10 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     };
     let mut signals = Signals::listen()?;
     let (client, count) = (nodes.client().clone(), nodes.len());
-    let (end, ends) = oneshot::channel::<()>();
+    let (end, ends) = oneshot::channel();
     let (tell, told) = oneshot::channel();
     // On the thread of its client: requests need not pass from one thread to another.
-    let agent = async move {
-        let run = async {
-            let agent = Agent::listen(config, client, inherited).await.map_err(Failure::usage)?;
-            for name in agent.names() {
-                show::tell(&format!("agent of {count} nodes listens on {name}"));
-            }
-            if let Some(address) = agent.metrics_address() {
-                show::tell(&format!("metrics are at http://{address}/metrics"));
-            }
-            let end = async {
-                let _ = ends.await;
-            };
-            agent.run(end).await.map_err(|why| Failure::new(FAILED, why))
-        };
-        let _ = tell.send(run.await);
-    };
+    let agent = async move { drop(tell.send(serve(config, client, count, inherited, ends).await)) };
     nodes.client().spawn(agent).map_err(|why| Failure::new(FAILED, why.to_string()))?;
     let mut told = std::pin::pin!(told);
     // A terminal that hangs up ends what was started there.
@@ -102,6 +87,24 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
         }
     };
     ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
+}
+
+/// Serves over so many nodes until it is told to end.
+async fn serve(
+    config: Config,
+    client: Client,
+    count: usize,
+    inherited: Vec<Listener>,
+    ends: oneshot::Receiver<()>,
+) -> Result<(), Failure> {
+    let agent = Agent::listen(config, client, inherited).await.map_err(Failure::usage)?;
+    for name in agent.names() {
+        show::tell(&format!("agent of {count} nodes listens on {name}"));
+    }
+    if let Some(address) = agent.metrics_address() {
+        show::tell(&format!("metrics are at http://{address}/metrics"));
+    }
+    agent.run(async { drop(ends.await) }).await.map_err(|why| Failure::new(FAILED, why))
 }
 
 /// Which set of nodes the agent works with, and what changes it. Its own list is not reloaded: docs/decisions/0013.

@@ -8,7 +8,7 @@ use crate::exit::{End, Failure};
 use crate::lock_view::{LockView, tokens_with};
 use crate::look::ask;
 use crate::nodes::{Nodes, Reply, answers};
-use crate::show::{json, out, printable};
+use crate::show::{print, printable};
 
 /// What a program that breaks a lock gets.
 #[derive(Serialize)]
@@ -62,14 +62,10 @@ pub async fn break_lock(
         enough.clone()?;
     }
     let broken = Broken { key: name.clone(), nodes: tokens.len(), token: token_of(nodes.majority(), tokens) };
-    if as_json {
-        json(&broken)?;
-    } else {
-        out(&match broken.token {
-            Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
-            None => format!("{name}: no node has it, nothing was broken\n"),
-        })?;
-    }
+    print(as_json, &broken, || match broken.token {
+        Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
+        None => format!("{name}: no node has it, nothing was broken\n"),
+    })?;
     enough.map(|()| End::OK)
 }
 

@@ -18,9 +18,9 @@ use crate::exit::{End, Failure, LOST, USAGE};
 use crate::holder::{HolderId, note_of};
 use crate::lock_view::LockView;
 use crate::nodes::Nodes;
-use crate::show::{json, out, printable};
+use crate::show::{json, print, printable};
 use crate::signals::Signals;
-use crate::taking::{Patience, conflict, connect, connect_in, not_in_time};
+use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_line};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -93,14 +93,10 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
     };
     let Granted { token, waited, number } = granted;
     let permit = asked.limit.map(|_| number);
-    if !as_json {
-        let number = permit.map_or(String::new(), |number| format!(" {number}"));
-        out(&format!("{token}{number}\n"))?;
-        return Ok(End::OK);
-    }
     let waited_ms = Some(waited.as_millis() as u64);
     let valid_ms = Some(left(came + waited, asked.ttl));
-    json(&Said { token: Some(token), permit, waited_ms, valid_ms, ..Said::of(&asked.key, &acquire.owner) })?;
+    let said = Said { token: Some(token), permit, waited_ms, valid_ms, ..Said::of(&asked.key, &acquire.owner) };
+    print(as_json, &said, || taken_line(token, permit))?;
     Ok(End::OK)
 }
 
@@ -138,12 +134,9 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     };
     let extended = extended.await.map_err(|error| failed(nodes, &owner.key, error))?;
     let token = extended.ok_or_else(|| not_held(owner))?;
-    if !as_json {
-        out(&format!("{token}\n"))?;
-        return Ok(End::OK);
-    }
     let valid_ms = Some(left(came, extend.ttl));
-    json(&Said { token: Some(token), valid_ms, ..Said::of(&owner.key, &owner.owner) })?;
+    let said = Said { token: Some(token), valid_ms, ..Said::of(&owner.key, &owner.owner) };
+    print(as_json, &said, || taken_line(token, None))?;
     Ok(End::OK)
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use palisade_client::{Election, Error, ErrorKind, Leader, Leadership, Options};
+use palisade_client::{Election, Error, ErrorKind, Leader, Leadership};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -15,7 +15,7 @@ use crate::holder::{self, HolderId, note};
 use crate::nodes::Nodes;
 use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{connect, connect_in};
+use crate::taking::{connect, connect_in, options};
 
 /// Pause before it campaigns again where that failed, though it passes by itself.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -40,15 +40,9 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     let program = &elect.command[0];
     let value = elect.value.clone().map_or_else(|| note(program).into_bytes(), |value| value.as_bytes().to_vec());
     let (note, holder) = (note(program), HolderId::of_process());
-    let mut options = Options::new().ttl(elect.ttl).note(&note);
-    if let Some(id) = holder.id_beside(&note) {
-        options = options.holder(id);
-    }
+    let mut options = options(elect.ttl, &note, &holder, elect.node_timeout);
     if let Some(limit) = elect.max_hold {
         options = options.max_hold(limit);
-    }
-    if let Some(timeout) = elect.node_timeout {
-        options = options.node_timeout(timeout);
     }
     let election = nodes.client().with(&options).election(elect.name.as_bytes());
     let mut signals = Signals::listen()?;

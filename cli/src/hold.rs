@@ -14,9 +14,9 @@ use crate::exit::{End, Failure, LOST};
 use crate::holder::HolderId;
 use crate::lock_view::hex;
 use crate::nodes::Nodes;
-use crate::show::{json, out, printable, tell};
+use crate::show::{print, printable, tell};
 use crate::signals::Signals;
-use crate::taking::{Held, Patience, Taken, give_back, take};
+use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
 /// What a program that reads the output gets.
 #[derive(Serialize)]
@@ -63,17 +63,14 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
 }
 
 fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
-    if !as_json {
-        let number = permit.map_or(String::new(), |number| format!(" {number}"));
-        return out(&format!("{}{number}\n", guard.token()));
-    }
-    json(&Said {
+    let said = Said {
         key: String::from_utf8_lossy(guard.key()).into_owned(),
         token: guard.token(),
         owner: hex(guard.owner()),
         permit: *permit,
         valid_ms: guard.valid_for().as_millis() as u64,
-    })
+    };
+    print(as_json, &said, || taken_line(guard.token(), *permit))
 }
 
 /// Returns at Enter, or at the end of the input: whoever held its other end is gone. A script's background jobs have an input

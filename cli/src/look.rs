@@ -12,7 +12,7 @@ use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
 use crate::node_failure::{line, strange};
 use crate::nodes::{Nodes, Reply, Said, answers};
-use crate::show::{json, out, printable, table, tell, time};
+use crate::show::{json, out, print, printable, table, tell, time};
 
 /// Keys that a node looks at in one step of SCAN: a millisecond's work.
 const SCAN_COUNT: usize = 1_000;
@@ -91,11 +91,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 /// Too few nodes can be asked; of clusters, what those tell is printed all the same that can be.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
-    if as_json {
-        json(&views)?;
-    } else {
-        out(&rows(&views, nodes))?;
-    }
+    print(as_json, &views, || rows(&views, nodes))?;
     if more > 0 {
         tell(&format!("{more} more: say --limit {}", limit + more));
     }

@@ -39,6 +39,7 @@ mod why;
 
 use std::io::{Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -138,17 +139,22 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             clap_complete::generate(shell, &mut Arguments::command(), "palisade", &mut text);
             show::raw(&String::from_utf8_lossy(&text)).map(|()| End::OK)
         }
-        Command::Man { into: Some(folder) } => std::fs::create_dir_all(&folder)
-            .and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder))
-            .map(|()| End::OK)
-            .map_err(|why| Failure::of(&format!("no man pages can be written into {}", folder.display()), why)),
-        Command::Man { into: None } => {
-            let mut text = vec![];
-            let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut text);
-            rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;
-            show::raw(&String::from_utf8_lossy(&text)).map(|()| End::OK)
-        }
+        Command::Man { into } => man(into.as_deref()).map(|()| End::OK),
     }
+}
+
+/// Prints the man page, or writes all of them into this folder.
+fn man(into: Option<&Path>) -> Result<(), Failure> {
+    if let Some(folder) = into {
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Arguments::command(), folder));
+        let what = format!("no man pages can be written into {}", folder.display());
+        return written.map_err(|why| Failure::of(&what, why));
+    }
+    let mut text = vec![];
+    let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut text);
+    rendered.map_err(|why| Failure::of("the man page cannot be made", why))?;
+    show::raw(&String::from_utf8_lossy(&text))
 }
 
 /// Runs what takes locks, and returns when they have been given back.

@@ -16,7 +16,7 @@ use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
 use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
-use crate::show::{json, out, table, tell, time};
+use crate::show::{print, table, tell, time};
 
 /// Round trips that are measured, of which the shortest is told.
 const ROUND_TRIPS: usize = 3;
@@ -186,11 +186,7 @@ impl NodeView {
 /// Too few of them can be asked; the table is printed all the same.
 pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let views = NodeView::all(nodes).await;
-    if as_json {
-        json(&views)?;
-    } else {
-        out(&rows(&views))?;
-    }
+    print(as_json, &views, || rows(&views))?;
     let said = |view: &NodeView| Said {
         number: view.number,
         server: view.node.clone(),
@@ -267,13 +263,10 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
         Value::Int(ms) => u64::try_from(ms).unwrap_or(0),
         other => return Err(failed(strange("LOCK.GUARD", format!("{other:?}")))),
     };
-    if as_json {
-        json(&Guarded { node: node.name().to_owned(), guard_ms })?;
-    } else if guard_ms == 0 {
-        out(&format!("{} serves\n", node.name()))?;
-    } else {
-        out(&format!("{} is guarded for {}\n", node.name(), time(guard_ms)))?;
-    }
+    print(as_json, &Guarded { node: node.name().to_owned(), guard_ms }, || match guard_ms {
+        0 => format!("{} serves\n", node.name()),
+        ms => format!("{} is guarded for {}\n", node.name(), time(ms)),
+    })?;
     Ok(End::OK)
 }
 

@@ -49,6 +49,14 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     raw(&(lines.join("\n") + "\n"))
 }
 
+/// Writes `value` as JSON for programs, or `text` for people.
+///
+/// # Errors
+/// As [`out`].
+pub fn print(as_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    if as_json { json(value) } else { out(&text()) }
+}
+
 /// A line of JSON with what a terminal would obey as JSON escapes it: such characters can be in its strings alone.
 fn json_escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());

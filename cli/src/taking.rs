@@ -92,15 +92,8 @@ pub async fn take(
     let client = nodes.client();
     let asked = &take.asked;
     let key = asked.key.as_bytes();
-    let mut options = Options::new().ttl(asked.ttl).max_hold(take.max_hold).auto_extend(true);
     let note = asked.note.clone().unwrap_or_else(|| note(program));
-    if let Some(id) = holder.id_beside(&note) {
-        options = options.holder(id);
-    }
-    options = options.note(note);
-    if let Some(timeout) = asked.node_timeout {
-        options = options.node_timeout(timeout);
-    }
+    let mut options = options(asked.ttl, &note, holder, asked.node_timeout).max_hold(take.max_hold);
     let began = Instant::now();
     let granted = async {
         let limit = match patience {
@@ -131,6 +124,23 @@ pub async fn take(
             Err(refused(nodes, asked, patience, error))
         }
     }
+}
+
+/// How a lock is taken with a lease of this length, by this holder; its note tells the holder id if there is room for it.
+pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Option<Duration>) -> Options {
+    let mut options = Options::new().ttl(ttl).note(note);
+    if let Some(id) = holder.id_beside(note) {
+        options = options.holder(id);
+    }
+    match node_timeout {
+        Some(timeout) => options.node_timeout(timeout),
+        None => options,
+    }
+}
+
+/// What is printed for a lock that was taken: its token, and the number of the permit if it is one.
+pub fn taken_line(token: u64, permit: Option<u16>) -> String {
+    permit.map_or_else(|| format!("{token}\n"), |number| format!("{token} {number}\n"))
 }
 
 /// Gives the lock back, and says so if too few nodes confirm that.

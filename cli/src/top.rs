@@ -22,7 +22,7 @@ use crate::lock_view::LockView;
 use crate::look::{self, Listed, locks};
 use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
-use crate::show::{json, out, printable, table};
+use crate::show::{print, printable, table};
 
 /// Locks that are looked at a time on each node: enough to see who is in whose way, little work for the nodes.
 const LOOKED_AT: usize = 5_000;
@@ -48,11 +48,7 @@ pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure
             sleep(apart).await;
         }
         let shown = view.look(SHOWN).await?;
-        if as_json {
-            json(&shown)?
-        } else {
-            out(&shown.text(nodes))?
-        }
+        print(as_json, &shown, || shown.text(nodes))?;
         return Ok(End::OK);
     }
     let failed = |why| Failure::of("the terminal cannot be used", why);

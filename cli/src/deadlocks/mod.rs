@@ -16,7 +16,7 @@ use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsur
 use crate::look::{Listed, locks};
 use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, answers};
-use crate::show::{json, out, printable, tell, time};
+use crate::show::{print, printable, tell, time};
 
 /// Locks that are looked at a time on each node.
 const LOOKED_AT: usize = 5_000;
@@ -72,11 +72,7 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let unnamed = parties().filter(|party| party.is_unnamed()).count();
     let is_known = unsure.is_none() && !may_be_hidden(&first);
     let said = Found { deadlocks, locks: first.len(), parties: parties().count(), unnamed, is_known, unsure };
-    if as_json {
-        json(&said)?;
-    } else {
-        out(&text(&said))?;
-    }
+    print(as_json, &said, || text(&said))?;
     if has_more {
         tell("there are more locks than were looked at");
     }

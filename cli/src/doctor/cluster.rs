@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
+use super::finding::{Finding, Findings};
 use super::patient::{Membership, Patient};
 use crate::show::time;
 
@@ -37,112 +37,84 @@ impl Membership {
 pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     let told: BTreeMap<&str, &Membership> =
         members.iter().filter_map(|member| Some((&*member.view.node, member.cluster.as_ref()?))).collect();
-    let newest = told
-        .values()
-        .max_by_key(|said| (said.info.word("cluster_state") == "ok", said.info.number("cluster_current_epoch")));
+    let is_ok = |said: &Membership| said.info.word("cluster_state") == "ok";
+    let newest = told.values().max_by_key(|said| (is_ok(said), said.info.number("cluster_current_epoch")));
     let Some(newest) = newest else {
         let text = "none of its servers tells how it is (CLUSTER INFO, CLUSTER NODES)";
         return vec![Finding::new(Note, name, text, "ACL SETUSER NAME +cluster|info +cluster|nodes")];
     };
     let mut findings = vec![];
-    let mut found = |level, about: &str, found: String, advice: &str| {
-        findings.push(Finding::new(level, about, found, advice));
-    };
-    let failing: Vec<&str> =
-        told.iter().filter(|(_, said)| said.info.word("cluster_state") != "ok").map(|(server, _)| *server).collect();
+    let failing: Vec<&str> = told.iter().filter(|(_, said)| !is_ok(said)).map(|(server, _)| *server).collect();
     if !failing.is_empty() {
-        found(
-            Fail,
-            &failing.join(" and "),
-            "it takes the cluster for down (cluster_state:fail), and grants nothing".to_owned(),
-            "see which masters are down, or cannot be reached from there",
-        );
+        let text = "it takes the cluster for down (cluster_state:fail), and grants nothing";
+        let advice = "see which masters are down, or cannot be reached from there";
+        findings.push(Finding::new(Fail, &failing.join(" and "), text, advice));
     }
+    let mut found = Findings::about(name);
     // A master that gave a slot up may be the only one that knows it.
     let assigned = told.values().map(|said| said.info.number("cluster_slots_assigned")).min().unwrap_or(SLOTS);
     let missing = SLOTS.saturating_sub(assigned);
     if missing > 0 {
-        found(
-            Fail,
-            name,
-            format!("{missing} slots have no master: nobody gets their locks"),
-            "CLUSTER ADDSLOTS, if their master is dead for good; the new one guards them first",
-        );
+        let advice = "CLUSTER ADDSLOTS, if their master is dead for good; the new one guards them first";
+        found.add(Fail, format!("{missing} slots have no master: nobody gets their locks"), advice);
     }
     let masters = newest.info.number("cluster_size");
     if masters < MASTERS_LEAST {
-        found(
-            Change,
-            name,
-            format!("{masters} masters have slots: when one is lost, no majority is left to let its replica take over"),
-            "three masters at least, on machines that do not fail together",
-        );
+        let text =
+            format!("{masters} masters have slots: when one is lost, no majority is left to let its replica take over");
+        found.add(Change, text, "three masters at least, on machines that do not fail together");
     }
+    settings(members, &mut found);
     let known: BTreeSet<&str> = members.iter().map(|member| &*member.view.node).collect();
     for dead in newest.dead().filter(|address| !known.contains(address)) {
-        found(
-            Change,
-            dead,
-            "it is down, as the others say".to_owned(),
-            "start it; if it is gone for good: CLUSTER FORGET on every other server",
-        );
+        let advice = "start it; if it is gone for good: CLUSTER FORGET on every other server";
+        findings.push(Finding::new(Change, dead, "it is down, as the others say", advice));
     }
-    for (server, said) in &told {
-        let open = said.open_slots();
-        if !open.is_empty() {
-            found(
-                Change,
-                server,
-                format!("moving slots was begun and is not done: {}", open.join(", ")),
-                "finish it, or CLUSTER SETSLOT SLOT STABLE on both masters: held locks are not extended where they came to",
-            );
-        }
+    for (server, open) in
+        told.iter().map(|(server, said)| (server, said.open_slots())).filter(|(_, open)| !open.is_empty())
+    {
+        let text = format!("moving slots was begun and is not done: {}", open.join(", "));
+        let advice =
+            "finish it, or CLUSTER SETSLOT SLOT STABLE on both masters: held locks are not extended where they came to";
+        findings.push(Finding::new(Change, server, text, advice));
     }
-    findings.extend(settings(name, members));
+    let covering = with(members, "cluster-require-full-coverage", "yes");
+    if !covering.is_empty() {
+        let text = "cluster-require-full-coverage is yes: while one master is down, no lock of any other is granted or extended";
+        let advice = "CONFIG SET cluster-require-full-coverage no, and in redis.conf";
+        findings.push(Finding::new(Change, &covering.join(" and "), text, advice));
+    }
+    findings.extend(found.all);
     findings
 }
 
-fn settings(name: &str, members: &[&Patient]) -> Vec<Finding> {
-    let mut findings = vec![];
-    let with = |setting: &str, value: &str| -> Vec<&str> {
-        let has = |member: &&&Patient| member.setting(setting) == value;
-        members.iter().filter(has).map(|member| &*member.view.node).collect()
-    };
-    let covering = with("cluster-require-full-coverage", "yes");
-    if !covering.is_empty() {
-        findings.push(Finding::new(
-            Change,
-            &covering.join(" and "),
-            "cluster-require-full-coverage is yes: while one master is down, no lock of any other is granted or extended",
-            "CONFIG SET cluster-require-full-coverage no, and in redis.conf",
-        ));
-    }
+/// The members that have this setting.
+fn with<'a>(members: &[&'a Patient], setting: &str, value: &str) -> Vec<&'a str> {
+    members.iter().filter(|member| member.setting(setting) == value).map(|member| &*member.view.node).collect()
+}
+
+fn settings(members: &[&Patient], found: &mut Findings<'_>) {
     let timeouts: BTreeSet<u64> =
         members.iter().filter_map(|member| member.setting("cluster-node-timeout").parse().ok()).collect();
     let guard_ms = members.iter().map(|member| member.view.max_ttl_ms).max().unwrap_or(0);
     match &Vec::from_iter(timeouts)[..] {
         [] => {}
-        [timeout_ms] => findings.push(Finding::new(
-            Ok,
-            name,
-            format!(
-                "when a master dies, its replica takes over some moments after {}, and is guarded for {}",
-                time(*timeout_ms),
-                time(guard_ms)
-            ),
-            "",
-        )),
-        several => findings.push(Finding::new(
-            Change,
-            name,
-            format!(
+        [timeout_ms] => {
+            let (timeout, guard) = (time(*timeout_ms), time(guard_ms));
+            let text = format!(
+                "when a master dies, its replica takes over some moments after {timeout}, and is guarded for {guard}"
+            );
+            found.add(Ok, text, "");
+        }
+        several => {
+            let each: Vec<String> = several.iter().map(|ms| time(*ms)).collect();
+            let text = format!(
                 "cluster-node-timeout differs: {}. A master that is cut off may grant for longer than the others wait",
-                several.iter().map(|ms| time(*ms)).collect::<Vec<_>>().join(", ")
-            ),
-            "set the same on all: CONFIG SET cluster-node-timeout, and in redis.conf",
-        )),
+                each.join(", ")
+            );
+            found.add(Change, text, "set the same on all: CONFIG SET cluster-node-timeout, and in redis.conf");
+        }
     }
-    findings
 }
 
 #[cfg(test)]

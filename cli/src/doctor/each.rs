@@ -2,8 +2,8 @@
 
 use palisade_client::Why;
 
-use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
+use super::finding::{Finding, Findings};
 use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
@@ -21,62 +21,58 @@ const COMES_BACK_MS: u64 = 20_000;
 /// Checks one server.
 pub fn check(patient: &Patient) -> Vec<Finding> {
     let view = &patient.view;
-    let about = |level, found: String, advice: &str| Finding::new(level, &view.node, found, advice);
     if let Some(error) = &view.error {
         return vec![unreachable(patient, error)];
     }
-    let mut findings = match (patient.is_replica, patient.part) {
-        (true, _) => replica(patient),
-        (false, Part::Alone) => alone(patient),
-        (false, Part::OfSentinels | Part::OfCluster) => replaceable(patient),
-    };
-    findings.extend(guards(patient));
-    let mut found = |level, found: String, advice: &str| findings.push(about(level, found, advice));
-    if view.info.number("lock_poisoned") > 0 {
-        found(Fail, "the module failed, and grants nothing".to_owned(), "report the line in its log, and restart it");
+    let mut found = Findings::about(&view.node);
+    match (patient.is_replica, patient.part) {
+        (true, _) => replica(patient, &mut found),
+        (false, Part::Alone) => alone(patient, &mut found),
+        (false, Part::OfSentinels | Part::OfCluster) => replaceable(patient, &mut found),
     }
-    if view.info.number("lock_state_file_failing") > 0 {
-        found(Fail, "its state file cannot be written: grants stop within seconds".to_owned(), "see to its disk");
+    if patient.part == Part::OfSentinels {
+        comes_back(patient, &mut found);
     }
-    if view.info.number("lock_evicted") > 0 {
-        found(Change, "it evicted locks that were held".to_owned(), "maxmemory-policy noeviction, and more memory");
+    guards(patient, &mut found);
+    let is_counted = |name| view.info.number(name) > 0;
+    if is_counted("lock_poisoned") {
+        found.add(Fail, "the module failed, and grants nothing", "report the line in its log, and restart it");
+    }
+    if is_counted("lock_state_file_failing") {
+        found.add(Fail, "its state file cannot be written: grants stop within seconds", "see to its disk");
+    }
+    if is_counted("lock_evicted") {
+        found.add(Change, "it evicted locks that were held", "maxmemory-policy noeviction, and more memory");
     }
     if view.round_trip_us > ROUND_TRIP_MAX_US {
-        found(
-            Change,
-            format!("its round trip is {}", view.round_trip_ms()),
-            "a node is given 50ms to answer: nearer nodes, or --node-timeout and a longer --ttl",
-        );
+        let advice = "a node is given 50ms to answer: nearer nodes, or --node-timeout and a longer --ttl";
+        found.add(Change, format!("its round trip is {}", view.round_trip_ms()), advice);
     }
     if let Some(why) = &view.info_refused {
         let text = format!("replicas, state file and failures of the module are not checked: {}", words(why));
-        found(Note, text, "run doctor as an operator too (palisade acl operator)");
+        found.add(Note, text, "run doctor as an operator too (palisade acl operator)");
     }
-    if patient.settings.is_none() {
-        found(
-            Note,
-            "it does not tell its settings (CONFIG)".to_owned(),
-            "check them by hand, against redis.conf of Palisade",
-        );
-    } else {
-        findings.extend(memory(patient));
+    match patient.settings {
+        None => {
+            let advice = "check them by hand, against redis.conf of Palisade";
+            found.add(Note, "it does not tell its settings (CONFIG)", advice);
+        }
+        Some(_) => memory(patient, &mut found),
     }
-    if findings.iter().all(|finding| finding.level == Note) {
+    if found.all.iter().all(|finding| finding.level == Note) {
         let what = if patient.is_replica { "stands by" } else { "serves" };
-        findings.push(Finding::new(Ok, &view.node, format!("{what}, round trip {}", view.round_trip_ms()), ""));
+        found.add(Ok, format!("{what}, round trip {}", view.round_trip_ms()), "");
     }
-    findings
+    found.all
 }
 
 /// Finds what of it is guarded. It may have lost what it granted, and nobody can tell from here: nothing but time makes it safe.
-fn guards(patient: &Patient) -> Vec<Finding> {
+fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
-    let mut findings = vec![];
     let slots = view.info.number("lock_guarded_slots");
     if slots > 0 {
         let text = format!("{slots} of its slots are guarded: they came without their locks");
-        let advice = "wait: they serve again when all leases that they may have forgotten have ended";
-        findings.push(Finding::new(Change, &view.node, text, advice));
+        found.add(Change, text, "wait: they serve again when all leases that they may have forgotten have ended");
     }
     // A replica grants nothing anyway, and begins a guard of its own when it takes over.
     if view.guard_ms > 0 && !patient.is_replica {
@@ -86,9 +82,8 @@ fn guards(patient: &Patient) -> Vec<Finding> {
             "operator" => "somebody armed the guard: ask who, and why; it ends by itself",
             _ => "wait: it may have forgotten locks that are held, and serves again when their leases have ended",
         };
-        findings.push(Finding::new(Change, &view.node, text, advice));
+        found.add(Change, text, advice);
     }
-    findings
 }
 
 fn unreachable(patient: &Patient, error: &Why) -> Finding {
@@ -112,82 +107,57 @@ fn unreachable(patient: &Patient, error: &Why) -> Finding {
 }
 
 /// One that is a node by itself.
-fn alone(patient: &Patient) -> Vec<Finding> {
+fn alone(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
-    let mut findings = vec![];
-    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
     if view.role != "master" {
-        found(Fail, format!("it is a {}", view.role), "give the address of a master");
+        found.add(Fail, format!("it is a {}", view.role), "give the address of a master");
     }
-    if view.info.number("connected_slaves") > 0 {
-        found(
-            Change,
-            format!("{} replicas are attached", view.info.number("connected_slaves")),
-            "masters of a quorum are best without: what takes over for one must be sure that it grants no more",
-        );
+    let replicas = view.info.number("connected_slaves");
+    if replicas > 0 {
+        let advice =
+            "masters of a quorum are best without: what takes over for one must be sure that it grants no more";
+        found.add(Change, format!("{replicas} replicas are attached"), advice);
     }
     if view.info.number("cluster_enabled") > 0 {
-        found(
-            Change,
-            "it is in cluster mode, and its address is one of a single server: it refuses locks of slots that it does not serve".to_owned(),
-            &format!("give its address as redis+cluster://{}", view.node),
-        );
+        let text = "it is in cluster mode, and its address is one of a single server: it refuses locks of slots that it does not serve";
+        found.add(Change, text, format!("give its address as redis+cluster://{}", view.node));
     }
-    findings
 }
 
 /// A master that a replica takes over for.
-fn replaceable(patient: &Patient) -> Vec<Finding> {
+fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
-    let mut findings = vec![];
-    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
     if view.role != "master" {
-        found(Fail, format!("it is a {}", view.role), "look again: another server is the master by now");
+        found.add(Fail, format!("it is a {}", view.role), "look again: another server is the master by now");
     }
     let replicas = view.info.number("connected_slaves");
     if replicas == 0 && view.info_refused.is_none() {
-        found(
-            Change,
-            "no replica is attached: while it is down, nobody gets its locks".to_owned(),
-            "give it a replica, on another machine",
-        );
+        let text = "no replica is attached: while it is down, nobody gets its locks";
+        found.add(Change, text, "give it a replica, on another machine");
     }
     let needed: u64 = patient.setting("min-replicas-to-write").parse().unwrap_or(0);
     let in_step = view.info.number("min_slaves_good_slaves");
     if needed > in_step {
-        found(
-            Fail,
-            format!(
-                "{in_step} replicas are in step, and min-replicas-to-write is {needed}: it grants, extends and releases nothing"
-            ),
-            "see to its replicas, or CONFIG SET min-replicas-to-write to what there is",
+        let text = format!(
+            "{in_step} replicas are in step, and min-replicas-to-write is {needed}: it grants, extends and releases nothing"
         );
+        found.add(Fail, text, "see to its replicas, or CONFIG SET min-replicas-to-write to what there is");
     } else if needed > 0 && needed == replicas {
-        found(
-            Note,
-            format!(
-                "min-replicas-to-write is {needed}, of {replicas} replicas: with one down, it grants, extends and releases nothing"
-            ),
-            "another replica, if that is too much",
+        let text = format!(
+            "min-replicas-to-write is {needed}, of {replicas} replicas: with one down, it grants, extends and releases nothing"
         );
+        found.add(Note, text, "another replica, if that is too much");
     }
-    if patient.part == Part::OfSentinels {
-        findings.extend(comes_back(patient));
-    }
-    findings
 }
 
 /// One that Sentinels watch may come back as a master after it was replaced.
-fn comes_back(patient: &Patient) -> Vec<Finding> {
-    let mut findings = vec![];
-    let mut found =
-        |found: String, advice: &str| findings.push(Finding::new(Change, &patient.view.node, found, advice));
+fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {
         let text = format!(
             "lock.restart-guard is {guard}: replaced while it was down, it comes back as a master that grants at once"
         );
-        found(text, "CONFIG SET lock.restart-guard always, and in redis.conf");
+        found.add(Change, text, "CONFIG SET lock.restart-guard always, and in redis.conf");
     }
     if patient.view.max_ttl_ms < COMES_BACK_MS {
         let text = format!(
@@ -195,67 +165,48 @@ fn comes_back(patient: &Patient) -> Vec<Finding> {
             time(patient.view.max_ttl_ms),
             time(COMES_BACK_MS)
         );
-        found(text, "lock.max-ttl 20000 at least, on it and its replicas");
+        found.add(Change, text, "lock.max-ttl 20000 at least, on it and its replicas");
     }
-    findings
 }
 
 /// One that takes over.
-fn replica(patient: &Patient) -> Vec<Finding> {
+fn replica(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
-    let mut findings = vec![];
-    let mut found = |level, found: String, advice: &str| findings.push(Finding::new(level, &view.node, found, advice));
     if view.info.word("master_link_status") == "down" {
-        let text = "it is not connected to its master, and hears nothing of its locks".to_owned();
-        found(Change, text, "see its log, and its masterauth and masteruser");
+        let text = "it is not connected to its master, and hears nothing of its locks";
+        found.add(Change, text, "see its log, and its masterauth and masteruser");
     }
     if view.info.number("lock_outstanding_ttl_ms") >= TOLD_NOTHING_MS && view.max_ttl_ms < TOLD_NOTHING_MS {
-        let text = "its master has told it nothing yet: taking over, it is guarded for a day".to_owned();
-        found(Change, text, "wait some seconds; the master must have the module, of the same version");
+        let text = "its master has told it nothing yet: taking over, it is guarded for a day";
+        found.add(Change, text, "wait some seconds; the master must have the module, of the same version");
     }
-    if patient.part == Part::OfSentinels {
-        findings.extend(comes_back(patient));
-    }
-    findings
 }
 
 /// Whether it remembers what it granted, or knows that it does not.
-fn memory(patient: &Patient) -> Vec<Finding> {
-    let mut findings = vec![];
-    let mut found =
-        |level, found: &str, advice: &str| findings.push(Finding::new(level, &patient.view.node, found, advice));
+fn memory(patient: &Patient, found: &mut Findings<'_>) {
     let is = |name, value| patient.setting(name) == value;
     let every_grant_is_on_disk =
         is("appendonly", "yes") && is("appendfsync", "always") && is("no-appendfsync-on-rewrite", "no");
     if is("lock.restart-guard", "never") {
-        found(
-            Fail,
-            "lock.restart-guard is never: after a crash it may grant what is held",
-            "CONFIG SET lock.restart-guard auto, and in redis.conf",
-        );
+        let text = "lock.restart-guard is never: after a crash it may grant what is held";
+        found.add(Fail, text, "CONFIG SET lock.restart-guard auto, and in redis.conf");
     } else if is("lock.state-file", "") {
-        found(
-            Change,
-            "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two incarnations",
-            "leave lock.state-file to its default",
-        );
+        let text = "it has no state file: it is guarded at every start, and its tokens rely on the wall clock between two incarnations";
+        found.add(Change, text, "leave lock.state-file to its default");
     } else if !every_grant_is_on_disk && patient.part == Part::Alone {
-        let text = format!(
-            "after a crash it grants nothing for {}: not every grant is on its disk",
-            time(patient.view.max_ttl_ms)
-        );
-        found(Note, &text, "appendonly yes and appendfsync always, if it should serve again at once");
+        let guarded = time(patient.view.max_ttl_ms);
+        let text = format!("after a crash it grants nothing for {guarded}: not every grant is on its disk");
+        found.add(Note, text, "appendonly yes and appendfsync always, if it should serve again at once");
     }
     if !is("maxmemory-policy", "noeviction") {
         let level = if is("maxmemory", "0") { Note } else { Change };
-        let text =
-            format!("maxmemory-policy is {}: it may delete locks that are held", patient.setting("maxmemory-policy"));
-        found(level, &text, "CONFIG SET maxmemory-policy noeviction, and in redis.conf");
+        let policy = patient.setting("maxmemory-policy");
+        let text = format!("maxmemory-policy is {policy}: it may delete locks that are held");
+        found.add(level, text, "CONFIG SET maxmemory-policy noeviction, and in redis.conf");
     }
     if !is("timeout", "0") {
-        found(Note, "it closes connections that are idle: clients connect again", "timeout 0");
+        found.add(Note, "it closes connections that are idle: clients connect again", "timeout 0");
     }
-    findings
 }
 
 #[cfg(test)]

@@ -33,6 +33,24 @@ impl Finding {
     }
 }
 
+/// What was found of one node, or of all of them.
+pub struct Findings<'a> {
+    about: &'a str,
+    pub all: Vec<Finding>,
+}
+
+impl<'a> Findings<'a> {
+    /// Nothing, so far.
+    pub fn about(about: &'a str) -> Self {
+        Self { about, all: vec![] }
+    }
+
+    /// Adds what was found, and what to do.
+    pub fn add(&mut self, level: Level, found: impl Into<String>, advice: impl Into<String>) {
+        self.all.push(Finding::new(level, self.about, found, advice));
+    }
+}
+
 /// Checks that `findings` have this text at this level, and nothing worse.
 #[cfg(test)]
 #[track_caller]

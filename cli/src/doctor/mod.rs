@@ -21,7 +21,7 @@ use crate::exit::{End, Failure};
 use crate::members::survey::Survey;
 use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, Said};
-use crate::show::{json, out};
+use crate::show::print;
 
 /// Checks the nodes and says what was found, the worst last.
 ///
@@ -42,11 +42,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
     findings.extend(rights::check(nodes, servers.collect(), whose).await);
     findings.sort_by_key(|finding| finding.level);
     let worst = findings.last().map_or(Level::Ok, |finding| finding.level);
-    if as_json {
-        json(&findings)?;
-    } else {
-        out(&text(&findings))?;
-    }
+    print(as_json, &findings, || text(&findings))?;
     Ok(End::Code(match worst {
         Level::Ok | Level::Note => 0,
         Level::Change => 1,

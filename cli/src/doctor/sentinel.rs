@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use palisade_client::Why;
 use redis::cmd;
 
-use super::finding::Finding;
 use super::finding::Level::{Change, Fail, Note, Ok};
+use super::finding::{Finding, Findings};
 use super::patient::Patient;
 use palisade_client::direct::Server;
 
@@ -73,92 +73,14 @@ impl Watcher {
 /// Checks those that watch the master of this name; `master` is the server that they name.
 pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<Finding> {
     let about = format!("sentinels of {name}");
-    let mut findings = vec![];
-    let mut found = |level, about: &str, found: String, advice: &str| {
-        findings.push(Finding::new(level, about, found, advice));
-    };
-    for Watcher { name, said } in watchers {
-        if let Err(failure) = said {
-            let advice = match failure.code() {
-                Some("NOPERM") => "give its user what `palisade acl sentinel` prints",
-                Some("NOAUTH" | "WRONGPASS") => {
-                    "say its password: sentinelUsername and sentinelPassword in the address, or --sentinel-credentials"
-                }
-                Some(_) => "SENTINEL MASTERS there tells what it watches",
-                None => "start it, or take it out of the address",
-            };
-            found(Change, name, format!("cannot be asked: {}", words(failure)), advice);
-        }
-    }
+    let silent = watchers.iter().filter_map(|Watcher { name, said }| Some(unasked(name, said.as_ref().err()?)));
+    let mut findings: Vec<Finding> = silent.collect();
     let told: Vec<(&str, &Watching)> =
         watchers.iter().filter_map(|watcher| Some((&*watcher.name, watcher.said.as_ref().ok()?))).collect();
     let total = told.iter().map(|(_, said)| said.others + 1).max().unwrap_or(0);
-    let count = watchers.len() as u64;
-    let majority = total.max(count) / 2 + 1;
-    if (told.len() as u64) < majority {
-        found(
-            Fail,
-            &about,
-            format!(
-                "{} of {} can be asked: no majority is known to be there that could let a replica take over",
-                told.len(),
-                total.max(count)
-            ),
-            "bring them back",
-        );
-    }
-    if total > 0 && total < LEAST {
-        found(
-            Change,
-            &about,
-            format!("there are {total}: with one lost, no majority is left to let a replica take over"),
-            "three at least, on machines that do not fail together",
-        );
-    }
-    if total > count {
-        found(
-            Note,
-            &about,
-            format!("there are {total}, and the address names {count}"),
-            "name all: clients believe the majority of those that they ask",
-        );
-    }
-    for (sentinel, said) in &told {
-        if said.quorum > total {
-            let text = format!("its quorum is {}, of {total} Sentinels: no master is ever replaced", said.quorum);
-            found(Fail, sentinel, text, "SENTINEL SET MASTER quorum: a majority of them");
-        } else if !said.no_quorum.is_empty() {
-            let text = format!("no fail-over can be agreed upon now: {}", said.no_quorum);
-            found(Fail, sentinel, text, "see which Sentinels are down, or cannot be reached from there");
-        }
-        if said.flags.contains("_down") {
-            let text = format!("it takes the master {} for down", said.master);
-            found(Change, sentinel, text, "see the log there: the master hangs, or cannot be reached from there");
-        }
-        if said.replicas == 0 {
-            let text = "it knows of no replica that could take over".to_owned();
-            found(Change, sentinel, text, "give the master a replica, on another machine");
-        }
-    }
-    let differs = |of: fn(&Watching) -> String| {
-        let values: BTreeSet<String> = told.iter().map(|(_, said)| of(said)).collect();
-        let each = || told.iter().map(|(name, said)| format!("{name} {}", of(said))).collect::<Vec<_>>().join(", ");
-        (values.len() > 1).then(each)
-    };
-    if let Some(each) = differs(|said| said.master.clone()) {
-        found(
-            Fail,
-            &about,
-            format!("they name different masters: {each}"),
-            "SENTINEL RESET on those with the lower config-epoch, once they see the others",
-        );
-    }
-    if let Some(each) = differs(|said| time(said.down_after_ms)) {
-        found(Change, &about, format!("down-after-milliseconds differs: {each}"), "SENTINEL SET, the same on all");
-    }
-    if let Some(each) = differs(|said| said.quorum.to_string()) {
-        found(Change, &about, format!("the quorum differs: {each}"), "SENTINEL SET, the same on all");
-    }
+    findings.extend(count(&about, told.len() as u64, total, watchers.len() as u64));
+    findings.extend(told.iter().flat_map(|(sentinel, said)| check_one(sentinel, said, total)));
+    findings.extend(differ(&about, &told));
     let down_after_ms = told.iter().map(|(_, said)| said.down_after_ms).min();
     if let (Some(down_after_ms), Some(master)) = (down_after_ms, master) {
         findings.push(stops(master, down_after_ms));
@@ -166,21 +88,92 @@ pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<
     findings
 }
 
+/// A Sentinel that cannot be asked.
+fn unasked(sentinel: &str, why: &Why) -> Finding {
+    let advice = match why.code() {
+        Some("NOPERM") => "give its user what `palisade acl sentinel` prints",
+        Some("NOAUTH" | "WRONGPASS") => {
+            "say its password: sentinelUsername and sentinelPassword in the address, or --sentinel-credentials"
+        }
+        Some(_) => "SENTINEL MASTERS there tells what it watches",
+        None => "start it, or take it out of the address",
+    };
+    Finding::new(Change, sentinel, format!("cannot be asked: {}", words(why)), advice)
+}
+
+/// Whether there are enough: of `total` that know each other the address names `named`, and so many answer.
+fn count(about: &str, answer: u64, total: u64, named: u64) -> Vec<Finding> {
+    let (mut found, all) = (Findings::about(about), total.max(named));
+    if answer < all / 2 + 1 {
+        let text = format!(
+            "{answer} of {all} can be asked: no majority is known to be there that could let a replica take over"
+        );
+        found.add(Fail, text, "bring them back");
+    }
+    if total > 0 && total < LEAST {
+        let text = format!("there are {total}: with one lost, no majority is left to let a replica take over");
+        found.add(Change, text, "three at least, on machines that do not fail together");
+    }
+    if total > named {
+        let text = format!("there are {total}, and the address names {named}");
+        found.add(Note, text, "name all: clients believe the majority of those that they ask");
+    }
+    found.all
+}
+
+/// One of so many.
+fn check_one(sentinel: &str, said: &Watching, total: u64) -> Vec<Finding> {
+    let mut found = Findings::about(sentinel);
+    if said.quorum > total {
+        let text = format!("its quorum is {}, of {total} Sentinels: no master is ever replaced", said.quorum);
+        found.add(Fail, text, "SENTINEL SET MASTER quorum: a majority of them");
+    } else if !said.no_quorum.is_empty() {
+        let text = format!("no fail-over can be agreed upon now: {}", said.no_quorum);
+        found.add(Fail, text, "see which Sentinels are down, or cannot be reached from there");
+    }
+    if said.flags.contains("_down") {
+        let text = format!("it takes the master {} for down", said.master);
+        found.add(Change, text, "see the log there: the master hangs, or cannot be reached from there");
+    }
+    if said.replicas == 0 {
+        let text = "it knows of no replica that could take over";
+        found.add(Change, text, "give the master a replica, on another machine");
+    }
+    found.all
+}
+
+/// What they do not agree on.
+fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
+    let mut found = Findings::about(about);
+    let everywhere = "SENTINEL SET, the same on all";
+    let lower_epoch = "SENTINEL RESET on those with the lower config-epoch, once they see the others";
+    let questions: [(_, _, fn(&Watching) -> String, _); 3] = [
+        (Fail, "they name different masters", |said| said.master.clone(), lower_epoch),
+        (Change, "down-after-milliseconds differs", |said| time(said.down_after_ms), everywhere),
+        (Change, "the quorum differs", |said| said.quorum.to_string(), everywhere),
+    ];
+    for (level, text, of, advice) in questions {
+        let values: BTreeSet<String> = told.iter().map(|(_, said)| of(said)).collect();
+        if values.len() > 1 {
+            let each: Vec<String> = told.iter().map(|(name, said)| format!("{name} {}", of(said))).collect();
+            found.add(level, format!("{text}: {}", each.join(", ")), advice);
+        }
+    }
+    found.all
+}
+
 /// Whether a master that is cut off from its replica grants no more when that takes over.
 fn stops(master: &Patient, down_after_ms: u64) -> Finding {
     let number = |name| master.setting(name).parse::<u64>().ok();
     let (replicas, lag_s) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));
-    let about = &master.view.node;
-    match (replicas, lag_s) {
-        (Some(0), _) => Finding::new(
+    let (level, found, advice) = match (replicas, lag_s) {
+        (Some(0), _) => (
             Change,
-            about,
-            "min-replicas-to-write is 0: cut off from its replica, it goes on granting beside that one",
+            "min-replicas-to-write is 0: cut off from its replica, it goes on granting beside that one".to_owned(),
             "min-replicas-to-write 1, and a min-replicas-max-lag below down-after-milliseconds, on it and its replicas",
         ),
-        (Some(_), Some(lag_s)) if lag_s == 0 || lag_s * 1_000 > down_after_ms => Finding::new(
+        (Some(_), Some(lag_s)) if lag_s == 0 || lag_s * 1_000 > down_after_ms => (
             Change,
-            about,
             format!(
                 "min-replicas-max-lag is {}, and it may be replaced after {}: cut off, it may grant for longer than that",
                 time(lag_s * 1_000),
@@ -188,9 +181,8 @@ fn stops(master: &Patient, down_after_ms: u64) -> Finding {
             ),
             "a min-replicas-max-lag below down-after-milliseconds, on it and its replicas",
         ),
-        _ => Finding::new(
+        _ => (
             Ok,
-            about,
             format!(
                 "when it dies, its replica takes over some moments after {}, and is guarded for {}",
                 time(down_after_ms),
@@ -198,7 +190,8 @@ fn stops(master: &Patient, down_after_ms: u64) -> Finding {
             ),
             "",
         ),
-    }
+    };
+    Finding::new(level, &master.view.node, found, advice)
 }
 
 #[cfg(test)]

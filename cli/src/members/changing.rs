@@ -15,7 +15,7 @@ use crate::exit::{End, Failure};
 use crate::look::ask;
 use crate::node_view::Guarded;
 use crate::nodes::Nodes;
-use crate::show::{json, out, tell, time};
+use crate::show::{out, print, tell, time};
 
 /// Time between two looks at how far it has come.
 const LOOK: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     let survey = Survey::of(nodes).await;
     let steps = Steps::of(&plan, &survey);
     if wanted.dry_run {
-        return if as_json { json(&steps) } else { out(&steps.text()) }.map(|()| End::OK);
+        return print(as_json, &steps, || steps.text()).map(|()| End::OK);
     }
     if !as_json {
         out(&steps.text())?;

@@ -11,7 +11,7 @@ use crate::arguments::{Members, MembersWord};
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
-use crate::show::{json, out, table, tell, time};
+use crate::show::{print, table, tell, time};
 
 /// `palisade members [set]`
 ///
@@ -47,11 +47,9 @@ async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
 fn show(nodes: &Nodes, survey: &Survey, as_json: bool) -> Result<End, Failure> {
     let (version, members) = (survey.latest.version, survey.latest.list.len());
     let rows = survey.rows();
-    if as_json {
-        json(&Shown { version, members, nodes: rows.clone() })?;
-    } else {
-        out(&format!("{}\n{}", heading(version, members), text(&rows)))?;
-    }
+    print(as_json, &Shown { version, members, nodes: rows.clone() }, || {
+        format!("{}\n{}", heading(version, members), text(&rows))
+    })?;
     enough(nodes, version, members, &rows)
 }
 

@@ -19,7 +19,7 @@ use crate::lock_log::{Event, Logs};
 use crate::lock_view::{GrantView, Together, Waiter, hex, question_of_all};
 use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
-use crate::show::{json, out};
+use crate::show::print;
 
 /// So many of the last entries of the nodes' logs are shown.
 const EVENTS: usize = 3;
@@ -63,14 +63,11 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
         zone: TimeZone::system(),
     };
     let diagnosis = diagnose(&facts);
-    if as_json {
-        let Together { grants, queue, .. } = &facts.together;
-        let Together { holders, waiters, waiters_behind, .. } = facts.together;
-        let (key, log) = (&facts.key, &facts.log);
-        json(&Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log })?;
-    } else {
-        out(&text(&diagnosis))?;
-    }
+    let Together { grants, queue, .. } = &facts.together;
+    let Together { holders, waiters, waiters_behind, .. } = facts.together;
+    let (key, log) = (&facts.key, &facts.log);
+    let said = Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
+    print(as_json, &said, || text(&diagnosis))?;
     // What is wrong with the nodes was explained.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
