@@ -226,25 +226,38 @@ impl Guard {
             checked: self.checked,
             released: false,
         };
-        let (nodes, replies) =
-            self.tell_all(self.lease.reenter(level), |reply| matches!(reply, Ok(Value::Int(_)))).await?;
-        let is_yes = |reply: &&Option<Result<Value, Why>>| matches!(reply, Some(Ok(Value::Int(_))));
-        if replies.iter().filter(is_yes).count() >= majority(nodes.len()) {
-            return Ok(guard);
+        self.tell_majority(self.lease.reenter(level), "took notice of the re-entry").await?;
+        Ok(guard)
+    }
+
+    /// Tells all nodes, and returns the numbers that they answered; they are a majority. `what` is what too few of them did otherwise.
+    ///
+    /// # Errors
+    /// `NoQuorum`; `Lost`: so many do not have it that no majority is left.
+    pub(crate) async fn tell_majority(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {
+        let (nodes, replies) = self.tell_all(command, |reply| matches!(reply, Ok(Value::Int(_)))).await?;
+        let (mut numbers, mut whys) = (vec![], vec![None; nodes.len()]);
+        for (why, reply) in whys.iter_mut().zip(replies) {
+            match reply {
+                Some(Ok(Value::Int(number))) => numbers.extend(u64::try_from(number)),
+                Some(Ok(_)) => *why = Some(Why::NotHeld),
+                Some(Err(failure)) => *why = Some(failure),
+                None => {}
+            }
         }
-        let why = |reply: Option<Result<Value, Why>>| match reply {
-            Some(Ok(Value::Int(_))) | None => None,
-            Some(Ok(_)) => Some(Why::NotHeld),
-            Some(Err(why)) => Some(why),
-        };
-        let whys: Vec<_> = replies.into_iter().map(why).collect();
-        Err(Error::new(ErrorKind::NoQuorum, "too few nodes took notice of the re-entry")
-            .with_nodes(nodes.errors(&whys)))
+        let needed = majority(nodes.len());
+        if numbers.len() >= needed {
+            return Ok(numbers);
+        }
+        if whys.iter().flatten().filter(|why| **why == Why::NotHeld).count() > nodes.len() - needed {
+            return Err(Error::lost());
+        }
+        Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
     }
 
     /// Sends `command`, which may be sent twice, to every node, and returns which these are and what they answered as soon as a majority answered so, or all of
     /// them did.
-    pub(crate) async fn tell_all(
+    async fn tell_all(
         &self,
         command: redis::Cmd,
         counts: fn(&Result<Value, Why>) -> bool,

@@ -25,12 +25,8 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes answered.
     pub async fn break_lock(&self, key: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
-        let (key, checked) = (Arc::<[u8]>::from(key), self.of_another()?);
-        self.run(move |this| {
-            let key = Arc::clone(&key);
-            async move { break_lock(&this, &key, token, checked).await }
-        })
-        .await
+        let work = move |this, key: Arc<[u8]>, checked| async move { break_lock(&this, &key, token, checked).await };
+        self.run_on(key, work).await
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use palisade_quorum::{BootTime, Refusal, Wanted, limits::HOLDS_MAX, majority, request::NoteSequence};
-use redis::{Cmd, Value};
+use palisade_quorum::{BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
 
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Slot};
@@ -12,7 +11,7 @@ use super::{finding, taking};
 use crate::run::checked::Checked;
 use crate::values::clock;
 
-use crate::{Error, ErrorKind, Released, Why};
+use crate::{Error, ErrorKind, Released};
 
 /// What is to change.
 #[derive(Clone)]
@@ -44,8 +43,7 @@ impl ByOwner {
         level: Option<u32>,
         token: Option<u64>,
     ) -> Result<Option<u32>, Error> {
-        let holds = self.change(key, owner, token, What::Release { level }).await?;
-        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
+        self.change(key, owner, token, What::Release { level }).await.map(in_holds)
     }
 
     /// The lease lasts at least so long from when this was called; its token. `None`: this owner does not hold it.
@@ -73,8 +71,7 @@ impl ByOwner {
         level: Option<u32>,
         ttl: Option<Duration>,
     ) -> Result<Option<u32>, Error> {
-        let holds = self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await?;
-        Ok(holds.and_then(|holds| u32::try_from(holds).ok()))
+        self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await.map(in_holds)
     }
 
     /// Its writer is a reader from now on; its token. `None`: this owner does not hold it, or holds a permit.
@@ -211,7 +208,7 @@ impl Change<'_> {
         if left > 0 {
             if left < holding.holds {
                 let what = "answered that they gave holds back: ask again, with the same LEVEL";
-                self.tell(holding, holding.guard.lease().release(left + 1), what).await?;
+                holding.guard.tell_majority(holding.guard.lease().release(left + 1), what).await?;
                 holding.holds = left;
             }
             return Ok(Some(left.into()));
@@ -248,7 +245,7 @@ impl Change<'_> {
         if holds > HOLDS_MAX {
             return Err(exhausted(&Refusal::HoldsExhausted));
         }
-        self.tell(holding, holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
+        holding.guard.tell_majority(holding.guard.lease().reenter(holds), "took notice of the re-entry").await?;
         holding.holds = holds;
         Ok(Some(holds.into()))
     }
@@ -268,7 +265,7 @@ impl Change<'_> {
             None => self.next_sequence(holding).await?,
         };
         let told = holding.guard.lease().note(text, sequence);
-        let numbers = self.tell(holding, told, "took the note").await?;
+        let numbers = holding.guard.tell_majority(told, "took the note").await?;
         holding.sequence = numbers.into_iter().fold(holding.sequence, u64::max);
         Ok(Some(holding.sequence))
     }
@@ -283,32 +280,6 @@ impl Change<'_> {
             .map(NoteSequence::get)
             .map_err(|_| exhausted(&Refusal::NotesExhausted))
     }
-
-    /// Tells all nodes, and returns what those answered that have it; they are a majority.
-    async fn tell(&self, holding: &Holding, command: Cmd, what: &str) -> Result<Vec<u64>, Error> {
-        let is_answer = |reply: &Result<Value, Why>| matches!(reply, Ok(Value::Int(_)));
-        let (nodes, replies) = holding.guard.tell_all(command, is_answer).await?;
-        let number = |reply: &Option<Result<Value, Why>>| match reply {
-            Some(Ok(Value::Int(number))) => u64::try_from(*number).ok(),
-            _ => None,
-        };
-        let numbers: Vec<u64> = replies.iter().filter_map(number).collect();
-        if numbers.len() >= majority(nodes.len()) {
-            return Ok(numbers);
-        }
-        if replies.iter().filter(|reply| matches!(reply, Some(Ok(Value::Nil)))).count()
-            > nodes.len() - majority(nodes.len())
-        {
-            return Err(Error::lost());
-        }
-        let why = |reply: Option<Result<Value, Why>>| match reply? {
-            Ok(Value::Nil) => Some(Why::NotHeld),
-            Ok(_) => None,
-            Err(why) => Some(why),
-        };
-        let whys: Vec<_> = replies.into_iter().map(why).collect();
-        Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
-    }
 }
 
 /// What a node says where there are as many as can be.
@@ -316,7 +287,12 @@ fn exhausted(refusal: &Refusal) -> Error {
     Error::new(ErrorKind::BadArgument, refusal.to_string().trim_start_matches("ERR "))
 }
 
+/// A number of holds.
+fn in_holds(changed: Option<u64>) -> Option<u32> {
+    changed.and_then(|holds| u32::try_from(holds).ok())
+}
+
 /// A length of a lease, in milliseconds.
-pub fn in_ms(ttl: Duration) -> u32 {
+fn in_ms(ttl: Duration) -> u32 {
     u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)
 }

@@ -82,6 +82,20 @@ impl ByOwner {
         self.client.thread()?.run(async move { nodes.on_present(given, in_version).await }).await?
     }
 
+    /// The same of a key, about which a node is asked as about a lock that somebody else may have taken.
+    pub(super) async fn run_on<T, F>(
+        &self,
+        key: &[u8],
+        work: impl Fn(Self, Arc<[u8]>, Checked) -> F + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (key, checked) = (Arc::<[u8]>::from(key), self.of_another()?);
+        self.run(move |this| work(this, Arc::clone(&key), checked)).await
+    }
+
     /// The keeper's connection has ended: nothing is extended for it any more.
     pub fn keeper_ended(&self, keeper: Keeper) {
         let Ok(thread) = self.client.thread() else { return };

@@ -17,6 +17,7 @@ use super::views::{self, Views};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
+use crate::run::checked::Checked;
 use crate::{Error, NodeError, Why};
 
 impl ByOwner {
@@ -25,12 +26,12 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
-        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
-        self.run(move |this| {
-            let key = Arc::clone(&key);
-            async move { check(&this, &key, token, given).await }
-        })
-        .await
+        let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
+            let shown = look(&this, &key, None, Some(token), checked.given).await?;
+            let grants = shown.with(&this, &key, token).await.into_iter().filter(|grant| !grant.is_suspect);
+            Ok(grants.map(|grant| grant.ttl).max())
+        };
+        self.run_on(key, work).await
     }
 
     /// Who holds it, and who waits if so many of them are asked for; `None`: it is free, and nobody who is asked for waits.
@@ -38,19 +39,13 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell.
     pub async fn info(&self, key: &[u8], waiters: Option<usize>) -> Result<Option<Shown>, Error> {
-        let shown = self.look(key, waiters).await?;
+        let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
+            look(&this, &key, waiters, None, checked.given).await
+        };
+        let shown = self.run_on(key, work).await?;
         let is_free = shown.grants.is_empty();
         let is_idle = waiters.is_none() || shown.waiters == 0 && shown.reserved.is_none();
         Ok((!(is_free && is_idle)).then_some(shown))
-    }
-
-    async fn look(&self, key: &[u8], waiters: Option<usize>) -> Result<Shown, Error> {
-        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
-        self.run(move |this| {
-            let key = Arc::clone(&key);
-            async move { look(&this, &key, waiters, given).await }
-        })
-        .await
     }
 
     /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
@@ -59,12 +54,10 @@ impl ByOwner {
     /// # Errors
     /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
     pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
-        let (key, given) = (Arc::<[u8]>::from(key), self.of_another()?.given);
-        self.run(move |this| {
-            let key = Arc::clone(&key);
-            async move { watch(&this, &key, known, wait, given).await }
-        })
-        .await
+        let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
+            watch(&this, &key, known, wait, checked.given).await
+        };
+        self.run_on(key, work).await
     }
 
     /// What the nodes are together.
@@ -77,14 +70,9 @@ impl ByOwner {
     }
 }
 
-/// How the lock is, as a majority has it, and this process where it holds it.
-async fn look(this: &ByOwner, key: &[u8], waiters: Option<usize>, given: Given) -> Result<Shown, Error> {
-    look_for(this, key, waiters, None, given).await
-}
-
-/// The same for whoever was told this token, maybe by a node that is not among the first to answer: all of them are heard before
-/// it is nobody's.
-async fn look_for(
+/// How the lock is, as a majority has it, and this process where it holds it. A token that is named may have been told by a node that is not among
+/// the first to answer: all of them are heard before it is nobody's.
+async fn look(
     this: &ByOwner,
     key: &[u8],
     waiters: Option<usize>,
@@ -107,13 +95,6 @@ async fn look_for(
         }
     }
     Ok(shown)
-}
-
-/// What is left of the grant with this token.
-async fn check(this: &ByOwner, key: &[u8], token: u64, given: Given) -> Result<Option<Duration>, Error> {
-    let shown = look_for(this, key, None, Some(token), given).await?;
-    let grants = shown.with(this, key, token).await.into_iter().filter(|grant| !grant.is_suspect);
-    Ok(grants.map(|grant| grant.ttl).max())
 }
 
 /// Who the nodes are, and whether they serve.
@@ -195,7 +176,7 @@ async fn watch(
         let this = &this.now();
         // Too few nodes may answer for a while: that is no change.
         let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
-        match look_for(this, key, None, token, given).await {
+        match look(this, key, None, token, given).await {
             Ok(shown) => {
                 if attempts.is_none() {
                     let grants = shown.with(this, key, known.0).await;

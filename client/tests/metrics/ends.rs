@@ -91,8 +91,7 @@ async fn modes_and_classes_are_told_apart_and_keys_are_not() {
 /// One round where nobody is in the way, and more where tokens differ or the queues of the nodes are needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rounds_of_an_acquisition() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     nodes.follow_their_clocks().await;
     let rounds = |class: &str| sum("palisade_client_acquire_rounds_sum", &[("class", class)]);
     let guard = locks.with(&of("one round")).lock("k").await.unwrap();
@@ -124,8 +123,7 @@ async fn extensions_that_came_to_something_and_that_did_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_up_or_not() {
-    let mut nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(3).await;
     let names = nodes.addresses();
     let shown = |n: usize| names[n].strip_prefix("unix://").unwrap();
     let is_up = |n: usize| sum("palisade_client_node_up", &[("node", shown(n))]);

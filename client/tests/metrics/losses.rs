@@ -13,8 +13,7 @@ fn losses(reason: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_loss_is_counted_by_its_reason() {
-    let mut nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(3).await;
     let of = |ttl| Options::new().ttl(ms(ttl)).class("losses");
 
     let guard = locks.with(&of(60_000)).lock("a").await.unwrap();

@@ -19,8 +19,7 @@ fn rows() -> Vec<(String, String, Vec<String>)> {
 
 /// Each is told of here once, at least.
 async fn all() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(1).await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);
     let guard = locks.with(&options).lock("k").await.unwrap();
     let _ = guard.extend().await;

@@ -19,8 +19,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_a_span_and_holding_it_is_another() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(60_000))).lock("spans:1").await.unwrap();
     let token = guard.token().to_string();
     tokio::time::sleep(ms(50)).await;

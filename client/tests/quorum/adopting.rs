@@ -12,8 +12,8 @@ use crate::proxy::Proxy;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_only_stopped_takes_nothing_away() {
     let nodes = Nodes::start(3);
-    let (_first, stopped) = process(&nodes).await;
-    let (_second, locks) = process(&nodes).await;
+    let stopped = process(&nodes).await;
+    let locks = process(&nodes).await;
     let short = Take { ttl: ms(1_000), ..take("me") };
     takes(&stopped, short).await;
     let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
@@ -58,15 +58,15 @@ async fn what_nodes_do_not_agree_on_is_looked_at_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_and_fifty_processes_one_after_the_other() {
     let nodes = Nodes::start(1);
-    let (_first, locks) = process(&nodes).await;
+    let locks = process(&nodes).await;
     let token = takes(&locks, take("me")).await.token;
     for n in 0..150 {
-        let (_client, locks) = process(&nodes).await;
+        let locks = process(&nodes).await;
         assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), Some(token), "process {n}");
     }
     assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 1);
     assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("holds").as_int(), 1);
-    let (_last, locks) = process(&nodes).await;
+    let locks = process(&nodes).await;
     assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
     until("it is free", async || nodes.holding("k") == 0).await;
 }
@@ -75,11 +75,11 @@ async fn a_hundred_and_fifty_processes_one_after_the_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_holds_as_a_node_counts() {
     let nodes = Nodes::start(3);
-    let (_first, locks) = process(&nodes).await;
+    let locks = process(&nodes).await;
     takes(&locks, take("me")).await;
     let reenter = async |level| locks.reenter(b"k", b"me", level, None).await;
     assert_eq!(reenter(Some(25_000)).await.unwrap(), Some(25_000));
-    let (_second, other) = process(&nodes).await;
+    let other = process(&nodes).await;
     assert_eq!(other.reenter(b"k", b"me", None, None).await.unwrap(), Some(25_001));
     assert_eq!(other.release(b"k", b"me", None, None).await.unwrap(), Some(25_000));
     assert_eq!(other.info(b"k", None).await.unwrap().unwrap().grants[0].holds, 25_000);

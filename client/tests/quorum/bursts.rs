@@ -20,8 +20,7 @@ fn patient() -> Options {
 /// The time that a node is given counted the time that requests waited in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_thousand_at_once_all_get_theirs() {
-    let nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(5).await;
     // The leases are not what is tested: here they outlast the slowest machine.
     let options = patient().ttl(ms(60_000));
     let one = |n: usize| {
@@ -44,8 +43,7 @@ async fn three_thousand_at_once_all_get_theirs() {
 /// Nodes that hang for longer than they are given, and go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
-    let nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(5).await;
     for round in 0..3 {
         let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
         let one = |n: usize| {
@@ -63,8 +61,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
-    let nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(5).await;
     let options = patient().ttl(ms(3_000));
     let mut guards = vec![];
     for n in 0..20 {
@@ -83,8 +80,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
 /// `lock` gave up at once where a majority was down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_down_is_waited_for() {
-    let mut nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(5).await;
     nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
     until("it cannot be had", async || locks.try_lock("other").await.is_err()).await;
     let waiting = tokio::spawn(async move { locks.with(&patient()).lock("k").await });

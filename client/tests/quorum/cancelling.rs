@@ -36,8 +36,7 @@ async fn nothing_is_left(nodes: &Nodes) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_every_await_point() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let options = Options::new().ttl(ms(30_000));
         // The first waits make connections for waiting, which stay.
         let warm = locks.lock("k").await.unwrap();
@@ -91,8 +90,7 @@ async fn at_every_await_point() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_waits() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let (lock, permits) = (locks.rw_lock("k"), locks.semaphore("k", 2));
         let writing = lock.write().await.unwrap();
         let waited_on = || nodes.0.iter().filter(|server| server.info("waiters") > 0).count();

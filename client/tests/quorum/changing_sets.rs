@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::cluster_changes::{Judge, take_turns_with};
 use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
-use crate::proxy::Proxy;
+use crate::proxy::before_each;
 
 /// Leases of locks that are held throughout. A step waits until those from before it have ended; and after it all clients connect anew to all nodes, which
 /// takes a machine that is busy with other tests seconds.
@@ -82,11 +82,8 @@ async fn nodes_come_and_go_under_load() {
     connected(&changer).await;
     connected(&follower).await;
     // Away: nothing that it sends or is sent arrives.
-    let mut proxies = vec![];
-    for server in &nodes.0[..3] {
-        proxies.push(Proxy::before(server).await);
-    }
-    let sleeper = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    let (proxies, addresses) = before_each(&nodes.0[..3]).await;
+    let sleeper = Client::new(addresses).unwrap();
     connected(&sleeper).await;
     let asleep = sleeper.with(&options()).lock("asleep").await.unwrap();
     proxies.iter().for_each(|proxy| proxy.swallow());

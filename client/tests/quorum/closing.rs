@@ -29,8 +29,7 @@ fn what_was_dropped_is_free_when_the_client_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_a_guard_holds_is_not_taken_from_it() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(1_000))).lock("k").await.unwrap();
     let error = locks.close().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotGivenBack);

@@ -29,8 +29,7 @@ async fn a_node_that_restarted_empty() {
 /// A message of an older acquisition comes late: it cannot touch a newer one, whose owner has another name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_release_of_an_older_acquisition() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let first = locks.try_lock("k").await.unwrap();
     let owner = nodes.0[0].client().say("LOCK.INFO k").field("owner");
     first.release().await;
@@ -67,8 +66,7 @@ async fn three_clients_with_two_nodes_each_of_five() {
 /// A holder is paused between its last look and its write: the resource refuses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_paused_between_its_check_and_its_write() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let mut register = Register::default();
     let paused = locks.with(&Options::new().ttl(ms(500)).auto_extend(false)).try_lock("k").await.unwrap();
     let (token, looked) = (paused.token(), paused.is_valid());
@@ -138,8 +136,7 @@ async fn a_grant_counted_after_its_validity() {
 /// A client that is frozen together with a majority: nothing that it is told later revives its lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_extensions_do_not_revive_a_lock() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(800))).lock("k").await.unwrap();
     {
         let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];

@@ -23,6 +23,13 @@ impl Nodes {
         Self((0..count).map(|_| setup().start()).collect())
     }
 
+    /// So many, and a client of all of them, connected.
+    pub async fn with_client(count: usize) -> (Self, Client) {
+        let nodes = Self::start(count);
+        let client = nodes.client().await;
+        (nodes, client)
+    }
+
     /// Their addresses.
     pub fn addresses(&self) -> Vec<String> {
         self.0.iter().map(address).collect()

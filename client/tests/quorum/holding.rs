@@ -11,8 +11,7 @@ use crate::proxy::{Proxy, proxied};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_in_the_background_until_the_longest_hold() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let options = Options::new().ttl(ms(900)).max_hold(ms(2_000));
     let start = Instant::now();
     let guard = locks.with(&options).lock("k").await.unwrap();
@@ -25,8 +24,7 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
 /// A lock that was free at once ended after its first lease, one that was waited for did not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_however_it_was_taken() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let options = Options::new().ttl(ms(2_000));
     let tried = locks.with(&options).try_lock("tried").await.unwrap();
     let waited = locks.with(&options).lock("waited").await.unwrap();
@@ -37,8 +35,7 @@ async fn it_is_extended_however_it_was_taken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_extended_it_is_lost_when_validity_ends() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(400)).auto_extend(false)).try_lock("k").await.unwrap();
     let valid_for = guard.valid_for();
     let start = Instant::now();
@@ -98,8 +95,7 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn taken_away_by_an_operator_it_is_lost_at_once() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(3_000))).lock("k").await.unwrap();
     nodes.say("LOCK.BREAK k");
     guard.lost().await;
@@ -109,8 +105,7 @@ async fn taken_away_by_an_operator_it_is_lost_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_runs_under_a_lost_lock_is_cancelled() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let frozen: Vec<_> = nodes.0[1..].iter().collect();
     let result = locks
         .with(&Options::new().ttl(ms(700)))
@@ -125,8 +120,7 @@ async fn what_runs_under_a_lost_lock_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extended_by_hand() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let options = Options::new().ttl(ms(2_000)).auto_extend(false);
     let guard = locks.with(&options).try_lock("k").await.unwrap();
     let before = guard.valid_for();

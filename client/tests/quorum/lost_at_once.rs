@@ -45,8 +45,7 @@ async fn taken_away(guard: &Guard) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_asking_again_and_again() {
     for (count, how) in [(5, "LOCK.BREAK k"), (1, "DEL k"), (3, "FLUSHALL"), (1, "SET k x")] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let guard = locks.with(&long()).lock("k").await.unwrap();
         told(&nodes).await;
         let looks = calls(&nodes, "lock.check");
@@ -65,8 +64,7 @@ async fn without_asking_again_and_again() {
 /// What the holder changes itself, the server does not tell it of; then it has to look again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     guard.extend().await.unwrap();
@@ -87,8 +85,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
 /// An operator who breaks it on one node after the other is not undone in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_away_node_by_node_is_not_taken_back() {
-    let nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(5).await;
     let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     for (n, server) in nodes.0.iter().enumerate().take(3) {
@@ -102,8 +99,7 @@ async fn what_is_taken_away_node_by_node_is_not_taken_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_if_that_is_not_wanted_or_not_allowed() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&long().told_at_once(false)).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
     nodes.say("LOCK.BREAK k");
@@ -123,8 +119,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
 /// A lock that is given back at once costs nothing more than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_hold_is_not_looked_at() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     for _ in 0..20 {
         locks.with(&long()).lock("k").await.unwrap().release().await;
     }
@@ -174,8 +169,7 @@ async fn a_node_that_granted_it_again_meanwhile_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_it_was_lost() {
-    let mut nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(300)).auto_extend(false)).lock("a").await.unwrap();
     assert_eq!(guard.lost().await, Loss::NotExtended);
     let guard = locks.with(&Options::new().ttl(ms(300)).max_hold(ms(400))).lock("b").await.unwrap();

@@ -20,13 +20,20 @@ const CUT_LOOK: u8 = 5;
 
 /// One before each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
-    let client = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let client = Client::new(addresses).unwrap();
     connected(&client).await;
     (proxies, client)
+}
+
+/// One before each of these servers, and their addresses.
+pub async fn before_each(servers: &[Server]) -> (Vec<Proxy>, Vec<String>) {
+    let mut proxies = vec![];
+    for server in servers {
+        proxies.push(Proxy::before(server).await);
+    }
+    let addresses = proxies.iter().map(Proxy::address).collect();
+    (proxies, addresses)
 }
 
 /// A proxy; its connections end with it.

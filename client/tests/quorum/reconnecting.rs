@@ -13,8 +13,7 @@ use crate::fixture::{Nodes, ms};
 /// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_back_is_asked_at_once() {
-    let mut nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(1).await;
     // As long as it takes on a busy machine; an answer of before would come at once.
     let patient = Options::new().node_timeout(ms(10_000));
     for outage in 1..=3 {

@@ -101,8 +101,7 @@ fn a_runtime_that_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_ran_on_without_its_lock_is_no_success() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(1).await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);
     let ran_on = locks.with(&options).with_lock("k", async |_| std::thread::sleep(ms(600))).await.unwrap_err();
     assert_eq!(ran_on.kind(), ErrorKind::Lost);
@@ -115,8 +114,7 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
 /// With no majority to begin with, an extension says so at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_extension_that_cannot_be_is_answered() {
-    let mut nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(3).await;
     let guard = locks.with(&Options::new().ttl(ms(30_000))).try_lock("k").await.unwrap();
     nodes.0[0].kill();
     nodes.0[1].kill();
@@ -130,8 +128,7 @@ async fn an_extension_that_cannot_be_is_answered() {
 /// A state file that cannot be written makes a node say NOTYET for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(1).await;
     let dir = nodes.0[0].dir().to_owned();
     std::fs::remove_file(dir.join("lock-node-socket.state")).unwrap();
     std::fs::create_dir(dir.join("lock-node-socket.state")).unwrap();
@@ -165,8 +162,7 @@ async fn extensions_that_are_given_up_do_not_cancel_each_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_without_an_end() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(1).await;
     let for_ever = std::time::Duration::MAX;
     let options = Options::new().max_hold(for_ever).node_timeout(for_ever);
     locks.with(&options).lock("k").await.unwrap().release().await;

@@ -116,8 +116,7 @@ async fn nobody_waits_in_a_circle() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_that_is_lost_ends_it() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let options = Options::new().ttl(ms(3_000));
     let session = locks.with(&options).session();
     let (a, b) = (session.lock("a").await.unwrap(), session.read("b").await.unwrap());
@@ -141,8 +140,7 @@ async fn the_first_that_is_lost_ends_it() {
 /// Dropped, also while somebody has a part of it, it gives everything back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_it_gives_everything_back() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let session = locks.lock_all(["a", "b"]).await.unwrap();
     let part = session.get("a").unwrap();
     drop(session);
@@ -173,8 +171,7 @@ fn without_async() {
 async fn a_node_gets_a_round_in_one_write() {
     const LOCKS: u64 = 50;
     const ROUNDS: u64 = 4;
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     // Short leases are not looked at between rounds.
     let session = locks.with(&Options::new().ttl(ms(2_900))).session();
     for n in 0..LOCKS {

@@ -37,8 +37,7 @@ async fn one_round_one_token_a_majority() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_lock_is_contended_and_its_holder_named() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let other = nodes.client().await;
         let guard = locks.with(&Options::new().note("web-3, pid 4711")).try_lock("k").await.unwrap();
         let error = other.try_lock("k").await.unwrap_err();
@@ -57,8 +56,7 @@ async fn a_held_lock_is_contended_and_its_holder_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nested_guards_share_one_grant() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let outer = locks.lock("k").await.unwrap();
     let inner = outer.reenter().await.unwrap();
     assert_eq!(inner.token(), outer.token());
@@ -75,8 +73,7 @@ async fn nested_guards_share_one_grant() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_guard_gives_the_lock_back() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let inner = {
         let outer = locks.lock("k").await.unwrap();
         outer.reenter().await.unwrap()
@@ -88,8 +85,7 @@ async fn a_dropped_guard_gives_the_lock_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_out_of_bounds_are_named() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(1).await;
     let error = locks.with(&Options::new().ttl(ms(0))).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
     // A node's own bound is named by the node.
@@ -101,8 +97,7 @@ async fn options_out_of_bounds_are_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ttl_that_the_margin_eats_is_never_held() {
-    let nodes = Nodes::start(1);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(1).await;
     let options = Options::new().ttl(ms(1)).node_timeout(ms(1_000));
     assert_eq!(locks.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Expired);
 }

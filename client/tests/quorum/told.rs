@@ -192,8 +192,7 @@ async fn no_owner_and_no_password_is_told() {
 /// The holder was told that somebody else holds its lock, when nobody did.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_broken_is_held_by_nobody() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     for how in ["LOCK.BREAK k", "DEL k"] {
         let guard = locks.with(&Options::new().ttl(ms(60_000)).auto_extend(false)).lock("k").await.unwrap();
         nodes.say(how);

@@ -10,8 +10,7 @@ use crate::proxy::{Proxy, proxied};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_dead_of_five() {
-    let mut nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(5).await;
     nodes.0[0].kill();
     nodes.0[1].kill();
     for _ in 0..20 {
@@ -22,8 +21,7 @@ async fn two_dead_of_five() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_no_majority_hears_names_the_others() {
-    let mut nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(5).await;
     let guard = locks.with(&Options::new().ttl(ms(60_000))).try_lock("k").await.unwrap();
     until("every node has it", async || nodes.holding("k") == 5).await;
     nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
@@ -62,8 +60,7 @@ async fn a_node_that_missed_a_release_is_told_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_dead_of_five_are_named_at_once() {
-    let mut nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (mut nodes, locks) = Nodes::with_client(5).await;
     nodes.0[..3].iter_mut().for_each(crate::harness::Server::kill);
     let limited = Options::new().wait(ms(200));
     let cases = [
@@ -85,8 +82,7 @@ async fn three_dead_of_five_are_named_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_frozen_of_five_are_not_waited_for() {
-    let nodes = Nodes::start(5);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(5).await;
     let patient = Options::new().node_timeout(ms(20_000));
     let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
     let start = Instant::now();
@@ -119,8 +115,7 @@ async fn one_slow_node_is_not_waited_for() {
 /// What was asked of a frozen node is done when it goes on: in the same order, so nothing stays behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_goes_on_keeps_nothing() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     {
         let _frozen = Frozen::new(&nodes.0[0]);
         for _ in 0..5 {

@@ -9,7 +9,7 @@ use palisade_client::{Client, ErrorKind, Options};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::harness::{Setup, int};
-use crate::proxy::Proxy;
+use crate::proxy::before_each;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_in_order() {
@@ -125,12 +125,9 @@ async fn the_nodes_are_told_for_whom_it_waits() {
 async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     let nodes = Nodes::start(3);
     let guard = nodes.client().await.lock("k").await.unwrap();
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
+    let (proxies, addresses) = before_each(&nodes.0).await;
     proxies[2].delay(ms(20));
-    let locks = Client::new(proxies.iter().map(Proxy::address)).unwrap();
+    let locks = Client::new(addresses).unwrap();
     let waiting = tokio::spawn(async move { locks.with(&Options::new().note("invoice run")).lock("k").await });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     for server in &nodes.0 {
@@ -182,8 +179,7 @@ async fn nobody_polls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let _guard = locks.with(&Options::new().note("nightly")).lock("k").await.unwrap();
         let start = Instant::now();
         let error = locks.with(&Options::new().wait(ms(300))).lock("k").await.unwrap_err();
@@ -197,8 +193,7 @@ async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_holder_is_followed() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (_nodes, locks) = Nodes::with_client(count).await;
         let guard = locks.with(&Options::new().ttl(ms(1_000)).auto_extend(false)).try_lock("k").await.unwrap();
         let token = guard.token();
         std::mem::forget(guard);

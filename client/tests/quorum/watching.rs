@@ -65,8 +65,7 @@ async fn a_token_that_is_raised_is_told() {
 /// Whoever watches has no place in a queue and takes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_costs_the_lock_nothing() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let mut changes = locks.watch("k").unwrap();
     assert_eq!(changes.changed().await.unwrap(), None);
     until("each node is watched", async || nodes.0.iter().all(|node| node.info("watchers") == 1)).await;

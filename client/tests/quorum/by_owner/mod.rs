@@ -1,13 +1,15 @@
 //! Locks under names that the caller chooses: by several processes that speak for the same owners.
 
+mod releasing;
+mod waiting;
+
 use std::time::{Duration, Instant};
 
 use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, Wanted};
 use palisade_client::{Client, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
-use crate::harness::{Frozen, Server, int, null, patience};
-use crate::proxy::Proxy;
+use crate::harness::{int, null};
 
 pub const TTL: Duration = Duration::from_secs(30);
 
@@ -33,17 +35,15 @@ pub async fn takes(locks: &ByOwner, take: Take) -> Granted {
 }
 
 /// One that is as patient with its nodes as a busy machine needs it.
-pub async fn process(nodes: &Nodes) -> (Client, ByOwner) {
-    let client = patient(&nodes.addresses()).await;
-    let by_owner = client.by_owner();
-    (client, by_owner)
+pub async fn process(nodes: &Nodes) -> ByOwner {
+    patient(&nodes.addresses()).await.by_owner()
 }
 
-/// One that gives nodes as long as is usual.
-async fn impatient(nodes: &Nodes) -> (Client, ByOwner) {
-    let client = nodes.client().await;
-    let by_owner = client.by_owner();
-    (client, by_owner)
+/// Nodes, and one process.
+async fn start(count: usize) -> (Nodes, ByOwner) {
+    let nodes = Nodes::start(count);
+    let locks = process(&nodes).await;
+    (nodes, locks)
 }
 
 /// One process takes it, and another one extends it, enters it again and gives it back, as if it were the first after a crash.
@@ -54,8 +54,8 @@ async fn what_one_process_takes_another_gives_back() {
         if count > 1 {
             nodes.follow_their_clocks().await;
         }
-        let (_first, gone) = process(&nodes).await;
-        let (_second, locks) = process(&nodes).await;
+        let gone = process(&nodes).await;
+        let locks = process(&nodes).await;
         let granted = takes(&gone, Take { note: b"nightly".to_vec(), ..take("me") }).await;
         assert_eq!(locks.take(take("you")).await.unwrap(), None);
         assert_eq!(locks.extend(b"k", b"you", TTL, None).await.unwrap(), None);
@@ -80,9 +80,8 @@ async fn what_one_process_takes_another_gives_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_permits_of_a_process_that_is_gone() {
-    let nodes = Nodes::start(5);
-    let (_first, gone) = process(&nodes).await;
-    let (_second, locks) = process(&nodes).await;
+    let (nodes, gone) = start(5).await;
+    let locks = process(&nodes).await;
     let reads = |owner: &str| Take { wanted: Wanted::Shared, ..again(owner) };
     let (one, other) = (takes(&gone, reads("one")).await, takes(&gone, reads("other")).await);
     assert!(takes(&locks, reads("one")).await.token >= one.token);
@@ -117,41 +116,10 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
-/// Two of five nodes are down: three know what the process that is gone took. With three down nobody can say.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_are_down() {
-    let nodes = Nodes::start(5);
-    let (_first, gone) = impatient(&nodes).await;
-    let granted = takes(&gone, take("me")).await;
-    let (_second, locks) = impatient(&nodes).await;
-    let mut frozen: Vec<_> = nodes.0[..2].iter().map(Frozen::new).collect();
-    let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
-    assert!(token >= granted.token);
-    assert!(locks.check(b"k", token).await.unwrap().is_some());
-    let (_third, other) = process_of(&nodes).await;
-    frozen.push(Frozen::new(&nodes.0[2]));
-    for locks in [&locks, &other] {
-        let error = locks.extend(b"k", b"me", TTL, None).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NoQuorum);
-        assert_eq!(error.nodes().len(), 3, "{error}");
-        assert_eq!(locks.check(b"k", granted.token).await.unwrap_err().kind(), ErrorKind::NoQuorum);
-        assert_eq!(locks.release(b"k", b"me", Some(1), None).await.unwrap_err().kind(), ErrorKind::NoQuorum);
-    }
-    drop(frozen);
-    until("what is owed is given back", async || nodes.holding("k") == 0).await;
-}
-
-async fn process_of(nodes: &Nodes) -> (Client, ByOwner) {
-    let client = nodes.client_now().await;
-    let by_owner = client.by_owner();
-    (client, by_owner)
-}
-
 /// An attempt of a process that is gone got a minority: its owner is not kept out by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
-    let nodes = Nodes::start(5);
-    let (_client, locks) = process(&nodes).await;
+    let (nodes, locks) = start(5).await;
     let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
     nodes.0[..3].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
     nodes.0[0].client().say("LOCK.BREAK k");
@@ -168,84 +136,10 @@ async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     until("every node has this attempt", async || nodes.holding("k") == 5).await;
 }
 
-/// An operator broke the lock on four of five nodes. Its owner is told that it does not hold it, and the fifth is free all the same when that
-/// process ends; also if it answers last.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_gives_back_what_a_minority_has() {
-    let nodes = Nodes::start(5);
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
-    let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
-    for (level, is_named) in [(Some(1), false), (None, false), (None, true)] {
-        let client = patient(&proxies.iter().map(Proxy::address).collect::<Vec<_>>()).await;
-        let tokens = nodes.say(stray);
-        nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
-        assert_eq!(nodes.holding("k"), 1);
-        proxies[4].delay(ms(300));
-        let token = is_named.then(|| tokens[4].as_int() as u64);
-        let other = token.map(|token| token + 1);
-        let locks = client.by_owner();
-        if other.is_some() {
-            assert_eq!(locks.release(b"k", b"me", level, other).await.unwrap(), None);
-            assert_eq!(nodes.holding("k"), 1, "another token names another grant");
-        }
-        assert_eq!(locks.release(b"k", b"me", level, token).await.unwrap(), None);
-        client.close().await.unwrap();
-        assert_eq!(nodes.holding("k"), 0, "{level:?} {token:?}");
-        proxies[4].delay(ms(0));
-    }
-}
-
-/// A node hangs since before this process first asked it, or only since then: the others are told of a release all the same, and their answers
-/// are enough. (A lease can end before a node that hangs is given up.)
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_waits_for_no_node_that_hangs() {
-    let nodes = Nodes::start(3);
-    let (_first, gone) = process(&nodes).await;
-    // That node is not given up while this test looks.
-    let addresses = nodes.addresses();
-    let another = || patient_for(&addresses, 2 * patience());
-    let before = another().await;
-    for level in [Some(1), None] {
-        for is_connected in [true, false] {
-            let owner = format!("{level:?} {is_connected}");
-            takes(&gone, take(&owner)).await;
-            until("every node has it", async || nodes.holding("k") == 3).await;
-            let hangs = Frozen::new(&nodes.0[0]);
-            let client = if is_connected { before.clone() } else { another().await };
-            let locks = client.by_owner();
-            let releases = tokio::spawn(async move { locks.release(b"k", owner.as_bytes(), level, None).await });
-            let is_free = |server: &Server| server.client().say("EXISTS k") == int(0);
-            until("the others are free", async || nodes.0[1..].iter().all(is_free)).await;
-            assert_eq!(releases.await.unwrap().unwrap(), Some(0));
-            drop(hangs);
-            until("it is free everywhere", async || nodes.holding("k") == 0).await;
-        }
-    }
-}
-
-/// Two holds are known here, and are broken on four of five nodes before this process hears of that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_that_is_given_back_of_a_broken_lock() {
-    let nodes = Nodes::start(5);
-    let (client, locks) = process(&nodes).await;
-    takes(&locks, take("me")).await;
-    assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
-    until("every node has it", async || nodes.holding("k") == 5).await;
-    nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
-    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), None);
-    let closed = client.close().await;
-    assert_eq!(nodes.holding("k"), 0);
-    closed.unwrap();
-}
-
 /// A lock whose tokens were not brought together yet: whoever takes it up does that first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_were_not_raised_yet() {
-    let nodes = Nodes::start(3);
-    let (_client, locks) = process(&nodes).await;
+    let (nodes, locks) = start(3).await;
     let attempt = "me#0123456789abcdef";
     let tokens: Vec<i64> =
         nodes.say(&format!("LOCK.ACQUIRE k {attempt} 60000")).iter().map(|reply| reply.as_int()).collect();
@@ -261,8 +155,7 @@ async fn tokens_that_were_not_raised_yet() {
 /// granted its owner a second permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_another_process_raises() {
-    let nodes = Nodes::start(3);
-    let (_client, locks) = process(&nodes).await;
+    let (nodes, locks) = start(3).await;
     let permit = Take { wanted: Wanted::Permit { limit: 2, number: None }, ..take("me") };
     let granted = takes(&locks, permit.clone()).await;
     until("every node has it", async || nodes.holding("k") == 3).await;
@@ -294,8 +187,7 @@ async fn tokens_that_another_process_raises() {
 /// Who extended a lock is told so by whoever did it, also where most nodes have not been reached yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_as_long_as_it_was_extended() {
-    let nodes = Nodes::start(5);
-    let (_client, locks) = process(&nodes).await;
+    let (nodes, locks) = start(5).await;
     for round in 0..10 {
         let key = format!("k{round}");
         let short = Take { key: key.clone().into(), ttl: ms(20_000), ..take("me") };
@@ -315,9 +207,8 @@ async fn a_lease_is_as_long_as_it_was_extended() {
 /// Two processes write the note of one grant; each goes on after the other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_of_two_processes() {
-    let nodes = Nodes::start(3);
-    let (_first, locks) = process(&nodes).await;
-    let (_second, other) = process(&nodes).await;
+    let (nodes, locks) = start(3).await;
+    let other = process(&nodes).await;
     takes(&locks, take("me")).await;
     let note = async || locks.info(b"k", None).await.unwrap().unwrap().grants[0].note.clone();
     for (number, by, text) in
@@ -337,46 +228,6 @@ async fn notes_of_two_processes() {
     assert_eq!(note().await, b"last");
 }
 
-/// Others of this process were before it, and had not heard of the nodes yet: whether somebody holds the lock is not known.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_vain_behind_others_of_its_process() {
-    let nodes = Nodes::start(3);
-    let (_client, locks) = process(&nodes).await;
-    let hang: Vec<_> = nodes.0[1..].iter().map(Frozen::new).collect();
-    let first = tokio::spawn({
-        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..take("first") });
-        async move { locks.take(take).await }
-    });
-    until("the first one asks the nodes", async || locks.counts().1 == 1).await;
-    let error = locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap_err();
-    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
-    drop(hang);
-    assert!(first.await.unwrap().unwrap().is_some());
-}
-
-/// It waited in the queues of the nodes, and they were too slow for its last attempt: what they said when it began to wait is not told as if
-/// it were from now.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_in_vain_for_nodes_that_become_slow() {
-    let nodes = Nodes::start(3);
-    let mut proxies = vec![];
-    for server in &nodes.0 {
-        proxies.push(Proxy::before(server).await);
-    }
-    let client = patient(&proxies.iter().map(Proxy::address).collect::<Vec<_>>()).await;
-    let locks = client.by_owner();
-    let (_other, others) = process(&nodes).await;
-    takes(&others, take("me")).await;
-    let waits = tokio::spawn({
-        let (locks, take) = (locks.clone(), Take { wait: ms(3_000), ..take("you") });
-        async move { locks.take(take).await }
-    });
-    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
-    proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
-    let error = waits.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
-}
-
 /// A client that gives nodes a minute to answer, connected.
 pub async fn patient(addresses: &[String]) -> Client {
     patient_for(addresses, ms(60_000)).await
@@ -389,52 +240,10 @@ async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
     client
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_waits_and_its_owner_gives_up() {
-    let nodes = Nodes::start(5);
-    let (_first, locks) = process(&nodes).await;
-    let held = takes(&locks, take("me")).await;
-    let waits = |owner: &str| Take { wait: ms(60_000), ..again(owner) };
-    let waiting = |owner: &str| {
-        tokio::spawn({
-            let (locks, take) = (locks.clone(), waits(owner));
-            async move { locks.take(take).await }
-        })
-    };
-    let queued = async |count: u64| {
-        until("they wait", async || {
-            locks.info(b"k", Some(10)).await.unwrap().is_some_and(|shown| shown.waiters == count)
-        })
-        .await;
-    };
-    let given_up = waiting("you");
-    queued(1).await;
-    let queue = locks.info(b"k", Some(10)).await.unwrap().unwrap().queue;
-    assert_eq!(queue[0].owner, b"you");
-    assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
-    assert_eq!(given_up.await.unwrap().unwrap(), None);
-    queued(0).await;
-    // One whose caller has gone leaves the queue as well.
-    let hung_up = waiting("gone");
-    queued(1).await;
-    hung_up.abort();
-    queued(0).await;
-    let next = waiting("next");
-    queued(1).await;
-    let began = Instant::now();
-    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
-    let granted = next.await.unwrap().unwrap().unwrap();
-    assert!(granted.token > held.token && granted.waited > Duration::ZERO);
-    assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
-    // Who waits in vain is told so.
-    assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
-}
-
 /// It is kept as long as its keeper is there, and no longer than its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keeper_that_ends() {
-    let nodes = Nodes::start(5);
-    let (_client, locks) = process(&nodes).await;
+    let (_nodes, locks) = start(5).await;
     let kept = |keeper| Take { ttl: ms(1_000), keepalive: Some((TTL, Keeper(keeper))), ..again("me") };
     let granted = takes(&locks, kept(1)).await;
     let began = Instant::now();
@@ -453,8 +262,7 @@ async fn a_keeper_that_ends() {
 /// What it is told it may rely on is less than what the nodes promise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_more_than_the_nodes_promise() {
-    let nodes = Nodes::start(3);
-    let (_client, locks) = process(&nodes).await;
+    let (nodes, locks) = start(3).await;
     let left = |key: &str| {
         let mut left: Vec<i64> = nodes
             .say(&format!("LOCK.INFO {key}"))
@@ -494,9 +302,8 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_watches_breaks_and_the_nodes_themselves() {
     // One node: its token is the lock's at once.
-    let nodes = Nodes::start(1);
-    let (_first, locks) = process(&nodes).await;
-    let (_second, other) = process(&nodes).await;
+    let (nodes, locks) = start(1).await;
+    let other = process(&nodes).await;
     let set = locks.node_set().await.unwrap();
     assert_eq!((set.nodes, set.serving, set.majority, set.max_ttl), (1, 1, 1, Some(ms(60_000))));
     assert_eq!(other.node_set().await.unwrap().id, set.id);
@@ -530,25 +337,8 @@ async fn notes_watches_breaks_and_the_nodes_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_the_end_locks_are_left_or_given_back() {
-    for gives_back in [false, true] {
-        let nodes = Nodes::start(3);
-        let (client, locks) = process(&nodes).await;
-        takes(&locks, take("me")).await;
-        if gives_back {
-            locks.give_back();
-        }
-        let _ = client.close().await;
-        drop((client, locks));
-        let left = if gives_back { 0 } else { 3 };
-        assert_eq!(nodes.holding("k"), left);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_have_bounds() {
-    let nodes = Nodes::start(1);
-    let (_client, locks) = process(&nodes).await;
+    let (_nodes, locks) = start(1).await;
     takes(&locks, take(&"x".repeat(NAME_BYTES_MAX))).await;
     for owner in [String::new(), "x".repeat(NAME_BYTES_MAX + 1)] {
         let error = locks.take(take(&owner)).await.unwrap_err();

@@ -39,8 +39,7 @@ async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_lost_meanwhile_is_told_so() {
     // Nobody learns of it in time.
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let short = Options::new().ttl(ms(2_000)).auto_extend(false);
     let writing = locks.with(&short).rw_lock("k").write().await.unwrap();
     nodes.0.iter().for_each(|server| refuses_to_convert(server, true));

@@ -18,8 +18,7 @@ fn numbers(permits: &[Permit]) -> Vec<u16> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_many_and_no_more() {
     for count in [1, 3] {
-        let nodes = Nodes::start(count);
-        let locks = nodes.client().await;
+        let (nodes, locks) = Nodes::with_client(count).await;
         let uploads = locks.with(&Options::new().note("upload")).semaphore("k", 3);
         let mut permits = vec![uploads.try_acquire().await.unwrap(), uploads.acquire().await.unwrap()];
         permits.push(uploads.try_acquire().await.unwrap());
@@ -153,8 +152,7 @@ async fn a_node_is_healed_with_the_same_number() {
 /// Whoever says less is honoured.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_that_differ() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let five = locks.semaphore("k", 5);
     let mut permits = vec![];
     for _ in 0..5 {
@@ -178,8 +176,7 @@ async fn limits_that_differ() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_one_is_the_lock() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let only = locks.semaphore("k", 1).acquire().await.unwrap();
     assert_eq!(only.number(), 1);
     until("all have it", async || modes(&nodes) == vec![["exclusive"]; 3]).await;
@@ -245,8 +242,7 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
 /// Nodes that hang are in nobody's way, and nobody is let in beside a holder that they have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_that_hangs() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (nodes, locks) = Nodes::with_client(3).await;
     let uploads = locks.semaphore("k", 2);
     let first = uploads.acquire().await.unwrap();
     let frozen = Frozen::new(&nodes.0[0]);

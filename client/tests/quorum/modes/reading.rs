@@ -197,8 +197,7 @@ async fn a_latch_of_readers_and_a_writer_who_waits() {
 /// A reader that was paused past its lease, and what the resource knows by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_was_paused_is_refused_by_its_token() {
-    let nodes = Nodes::start(3);
-    let locks = nodes.client().await;
+    let (_nodes, locks) = Nodes::with_client(3).await;
     let mut written = Register::default();
     let short = Options::new().ttl(ms(500)).auto_extend(false).node_timeout(ms(250));
     let paused = locks.with(&short).rw_lock("k").read().await.unwrap();

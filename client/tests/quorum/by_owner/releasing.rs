@@ -1,0 +1,119 @@
+//! Owners that give back what they hold, or what is left of it.
+
+use palisade_client::ErrorKind;
+
+use super::{TTL, patient, patient_for, start, take, takes};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::{Frozen, Server, int, patience};
+use crate::proxy::before_each;
+
+/// Two of five nodes are down: three know what the process that is gone took. With three down nobody can say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_down() {
+    let nodes = Nodes::start(5);
+    let gone = nodes.client().await.by_owner();
+    let granted = takes(&gone, take("me")).await;
+    let locks = nodes.client().await.by_owner();
+    let mut frozen: Vec<_> = nodes.0[..2].iter().map(Frozen::new).collect();
+    let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
+    assert!(token >= granted.token);
+    assert!(locks.check(b"k", token).await.unwrap().is_some());
+    let other = nodes.client_now().await.by_owner();
+    frozen.push(Frozen::new(&nodes.0[2]));
+    for locks in [&locks, &other] {
+        let error = locks.extend(b"k", b"me", TTL, None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        assert_eq!(error.nodes().len(), 3, "{error}");
+        assert_eq!(locks.check(b"k", granted.token).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+        assert_eq!(locks.release(b"k", b"me", Some(1), None).await.unwrap_err().kind(), ErrorKind::NoQuorum);
+    }
+    drop(frozen);
+    until("what is owed is given back", async || nodes.holding("k") == 0).await;
+}
+
+/// An operator broke the lock on four of five nodes. Its owner is told that it does not hold it, and the fifth is free all the same when that
+/// process ends; also if it answers last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_gives_back_what_a_minority_has() {
+    let nodes = Nodes::start(5);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let stray = "LOCK.ACQUIRE k me#0123456789abcdef 60000";
+    for (level, is_named) in [(Some(1), false), (None, false), (None, true)] {
+        let client = patient(&addresses).await;
+        let tokens = nodes.say(stray);
+        nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
+        assert_eq!(nodes.holding("k"), 1);
+        proxies[4].delay(ms(300));
+        let token = is_named.then(|| tokens[4].as_int() as u64);
+        let other = token.map(|token| token + 1);
+        let locks = client.by_owner();
+        if other.is_some() {
+            assert_eq!(locks.release(b"k", b"me", level, other).await.unwrap(), None);
+            assert_eq!(nodes.holding("k"), 1, "another token names another grant");
+        }
+        assert_eq!(locks.release(b"k", b"me", level, token).await.unwrap(), None);
+        client.close().await.unwrap();
+        assert_eq!(nodes.holding("k"), 0, "{level:?} {token:?}");
+        proxies[4].delay(ms(0));
+    }
+}
+
+/// A node hangs since before this process first asked it, or only since then: the others are told of a release all the same, and their answers
+/// are enough. (A lease can end before a node that hangs is given up.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_waits_for_no_node_that_hangs() {
+    let (nodes, gone) = start(3).await;
+    // That node is not given up while this test looks.
+    let addresses = nodes.addresses();
+    let another = || patient_for(&addresses, 2 * patience());
+    let before = another().await;
+    for level in [Some(1), None] {
+        for is_connected in [true, false] {
+            let owner = format!("{level:?} {is_connected}");
+            takes(&gone, take(&owner)).await;
+            until("every node has it", async || nodes.holding("k") == 3).await;
+            let hangs = Frozen::new(&nodes.0[0]);
+            let client = if is_connected { before.clone() } else { another().await };
+            let locks = client.by_owner();
+            let releases = tokio::spawn(async move { locks.release(b"k", owner.as_bytes(), level, None).await });
+            let is_free = |server: &Server| server.client().say("EXISTS k") == int(0);
+            until("the others are free", async || nodes.0[1..].iter().all(is_free)).await;
+            assert_eq!(releases.await.unwrap().unwrap(), Some(0));
+            drop(hangs);
+            until("it is free everywhere", async || nodes.holding("k") == 0).await;
+        }
+    }
+}
+
+/// Two holds are known here, and are broken on four of five nodes before this process hears of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_given_back_of_a_broken_lock() {
+    let nodes = Nodes::start(5);
+    let client = patient(&nodes.addresses()).await;
+    let locks = client.by_owner();
+    takes(&locks, take("me")).await;
+    assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
+    until("every node has it", async || nodes.holding("k") == 5).await;
+    nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), None);
+    let closed = client.close().await;
+    assert_eq!(nodes.holding("k"), 0);
+    closed.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_end_locks_are_left_or_given_back() {
+    for gives_back in [false, true] {
+        let nodes = Nodes::start(3);
+        let client = patient(&nodes.addresses()).await;
+        let locks = client.by_owner();
+        takes(&locks, take("me")).await;
+        if gives_back {
+            locks.give_back();
+        }
+        let _ = client.close().await;
+        drop((client, locks));
+        let left = if gives_back { 0 } else { 3 };
+        assert_eq!(nodes.holding("k"), left);
+    }
+}

@@ -1,0 +1,87 @@
+//! Owners that wait, and give up.
+
+use std::time::{Duration, Instant};
+
+use palisade_client::ErrorKind;
+use palisade_client::by_owner::Take;
+
+use super::{again, patient, process, start, take, takes};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::Frozen;
+use crate::proxy::before_each;
+
+/// Others of this process were before it, and had not heard of the nodes yet: whether somebody holds the lock is not known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_vain_behind_others_of_its_process() {
+    let (nodes, locks) = start(3).await;
+    let hang: Vec<_> = nodes.0[1..].iter().map(Frozen::new).collect();
+    let first = tokio::spawn({
+        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..take("first") });
+        async move { locks.take(take).await }
+    });
+    until("the first one asks the nodes", async || locks.counts().1 == 1).await;
+    let error = locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap_err();
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
+    drop(hang);
+    assert!(first.await.unwrap().unwrap().is_some());
+}
+
+/// It waited in the queues of the nodes, and they were too slow for its last attempt: what they said when it began to wait is not told as if
+/// it were from now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_vain_for_nodes_that_become_slow() {
+    let nodes = Nodes::start(3);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let client = patient(&addresses).await;
+    let locks = client.by_owner();
+    let others = process(&nodes).await;
+    takes(&others, take("me")).await;
+    let waits = tokio::spawn({
+        let (locks, take) = (locks.clone(), Take { wait: ms(3_000), ..take("you") });
+        async move { locks.take(take).await }
+    });
+    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
+    let error = waits.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_waits_and_its_owner_gives_up() {
+    let (_nodes, locks) = start(5).await;
+    let held = takes(&locks, take("me")).await;
+    let waits = |owner: &str| Take { wait: ms(60_000), ..again(owner) };
+    let waiting = |owner: &str| {
+        tokio::spawn({
+            let (locks, take) = (locks.clone(), waits(owner));
+            async move { locks.take(take).await }
+        })
+    };
+    let queued = async |count: u64| {
+        until("they wait", async || {
+            locks.info(b"k", Some(10)).await.unwrap().is_some_and(|shown| shown.waiters == count)
+        })
+        .await;
+    };
+    let given_up = waiting("you");
+    queued(1).await;
+    let queue = locks.info(b"k", Some(10)).await.unwrap().unwrap().queue;
+    assert_eq!(queue[0].owner, b"you");
+    assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
+    assert_eq!(given_up.await.unwrap().unwrap(), None);
+    queued(0).await;
+    // One whose caller has gone leaves the queue as well.
+    let hung_up = waiting("gone");
+    queued(1).await;
+    hung_up.abort();
+    queued(0).await;
+    let next = waiting("next");
+    queued(1).await;
+    let began = Instant::now();
+    assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
+    let granted = next.await.unwrap().unwrap().unwrap();
+    assert!(granted.token > held.token && granted.waited > Duration::ZERO);
+    assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
+    // Who waits in vain is told so.
+    assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
+}
