@@ -2,8 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::fixture::{Ended, Nodes, Running, json, run};
-use crate::harness::{Server, Setup, text, wait_until};
+use crate::fixture::{Ended, Nodes, Running, json, palisade_at, run};
+use crate::harness::{Setup, text, wait_until};
 
 /// Nodes that are well, so that nothing else is found.
 fn lasting(count: usize) -> Nodes {
@@ -56,13 +56,8 @@ fn the_doctor_as_the_user_of_an_application() {
     let nodes = lasting(3);
     let line = run(nodes.palisade("acl application --user app --key *")).out().trim().replace("PASSWORD", "secret");
     assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
-    let address = |server: &Server| format!("unix://{}?user=app&pass=secret", server.socket().display());
-    let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
-    let as_app = |line: &str| {
-        let mut command = nodes.palisade(line);
-        command.env("PALISADE_NODES", &addresses);
-        run(command)
-    };
+    let addresses = nodes.addresses_with("?user=app&pass=secret");
+    let as_app = |line: &str| run(palisade_at(&addresses, line));
     assert_eq!(as_app("exec k -- true").code(), Some(0));
     let ended = as_app("doctor --key k");
     assert_eq!(ended.code(), Some(0), "{ended:?}");

@@ -1,6 +1,6 @@
 //! Why nobody gets a lock.
 
-use crate::fixture::{Nodes, Running, json, run};
+use crate::fixture::{Nodes, Running, json, palisade_at, run};
 use crate::harness::{Frozen, Server, wait_until};
 
 /// What is told about `about`.
@@ -81,11 +81,8 @@ fn a_user_that_may_not() {
         server.client().say("ACL SETUSER app on >secret ~orders:* +@all");
     }
     nodes.servers[2].client().say("ACL SETUSER app on >secret ~* +@all");
-    let address = |server: &Server| format!("unix://{}?user=app&pass=secret", server.socket().display());
-    let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
-    let mut command = nodes.palisade("why k");
-    command.env("PALISADE_NODES", &addresses);
-    let ended = run(command);
+    let addresses = nodes.addresses_with("?user=app&pass=secret");
+    let ended = run(palisade_at(&addresses, "why k"));
     assert_eq!((ended.code(), ended.err().as_str()), (Some(193), ""), "{ended:?}");
     assert_eq!(ended.out().matches(": NOPERM ").count(), 2, "{ended:?}");
     let advice = ended.out().lines().last().unwrap().to_owned();

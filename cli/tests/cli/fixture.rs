@@ -29,7 +29,12 @@ impl Nodes {
 
     /// Their addresses, as the environment has them.
     pub fn addresses(&self) -> String {
-        let address = |server: &Server| format!("unix://{}", server.socket().display());
+        self.addresses_with("")
+    }
+
+    /// The same, each with this at its end: a user, a database.
+    pub fn addresses_with(&self, query: &str) -> String {
+        let address = |server: &Server| format!("unix://{}{query}", server.socket().display());
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
     }
 

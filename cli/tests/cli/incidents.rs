@@ -24,8 +24,7 @@ static WRITES: Mutex<()> = Mutex::new(());
 #[track_caller]
 fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i32) {
     let mut command = nodes.palisade(line);
-    let address = |server: &Server| format!("unix://{}{user}", server.socket().display());
-    command.env("PALISADE_NODES", nodes.servers.iter().map(address).collect::<Vec<_>>().join(","));
+    command.env("PALISADE_NODES", nodes.addresses_with(user));
     let ended = run(command);
     assert_eq!(ended.code(), Some(code), "{ended:?}");
     // On the page they have names that people can read.

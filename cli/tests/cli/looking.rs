@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::fixture::{Nodes, Running, json, run};
+use crate::fixture::{Nodes, Running, json, palisade_at, run};
 use crate::harness::Frozen;
 use crate::harness::{Server, Setup, acl_rules, patience, text, wait_until};
 
@@ -194,9 +194,7 @@ fn users_with_the_rules_of_the_documents() {
         assert!(nodes.say(rule).iter().all(|reply| *reply == text("OK")), "{rule}");
     }
     let run_as = |user: &str, line: &str| {
-        let address = |server: &Server| format!("unix://{}?user={user}&pass=secret", server.socket().display());
-        let mut command = nodes.palisade(line);
-        command.env("PALISADE_NODES", nodes.servers.iter().map(address).collect::<Vec<_>>().join(","));
+        let command = palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line);
         let ended = crate::fixture::run_with(command, b"\n");
         assert_eq!(ended.code(), Some(0), "{user}: {line}: {ended:?}");
     };
@@ -251,9 +249,7 @@ fn the_doctor_knows_a_remedy_for_each() {
         (socket(&bare, ""), "the server has no lock module", "load the module"),
         ("127.0.0.1:1".to_owned(), "it cannot be reached", "bring it back, or replace it"),
     ] {
-        let mut command = nodes.palisade("doctor");
-        command.env("PALISADE_NODES", address);
-        let ended = run(command);
+        let ended = run(palisade_at(&address, "doctor"));
         assert_eq!(ended.code(), Some(2), "{ended:?}");
         let found = ended
             .out()

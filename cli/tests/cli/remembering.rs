@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Nodes, json, run};
+use crate::fixture::{Nodes, json, palisade_at, run};
 use crate::harness::{Frozen, int, null};
 
 /// Of each event, the newest first: how it ended, and who it was.
@@ -76,9 +76,8 @@ fn a_user_that_may_not_read_the_log() {
     let nodes = Nodes::start(1);
     nodes.say("ACL SETUSER app on >secret ~* +lock.info +lock.node");
     nodes.say("LOCK.ACQUIRE k me 60000 NOTE web-1");
-    let mut command = nodes.palisade("why k");
-    command.env("PALISADE_NODES", format!("unix://{}?user=app&pass=secret", nodes.servers[0].socket().display()));
-    let ended = run(command);
+    let ended =
+        run(palisade_at(&format!("unix://{}?user=app&pass=secret", nodes.servers[0].socket().display()), "why k"));
     assert!(ended.code() == Some(0) && ended.out().contains("to do    Ask web-1 what it does"), "{ended:?}");
     assert!(ended.out().contains("  log      not told by ") && ended.out().contains(": NOPERM "), "{ended:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use palisade_client::{Client, Loss, Options};
 
-use crate::fixture::{Nodes, run};
+use crate::fixture::{Nodes, palisade_at, run};
 use crate::harness::{Server, patience, text, wait_until};
 
 /// The line of `palisade acl` for this role: the one that every version takes, or that of these servers.
@@ -32,10 +32,7 @@ fn address(server: &Server, user: &str) -> String {
 
 /// The program, as this user.
 fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
-    let mut command = nodes.palisade(line);
-    let addresses: Vec<_> = nodes.servers.iter().map(|server| address(server, user)).collect();
-    command.env("PALISADE_NODES", addresses.join(","));
-    command
+    palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line)
 }
 
 /// What was refused to anybody so far. (What a client says of itself, where the server knows that, nothing depends on.)

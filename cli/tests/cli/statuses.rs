@@ -177,21 +177,16 @@ fn the_nodes_refuse_it() {
         ),
     ];
     for (user, text, remedy) in users {
-        let address = |server: &Server| format!("unix://{}?{user}", server.socket().display());
-        let addresses = nodes.servers.iter().map(address).collect::<Vec<_>>().join(",");
+        let addresses = nodes.addresses_with(&format!("?{user}"));
         for line in
             ["info k", "ls", "break --yes k", "exec --no-wait k -- true", "acquire k --owner o", "nodes", "top --once"]
         {
-            let mut command = nodes.palisade(line);
-            command.env("PALISADE_NODES", &addresses);
-            let ended = run(command);
+            let ended = run(palisade_at(&addresses, line));
             ended.assert_refused(193, &format!("all 3 nodes refuse this: {text}"));
             assert_eq!(ended.err().matches(remedy).count(), 1, "{ended:?}");
             assert!(!ended.all().contains("sesame"), "{ended:?}");
         }
-        let mut command = nodes.palisade("guard 1");
-        command.env("PALISADE_NODES", &addresses);
-        let ended = run(command);
+        let ended = run(palisade_at(&addresses, "guard 1"));
         ended.assert_refused(193, text);
         assert!(ended.err().contains(remedy), "{ended:?}");
         // One that is down besides may come back, and is not refused for it.
@@ -308,9 +303,7 @@ fn a_host_and_a_port_is_an_address() {
     let short = |server: &Server| format!("localhost:{}", server.port());
     let addresses = nodes.servers.iter().map(short).collect::<Vec<_>>().join(", ");
     let on = |line: &str| {
-        let mut command = nodes.palisade(line);
-        command.env("PALISADE_NODES", &addresses);
-        let ended = run(command);
+        let ended = run(palisade_at(&addresses, line));
         assert_eq!(ended.code(), Some(0), "{line}: {ended:?}");
         ended.out()
     };
