@@ -10,8 +10,9 @@ mod resuming;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::node::{Node, Owner, TTL_MS, TTL_US, Won, Wrong};
+use self::node::{Node, Owner, TTL_MS, TTL_US, Wrong};
 use super::agenda::{Agenda, Clock};
+use super::floors::Floors;
 use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, resume};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
@@ -133,7 +134,7 @@ struct World {
     shows: BTreeMap<u64, Owner>,
     /// Adoptions whose answer is awaited.
     adoptions: BTreeSet<u64>,
-    won: Won,
+    won: Floors,
     broken: Option<String>,
     grants: u32,
     shares: u32,
@@ -154,7 +155,7 @@ impl World {
             looks: BTreeMap::new(),
             shows: BTreeMap::new(),
             adoptions: BTreeSet::new(),
-            won: Won::default(),
+            won: Floors::default(),
             broken: None,
             grants: 0,
             shares: 0,

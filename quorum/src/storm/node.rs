@@ -88,14 +88,6 @@ pub struct Node {
     pub guarded_until: u64,
 }
 
-/// The largest tokens of those who relied on the lock.
-#[derive(Default)]
-pub struct Won {
-    exclusive: u64,
-    shared: u64,
-    permits: BTreeMap<u16, u64>,
-}
-
 impl Node {
     /// What it answers.
     pub fn answer(&mut self, owner: Owner, ask: Ask, mode: Mode, now: u64, wrong: Option<Wrong>) -> Answer {
@@ -204,28 +196,4 @@ impl Node {
 
 fn said(token: u64) -> Answer {
     Answer::Token(Token::new(token).unwrap())
-}
-
-impl Won {
-    /// What a grant of `mode` must be above.
-    pub fn floor_of(&self, mode: Mode) -> u64 {
-        let permits = self.permits.values().copied().max().unwrap_or(0);
-        match mode {
-            Mode::Exclusive => self.exclusive.max(self.shared).max(permits),
-            Mode::Shared => self.exclusive.max(permits),
-            Mode::Permit(permit) => {
-                self.exclusive.max(self.shared).max(self.permits.get(&permit.number()).copied().unwrap_or(0))
-            }
-        }
-    }
-
-    /// Somebody relies on a grant of `mode` with this token.
-    pub fn add(&mut self, mode: Mode, token: u64) {
-        let highest = match mode {
-            Mode::Exclusive => &mut self.exclusive,
-            Mode::Shared => &mut self.shared,
-            Mode::Permit(permit) => self.permits.entry(permit.number()).or_default(),
-        };
-        *highest = token.max(*highest);
-    }
 }
