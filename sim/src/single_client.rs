@@ -24,11 +24,20 @@ pub fn owner_of(name: &[u8]) -> &[u8] {
 }
 
 /// What it is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
+    #[default]
     Idle,
-    Acquiring { since: BootTime, wait_ms: u32 },
-    Holding { since: BootTime, until: BootTime, token: u64, level: u32 },
+    Acquiring {
+        since: BootTime,
+        wait_ms: u32,
+    },
+    Holding {
+        since: BootTime,
+        until: BootTime,
+        token: u64,
+        level: u32,
+    },
 }
 
 /// A request that awaits its answer.
@@ -40,7 +49,7 @@ struct Open {
 }
 
 /// A client of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SingleClient {
     number: u32,
     acquisition: u32,
@@ -62,21 +71,7 @@ pub struct SingleClient {
 impl SingleClient {
     /// Client `number`, of the node in this place.
     pub fn new(number: u32, node: usize, ttl_ms: u32, without: Without) -> Self {
-        Self {
-            number,
-            acquisition: 0,
-            node,
-            key: 0,
-            ttl_ms,
-            without,
-            wanted: Wanted::Exclusive,
-            mode: HeldAs::Exclusive,
-            stage: Stage::Idle,
-            open: None,
-            requests: 0,
-            is_sure: true,
-            wrong: None,
-        }
+        Self { number, node, ttl_ms, without, is_sure: true, ..Self::default() }
     }
 
     /// Its acquisition under way, or the last one.

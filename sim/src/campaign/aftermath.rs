@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::journal::now_us;
 use super::judge::{History, Seen};
 use super::link::Link;
-use super::machine::{PATIENCE, free_port};
+use super::machine::free_port;
+use super::patience::{LOOK, PATIENCE, comes_true};
 use super::process::key_name;
 use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
@@ -29,9 +30,6 @@ const ALARMS: &[&str] = &[
     "Guru Meditation",
     "Internal error in RDB",
 ];
-
-/// Pause between two looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a server ended up.
 #[derive(Clone, Debug)]
@@ -53,13 +51,9 @@ pub async fn finish(world: &World) {
     }
     for client in world.clients() {
         let mut client = client.lock().await;
-        let begun = Instant::now();
-        while !client.has_ended() {
-            if begun.elapsed() > PATIENCE {
-                world.log.found(format!("{} is stuck: it waits for a lock that nobody holds", client.on));
-                client.kill().await;
-            }
-            sleep(LOOK_AGAIN).await;
+        if !comes_true!(PATIENCE, client.has_ended()) {
+            world.log.found(format!("{} is stuck: it waits for a lock that nobody holds", client.on));
+            client.kill().await;
         }
     }
 }
@@ -100,13 +94,9 @@ async fn each_majority(
     mut take: impl AsyncFnMut(&Client, &Options, u32) -> Result<(), String>,
 ) -> usize {
     for (node, slot) in world.slots.iter().enumerate() {
-        let begun = Instant::now();
-        while watch::guard_left_ms(&slot.socket()).await > 0 {
-            if begun.elapsed() > PATIENCE {
-                world.log.found(format!("node {} stays guarded", node + 1));
-                return 0;
-            }
-            sleep(LOOK_AGAIN).await;
+        if !comes_true!(PATIENCE, watch::guard_left_ms(&slot.socket()).await == 0) {
+            world.log.found(format!("node {} stays guarded", node + 1));
+            return 0;
         }
     }
     // Addresses of this machine where nobody listens.
@@ -158,7 +148,7 @@ async fn take(
     // The first connections may not be there yet.
     let guard = loop {
         match client.with(options).lock(key_name(key)).await {
-            Err(_) if begun.elapsed() < patience => sleep(LOOK_AGAIN).await,
+            Err(_) if begun.elapsed() < patience => sleep(LOOK).await,
             taken => break taken?,
         }
     };
@@ -175,20 +165,15 @@ pub async fn inspect(world: &World) -> Vec<EndState> {
     let mut ends = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
         let machine = slot.machine.lock().await;
-        let begun = Instant::now();
-        let info = loop {
-            let info = machine.ask::<String>(&["INFO", "everything"]).await.unwrap_or_default();
-            let info: HashMap<String, String> = fields(&info);
-            let clean = ["lock_held", "lock_waiters", "lock_guard_ms"].iter().all(|name| number(&info, name) == 0);
-            if clean && !info.is_empty() {
-                break info;
-            }
-            if begun.elapsed() > PATIENCE {
-                world.log.found(format!("node {} does not come to rest: {info:?}", node + 1));
-                break info;
-            }
-            sleep(LOOK_AGAIN).await;
-        };
+        let mut info;
+        let is_at_rest = comes_true!(PATIENCE, {
+            info = fields(&machine.ask::<String>(&["INFO", "everything"]).await.unwrap_or_default());
+            let is_none = |name: &&str| number(&info, name) == 0;
+            !info.is_empty() && ["lock_held", "lock_waiters", "lock_guard_ms"].iter().all(is_none)
+        });
+        if !is_at_rest {
+            world.log.found(format!("node {} does not come to rest: {info:?}", node + 1));
+        }
         let found = |bad: bool, what: String| {
             if bad {
                 world.log.found(format!("node {}: {what}", node + 1));

@@ -11,18 +11,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, sleep};
 
 use super::journal::{now_us, wall_us};
 use super::machine::ask_as;
+use super::patience::until;
 use super::world::World;
 use crate::history::TimeUs;
 
 /// Longer than any guard that is armed here.
 pub const GUARD: Duration = Duration::from_secs(8);
-
-/// Pause between two questions.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long one question may take.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -87,16 +84,9 @@ impl Exam {
 
     /// Asks the node again until it grants the lock, for so long. `tokens`: also the order of tokens is judged.
     pub async fn examine(&self, world: &World, socket: &Path, patience: Duration, tokens: bool, after: &str) -> Second {
-        let begun = Instant::now();
-        loop {
-            let sent = now_us();
-            // For a moment only, and as one whom nobody mistakes for the first.
-            match acquire(self.as_whom, socket, &self.key, sent, 1).await {
-                Ok(Some(token)) => return self.judge(world, token, tokens, after),
-                _ if begun.elapsed() > patience => return Second::None,
-                _ => sleep(ASK_AGAIN).await,
-            }
-        }
+        // For a moment only, and as one whom nobody mistakes for the first.
+        let again = until!(patience, acquire(self.as_whom, socket, &self.key, now_us(), 1).await.ok().flatten());
+        again.map_or(Second::None, |token| self.judge(world, token, tokens, after))
     }
 
     fn judge(&self, world: &World, token: u64, tokens: bool, after: &str) -> Second {

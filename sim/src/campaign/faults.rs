@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::journal::now_us;
+use super::judge::Wrong;
 use crate::history::TimeUs;
 
 /// What a fault is done to; nodes and clients are numbered from 0, and shown from 1.
@@ -53,18 +54,9 @@ pub struct Fault {
     pub note: String,
 }
 
-/// Something wrong that no event of a holder shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// When.
-    pub at: TimeUs,
-    /// What.
-    pub what: String,
-}
-
 /// All faults and findings of a run, in the order in which they began.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Finding>)>>);
+pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Wrong>)>>);
 
 /// A fault that lasts, until this is dropped.
 #[derive(Debug)]
@@ -98,7 +90,7 @@ impl Log {
 
     /// Something is wrong.
     pub fn found(&self, what: impl Into<String>) {
-        let finding = Finding { at: now_us(), what: what.into() };
+        let finding = Wrong { at: now_us(), key: None, what: what.into() };
         self.with(|(_, findings)| findings.push(finding));
     }
 
@@ -108,11 +100,11 @@ impl Log {
     }
 
     /// All findings so far.
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<Wrong> {
         self.with(|(_, findings)| findings.clone())
     }
 
-    fn with<T>(&self, body: impl FnOnce(&mut (Vec<Fault>, Vec<Finding>)) -> T) -> T {
+    fn with<T>(&self, body: impl FnOnce(&mut (Vec<Fault>, Vec<Wrong>)) -> T) -> T {
         body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

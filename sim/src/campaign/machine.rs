@@ -12,10 +12,9 @@ use std::time::Duration;
 use redis::{FromRedisValue, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
-/// How long anything may take that must happen: only reached when something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use super::patience::{PATIENCE, until};
 
 /// What a server keeps on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,17 +183,15 @@ impl Machine {
         self.clock.preload(&mut command, &common.shim);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         self.child = Some(command.spawn().map_err(|why| format!("{} cannot start: {why}", common.server.display()))?);
-        let begun = Instant::now();
-        while self.ask::<String>(&["PING"]).await.is_err() {
-            if let Some(status) = self.ended() {
-                return Err(format!("{} ended at its start with {status}", self.name));
+        let answers = until!(
+            PATIENCE,
+            match (self.ask::<String>(&["PING"]).await, self.ended()) {
+                (Ok(_), _) => Some(Ok(())),
+                (_, Some(status)) => Some(Err(format!("{} ended at its start with {status}", self.name))),
+                (_, None) => None,
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("{} does not answer after its start", self.name));
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
+        );
+        answers.unwrap_or_else(|| Err(format!("{} does not answer after its start", self.name)))
     }
 
     /// How it ended, if it did.

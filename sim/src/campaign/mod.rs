@@ -27,6 +27,7 @@ mod kinds;
 mod link;
 mod machine;
 mod nemesis;
+mod patience;
 mod process;
 mod register;
 pub mod report;
@@ -48,7 +49,7 @@ use drills::Drills;
 use faults::Fault;
 use journal::now_us;
 use judge::{History, Wrong};
-use machine::PATIENCE;
+use patience::PATIENCE;
 use settings::Settings;
 use watch::{Guarded, Guards};
 use world::{CONTENDED_KEYS, World};
@@ -152,7 +153,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let elections = elected::judge(&history.lines);
     let given_back = given_back::judge(&history.seen, &history.lines);
     wrong.extend(kept.wrong.iter().chain(&elections.wrong).chain(&given_back.wrong).cloned());
-    wrong.extend(world.log.findings().into_iter().map(|found| Wrong { at: found.at, key: None, what: found.what }));
+    wrong.extend(world.log.findings());
     wrong.sort_by_key(|wrong| wrong.at);
     let noticed = noticed.or_else(|| (!wrong.is_empty()).then(now_us));
     Ok(Outcome {
@@ -286,8 +287,7 @@ impl Campaign {
 
     fn progress(&mut self, tell: &mut impl FnMut(String)) {
         let mut wrong = self.history.judge_settled(&self.world);
-        let findings = self.world.log.findings().into_iter();
-        wrong.extend(findings.map(|found| Wrong { at: found.at, key: None, what: found.what }));
+        wrong.extend(self.world.log.findings());
         if !wrong.is_empty() && self.noticed.is_none() {
             self.noticed = Some(now_us());
             let seconds = (now_us() - self.from) as f64 / 1e6;

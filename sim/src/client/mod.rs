@@ -56,13 +56,21 @@ pub enum Status {
 }
 
 /// What it is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
+    #[default]
     Idle,
-    Acquiring { machine: Acquire, since: BootTime },
+    Acquiring {
+        machine: Acquire,
+        since: BootTime,
+    },
     Looking(Choice),
     Waiting(Waiter),
-    Holding { keeping: Keeping, since: BootTime, until: BootTime },
+    Holding {
+        keeping: Keeping,
+        since: BootTime,
+        until: BootTime,
+    },
 }
 
 /// A request that awaits its answer.
@@ -75,7 +83,7 @@ struct Open {
 }
 
 /// A client.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Client {
     number: u32,
     acquisition: u32,
@@ -104,24 +112,7 @@ impl Client {
     /// Client `number`, whose list has `nodes` names.
     pub fn new(number: u32, nodes: usize, ttl_ms: u32, without: Without) -> Self {
         let set = Arc::new(Set::of_names(nodes));
-        Self {
-            number,
-            acquisition: 0,
-            key: 0,
-            ttl_ms,
-            works_with: Arc::clone(&set),
-            asks: set,
-            without,
-            in_background: false,
-            seen: 0,
-            ticket: 0,
-            wanted: Wanted::Exclusive,
-            mode: HeldAs::Exclusive,
-            stage: Stage::Idle,
-            open: BTreeMap::new(),
-            requests: 0,
-            ids: BTreeMap::new(),
-        }
+        Self { number, ttl_ms, works_with: Arc::clone(&set), asks: set, without, ..Self::default() }
     }
 
     /// The same, which extends what it holds in the background, if so.

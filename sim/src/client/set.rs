@@ -7,7 +7,7 @@ use palisade_core::quorum::NodeId;
 const NOBODY: NodeId = NodeId(0);
 
 /// A version of the set, as a client works with it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Set {
     version: u64,
     seats: Vec<Seat>,

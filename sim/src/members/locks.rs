@@ -10,96 +10,13 @@ use palisade_core::quorum::{
 use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
 
+use super::bounds::{Bounds, TICK_MS};
 use super::list::list;
-use crate::checker::{Bounded, Explained};
+use crate::checker::Explained;
 use crate::rules::Rule;
-
-const TICK_MS: u32 = 100;
 
 /// What an amnesic node is called from then on.
 const ANOTHER: u128 = 100;
-
-/// The bounds of a model.
-#[derive(Clone, Debug)]
-pub struct Bounds {
-    /// The versions from 1 on, by the digits of their nodes.
-    versions: Vec<Vec<u8>>,
-    nodes: u8,
-    /// The tokens that the clients propose; each asks once.
-    proposals: Vec<u64>,
-    ttl_ticks: u8,
-    /// Rounds of extension of each.
-    extensions: u8,
-    ticks: u8,
-    /// Restarts of nodes, and losses of their memory.
-    restarts: u8,
-    amnesias: u8,
-    /// A version is found in one step, by any majority: what happens in between is left out.
-    at_once: bool,
-    without: Option<Rule>,
-}
-
-/// The models that are sound, by what they are about.
-pub fn sound() -> Vec<Bounded<&'static str>> {
-    let three =
-        Bounds { versions: vec![vec![0, 1, 2], vec![0, 1, 2, 3], vec![1, 2, 3]], nodes: 4, ..Bounds::default() };
-    let (more, fewer) =
-        (vec![vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3]], vec![vec![0, 1, 2, 3], vec![1, 2, 3], vec![2, 3]]);
-    let all = [
-        ("a set of one, its node is replaced, two clients", Bounds { at_once: false, ..Bounds::default() }),
-        ("a set of one, its node is replaced, a restart", Bounds { restarts: 1, ..Bounds::default() }),
-        ("a set of one, its node is replaced, a node loses its memory", Bounds { amnesias: 1, ..Bounds::default() }),
-        (
-            "a set of one, its node is replaced, holders extend",
-            Bounds { extensions: 2, ttl_ticks: 2, ..Bounds::default() },
-        ),
-        ("a set of three, a node is replaced, two clients", Bounds { at_once: false, ..three.clone() }),
-        ("a set of three, a node is replaced, two clients, a version at once", three.clone()),
-        ("a set of three, a node is replaced, holders extend", Bounds { extensions: 2, ttl_ticks: 2, ..three.clone() }),
-        (
-            "a set of three, a node is replaced, a restart and a lost memory",
-            Bounds { restarts: 1, amnesias: 1, ..three.clone() },
-        ),
-        ("a set of two becomes one of four", Bounds { versions: more, ..three.clone() }),
-        ("a set of four becomes one of two", Bounds { versions: fewer, ..three }),
-    ];
-    all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            versions: vec![vec![0], vec![0, 1], vec![1]],
-            nodes: 2,
-            proposals: vec![7, 3],
-            ttl_ticks: 1,
-            extensions: 0,
-            ticks: 4,
-            restarts: 0,
-            amnesias: 0,
-            at_once: true,
-            without: None,
-        }
-    }
-}
-
-impl Bounds {
-    pub(super) fn without(rule: Rule) -> Self {
-        use Rule::*;
-        let bounds = Self { ticks: 2, without: Some(rule), ..Self::default() };
-        match rule {
-            OneNodeAtATime => Self { versions: vec![vec![0], vec![1]], ..bounds },
-            VersionIsKept => Self { restarts: 1, ..bounds },
-            MembersHaveIds => Self { amnesias: 1, ticks: 4, ..bounds },
-            HeldByTheNewMajority => Self { extensions: 2, ttl_ticks: 2, ticks: 3, ..bounds },
-            _ => bounds,
-        }
-    }
-
-    fn ttl_ms(&self) -> u32 {
-        u32::from(self.ttl_ticks) * TICK_MS
-    }
-}
 
 /// A grant of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

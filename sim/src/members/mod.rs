@@ -4,6 +4,7 @@
 //! once, or die half-way. Both look at every order of what is asked, answered, decided and told.
 
 mod agreement;
+mod bounds;
 mod list;
 mod locks;
 mod rules;
@@ -14,5 +15,5 @@ use crate::checker::Bounded;
 
 /// The models that are sound, by what they are about; each changer tries so often.
 pub fn sound(attempts: u8) -> Vec<Bounded<&'static str>> {
-    locks::sound().into_iter().chain([agreement::sound(attempts)]).collect()
+    bounds::sound().into_iter().chain([agreement::sound(attempts)]).collect()
 }

@@ -12,7 +12,7 @@ const WALL_US: u64 = 1_800_000_000_000_000;
 const MILLION: i128 = 1_000_000;
 
 /// The clocks of a computer, and its pauses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Machine {
     drift_ppm: i64,
     ahead_us: i64,
@@ -27,7 +27,7 @@ pub struct Machine {
 impl Machine {
     /// A computer as planned, that was just booted.
     pub fn new(plan: &plan::Machine) -> Self {
-        Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, booted: 0, boots: 1, paused_until: 0, down: false }
+        Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, boots: 1, ..Self::default() }
     }
 
     /// What its clocks show.

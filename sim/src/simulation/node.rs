@@ -8,6 +8,7 @@ use crate::history::TimeUs;
 use crate::server::Server;
 
 /// A node: its machine, its server while that runs, and its files.
+#[derive(Default)]
 pub(super) struct Node {
     pub(super) machine: Machine,
     pub(super) server: Option<Server>,
@@ -60,24 +61,7 @@ pub(super) struct Followed {
 impl Node {
     /// Node `n`, which was never started.
     pub(super) fn new(n: usize, machine: &plan::Machine) -> Self {
-        Self {
-            machine: Machine::new(machine),
-            server: None,
-            lives: 0,
-            keeps: machine.keeps,
-            id: n as u128 + 1,
-            files: Files::default(),
-            files_made: 0,
-            copy: None,
-            aside: None,
-            writing: None,
-            hangs_until: 0,
-            replica: vec![],
-            armed: None,
-            idle_ticks: 0,
-            died: 0,
-            told: (0, 0, 0),
-        }
+        Self { machine: Machine::new(machine), keeps: machine.keeps, id: n as u128 + 1, ..Self::default() }
     }
 
     /// A file that was not there before.

@@ -92,9 +92,10 @@ pub struct SingleClient {
 }
 
 /// What a server finds of its data after a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keeps {
     /// Nothing: it has no persistence.
+    #[default]
     Nothing,
     /// A snapshot, made every so many microseconds.
     Snapshots {

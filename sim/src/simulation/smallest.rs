@@ -21,21 +21,13 @@ pub fn smallest(plan: &Plan, without: Without) -> Plan {
             }
         }
         leave_out_faults(&mut best, &fails);
-        while best.clients.len() > 1 {
-            let mut fewer = best.clone();
-            fewer.clients.pop();
-            if !names_only_those_there(&fewer) || !fails(&fewer) {
-                break;
+        let fewer: [fn(&mut Plan) -> bool; 2] =
+            [|plan| plan.clients.len() > 1 && plan.clients.pop().is_some(), |plan| plan.single_clients.pop().is_some()];
+        for leave_one_out in fewer {
+            let mut smaller = best.clone();
+            while leave_one_out(&mut smaller) && names_only_those_there(&smaller) && fails(&smaller) {
+                best = smaller.clone();
             }
-            best = fewer;
-        }
-        while !best.single_clients.is_empty() {
-            let mut fewer = best.clone();
-            fewer.single_clients.pop();
-            if !names_only_those_there(&fewer) || !fails(&fewer) {
-                break;
-            }
-            best = fewer;
         }
         if best == before {
             return best;

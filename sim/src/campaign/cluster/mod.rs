@@ -12,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{Instant, sleep};
 
 use super::link::Link;
-use super::machine::{Machine, PATIENCE, ask, free_port};
+use super::machine::{Machine, ask, free_port};
+use super::patience::{PATIENCE, until};
 use bus::Bus;
 
 /// Shards of the cluster.
@@ -32,9 +32,6 @@ const NODE_TIMEOUT_MS: u64 = 2_000;
 
 /// The same in brief.
 const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
-
-/// Pause between two looks.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a server may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
@@ -88,18 +85,14 @@ impl Cluster {
     pub async fn form(machines: &[Machine], links: &[Link], bus: Bus) -> Result<Self, String> {
         let ports: Vec<_> = links.iter().enumerate().map(|(node, link)| (link.port(), bus.port(node))).collect();
         let ids = meet(machines, &ports).await?;
-        let begun = Instant::now();
-        for shard in 0..SHARDS {
-            while machines[SHARDS + shard].ask::<()>(&["CLUSTER", "REPLICATE", &ids[shard]]).await.is_err() {
-                is_late(begun, "a replica does not hear of its master")?;
-                sleep(LOOK).await;
-            }
+        for (id, replica) in ids.iter().zip(&machines[SHARDS..]) {
+            let follow = ["CLUSTER", "REPLICATE", id];
+            let follows = until!(PATIENCE, replica.ask::<()>(&follow).await.ok());
+            follows.ok_or("the cluster: a replica does not hear of its master")?;
         }
         for machine in machines {
-            while is_well(&machine.socket()).await.is_err() {
-                is_late(begun, "it does not come about")?;
-                sleep(LOOK).await;
-            }
+            let is_well = until!(PATIENCE, is_well(&machine.socket()).await.ok());
+            is_well.ok_or("the cluster does not come about")?;
             // It is new: nobody holds anything in it.
             let _ = machine.ask::<Value>(&["LOCK.GUARD", "LIFT"]).await;
         }
@@ -136,10 +129,6 @@ pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<V
         machines[0].ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()]).await?;
     }
     Ok(ids)
-}
-
-pub(super) fn is_late(begun: Instant, what: &str) -> Result<(), String> {
-    if begun.elapsed() > PATIENCE { Err(format!("the cluster: {what}")) } else { Ok(()) }
 }
 
 /// Why the server at `socket` does not serve in a cluster of so many.

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::{ANSWER, LOOK, NODES, SHARDS, is_well};
+use super::{ANSWER, NODES, SHARDS, is_well};
 use crate::campaign::faults::On;
-use crate::campaign::machine::{PATIENCE, ask};
+use crate::campaign::machine::ask;
+use crate::campaign::patience::{PATIENCE, comes_true, until};
 use crate::campaign::world::World;
 
 /// A guard that is longer is that of a replica which was promoted before its master had told it how long leases are: a day.
@@ -16,14 +17,10 @@ const LONG_GUARD_MS: u64 = 60_000;
 
 /// Everything is healed: waits until each shard has one master and one replica, which follows it, and all agree.
 pub async fn settle(world: &World) {
-    let begun = Instant::now();
-    while let Err(why) = is_at_rest(world).await {
-        if begun.elapsed() > PATIENCE {
-            let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
-            world.log.found(format!("{late}: {why}"));
-            return;
-        }
-        sleep(LOOK).await;
+    let mut why = String::new();
+    if !comes_true!(PATIENCE, is_at_rest(world).await.map_err(|is_not| why = is_not).is_ok()) {
+        let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
+        return world.log.found(format!("{late}: {why}"));
     }
     // Where a replica was promoted before it was told how long leases are, an operator has to say that all of them are over.
     let mut guarded = vec![];
@@ -43,15 +40,11 @@ pub async fn settle(world: &World) {
 
 /// For how long this node is guarded still. A busy machine is asked again: who is taken for unguarded stays guarded for a day.
 async fn guard_ms(world: &World, node: usize) -> u64 {
-    let begun = Instant::now();
-    loop {
-        let told: Result<HashMap<String, String>, String> = say(world, node, &["LOCK.NODE"]).await;
-        let guard_ms = told.ok().and_then(|told| told.get("guard_ms")?.parse().ok());
-        if guard_ms.is_some() || begun.elapsed() > PATIENCE {
-            return guard_ms.unwrap_or(0);
-        }
-        sleep(LOOK).await;
-    }
+    let told = until!(PATIENCE, {
+        let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
+        told.get("guard_ms").and_then(|ms| ms.parse().ok())
+    });
+    told.unwrap_or(0)
 }
 
 /// Why the cluster is not at rest.

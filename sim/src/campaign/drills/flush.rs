@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::{Witness, keep, options, tell};
-use crate::campaign::machine::PATIENCE;
 use crate::campaign::nemesis;
+use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{NODES, World};
 
 /// Locks that are held over it.

@@ -10,11 +10,12 @@ use std::time::Duration;
 use palisade_core::quorum::majority;
 use rustix::process::Signal;
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::campaign::faults::On;
 use crate::campaign::link::Mode;
-use crate::campaign::machine::{PATIENCE, signal_to};
+use crate::campaign::machine::signal_to;
+use crate::campaign::patience::{PATIENCE, until};
 use crate::campaign::world::{NODES, World};
 
 /// The lease of a leader, and the time that its command has to end.
@@ -26,9 +27,6 @@ const CUT_OFF: Duration = Duration::from_millis(2_500);
 
 /// Time for which a majority is stopped: longer, also than a client that starts waits for silent nodes.
 const STOPPED: Duration = Duration::from_millis(5_500);
-
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Cuts a majority off, and stops another one.
 pub async fn under_elect(world: &Arc<World>) {
@@ -69,17 +67,15 @@ fn led(terms: &Path) -> Vec<u64> {
 
 /// Waits until it has led so often; the candidate must not end meanwhile.
 async fn until_it_leads(candidate: &mut Child, terms: &Path, times: usize) -> Result<(), String> {
-    let began = Instant::now();
-    while led(terms).len() < times {
-        if let Ok(Some(status)) = candidate.try_wait() {
-            return Err(format!("it ended with {status} after {} outages", times - 1));
+    let leads = until!(
+        PATIENCE,
+        match candidate.try_wait() {
+            _ if led(terms).len() >= times => Some(Ok(())),
+            Ok(Some(status)) => Some(Err(format!("it ended with {status} after {} outages", times - 1))),
+            _ => None,
         }
-        if began.elapsed() > PATIENCE {
-            return Err(format!("it does not lead again after {} outages", times - 1));
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
+    );
+    leads.unwrap_or_else(|| Err(format!("it does not lead again after {} outages", times - 1)))
 }
 
 async fn outlast(world: &World, candidate: &mut Child, terms: &Path) -> Result<(), String> {

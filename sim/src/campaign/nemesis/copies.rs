@@ -18,14 +18,14 @@ use super::dice::{Dice, pause};
 use super::servers;
 use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::machine::{Durability, Machine};
+use crate::campaign::patience::comes_true;
 use crate::campaign::world::World;
 
 /// The folder of the AOF in a server's folder.
 const AOF: &str = "appendonlydir";
 
-/// How often it is looked at what a state file says, and the pause between two looks: a state is written every 2.5 s.
-const LOOKS: usize = 100;
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long it is looked at what a state file says: a state is written every 2.5 s.
+const STATE_WRITTEN: Duration = Duration::from_secs(5);
 
 /// How often a copy is begun again that the server changed meanwhile.
 const TRIES: usize = 5;
@@ -117,18 +117,14 @@ async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
     let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");
     let copied = files(&kept.join(AOF)).unwrap_or_default().iter().filter(|path| is_increment(path)).map(length).max();
-    for _ in 0..LOOKS {
+    comes_true!(STATE_WRITTEN, {
         let states =
             files(dir).unwrap_or_default().into_iter().filter(|path| path.extension() == Some("state".as_ref()));
         let texts = states.filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>();
         let lines = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("aof "));
         let bytes = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).max();
-        if bytes > copied {
-            return true;
-        }
-        sleep(LOOK_AGAIN).await;
-    }
-    false
+        bytes > copied
+    })
 }
 
 /// Copies every file of the server's folder, while the server may go on.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::dice::{Dice, pause};
 use crate::campaign::cluster::shards::{is_master, roles, say};
@@ -11,13 +11,11 @@ use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::exam::{self, Exam, starts_above};
 use crate::campaign::faults::On;
 use crate::campaign::link::Mode;
+use crate::campaign::patience::{LOOK, comes_true};
 use crate::campaign::world::World;
 
 /// How long a replica may take to be promoted, before this hand goes on: links may be cut.
 const PROMOTION: Duration = Duration::from_secs(20);
-
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// How the replica comes to take over.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +115,5 @@ async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) 
 }
 
 async fn promoted(world: &World, replica: usize) {
-    let begun = Instant::now();
-    while is_master(world, replica).await != Some(true) && begun.elapsed() < PROMOTION {
-        sleep(LOOK).await;
-    }
+    let _ = comes_true!(PROMOTION, is_master(world, replica).await == Some(true));
 }

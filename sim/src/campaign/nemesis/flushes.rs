@@ -11,7 +11,8 @@ use super::alone;
 use super::dice::{Dice, pause};
 use crate::campaign::exam::{Exam, say_as};
 use crate::campaign::faults::On;
-use crate::campaign::machine::{Durability, Machine, PATIENCE, ask_as};
+use crate::campaign::machine::{Durability, Machine, ask_as};
+use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{NODES, World};
 
 /// The other database, as a parameter of a URL.

@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use super::dice::{Dice, pause};
 use crate::campaign::faults::On;
-use crate::campaign::machine::{PATIENCE, ask};
+use crate::campaign::machine::ask;
+use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{CLIENTS, World};
 
 /// Commands and settings, each with its name in the report and what it is followed by.

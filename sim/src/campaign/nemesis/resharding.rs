@@ -14,12 +14,9 @@ use super::dice::{Dice, pause};
 use crate::campaign::cluster::shards::{roles, say};
 use crate::campaign::cluster::{Cluster, SHARDS};
 use crate::campaign::faults::On;
-use crate::campaign::machine::PATIENCE;
+use crate::campaign::patience::{LOOK, PATIENCE, comes_true};
 use crate::campaign::process::key_name;
 use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
-
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// How long one MIGRATE may take, in milliseconds.
 const MIGRATE_MS: &str = "1000";
@@ -122,23 +119,12 @@ impl Move<'_> {
 
     /// Whether it moved. `open`: for how long it is open before its keys go.
     async fn key_by_key(&self, open: Duration) -> bool {
-        let fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
-        let begun = Instant::now();
-        let mut last = String::new();
-        let mut opened = false;
-        let moved = loop {
-            match self.step(&mut opened, open).await {
-                Ok(true) => break true,
-                Ok(false) => {}
-                Err(why) => last = why,
-            }
-            if begun.elapsed() > PATIENCE {
-                self.world.log.found(format!("slot {} does not move, key by key: {last}", self.slot));
-                break false;
-            }
-            sleep(LOOK).await;
-        };
-        drop(fault);
+        let _fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
+        let (mut last, mut opened) = (String::new(), false);
+        let moved = comes_true!(PATIENCE, self.step(&mut opened, open).await.map_err(|why| last = why) == Ok(true));
+        if !moved {
+            self.world.log.found(format!("slot {} does not move, key by key: {last}", self.slot));
+        }
         moved
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::dice::{Dice, pause};
 use super::operators;
@@ -15,7 +15,8 @@ use crate::campaign::faults::On;
 use crate::campaign::journal::wall_us;
 use crate::campaign::judge::LAG;
 use crate::campaign::link::{Link, Mode};
-use crate::campaign::machine::{Durability, Machine, PATIENCE};
+use crate::campaign::machine::{Durability, Machine};
+use crate::campaign::patience::{PATIENCE, comes_true};
 use crate::campaign::world::{NODES, World};
 
 /// How long a server may take to end by itself before it is killed.
@@ -147,11 +148,8 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
 async fn overtaken(world: &World, machine: &Machine) {
     // The register of tokens lags behind what was granted before the kill.
     sleep(2 * LAG).await;
-    let begun = Instant::now();
     let floor = || wall_us() + world.settings.skew_ms * 1_000;
-    while world.highest_token.load(Ordering::Relaxed) > floor() && begun.elapsed() < TOKENS_OVERTAKEN {
-        sleep(Duration::from_millis(50)).await;
-    }
+    let _ = comes_true!(TOKENS_OVERTAKEN, world.highest_token.load(Ordering::Relaxed) <= floor());
     // A new machine's clock is right.
     machine.clock.set(0);
 }
@@ -254,13 +252,10 @@ impl FailOver {
             world.log.found(format!("node {}, a replica: {why}", node + 1));
             return;
         }
-        let begun = Instant::now();
-        let mut in_step = false;
-        while !in_step && begun.elapsed() < PATIENCE / 4 {
-            sleep(Duration::from_millis(20)).await;
+        let in_step = comes_true!(PATIENCE / 4, {
             let replication = replica.ask::<String>(&["INFO", "replication"]).await.unwrap_or_default();
-            in_step = replication.contains("master_link_status:up");
-        }
+            replication.contains("master_link_status:up")
+        });
         if in_step {
             sleep(self.follows).await;
             link.set(Mode::Swallow);

@@ -11,10 +11,11 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::dice::{Dice, pause};
-use crate::campaign::cluster::{RANGES, SHARDS, is_late, knows, meet};
+use crate::campaign::cluster::{RANGES, SHARDS, knows, meet};
 use crate::campaign::exam::{Exam, Second, starts_above};
 use crate::campaign::faults::On;
-use crate::campaign::machine::{Durability, Machine, PATIENCE, free_port};
+use crate::campaign::machine::{Durability, Machine, free_port};
+use crate::campaign::patience::{PATIENCE, until};
 use crate::campaign::world::World;
 
 /// Keys that are looked at.
@@ -25,9 +26,6 @@ const AHEAD_MS: u64 = 500;
 
 /// How often it is tried to make a cluster.
 const TRIES: usize = 3;
-
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// A cluster after the other.
 pub async fn given_away(world: Arc<World>, mut dice: Dice) {
@@ -63,13 +61,8 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
             continue;
         }
         let socket = masters[0].socket();
-        let mut exam = loop {
-            match Exam::take("", &socket, &key, world.settings.max_ttl_ms).await {
-                Some(exam) => break exam,
-                None if begun.elapsed() < PATIENCE => sleep(LOOK).await,
-                None => return Err(format!("a new master grants nothing for {PATIENCE:?}")),
-            }
-        };
+        let taken = until!(PATIENCE, Exam::take("", &socket, &key, world.settings.max_ttl_ms).await);
+        let mut exam = taken.ok_or_else(|| format!("a new master grants nothing for {PATIENCE:?}"))?;
         // Of one that was given back the token counts.
         if dice.once_in(3) {
             exam.release(&socket).await;
@@ -132,12 +125,9 @@ async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<(Vec<M
         machines.push(machine);
     }
     let ids = meet(&machines, &ports).await?;
-    let begun = Instant::now();
     for machine in &machines {
-        while knows(&machine.socket(), SHARDS).await.is_err() {
-            is_late(begun, "it does not come about")?;
-            sleep(LOOK).await;
-        }
+        let known = until!(PATIENCE, knows(&machine.socket(), SHARDS).await.ok());
+        known.ok_or("it does not come about")?;
         // It is new.
         machine.ask::<redis::Value>(&["LOCK.GUARD", "LIFT"]).await?;
     }
