@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::faults::Wrong;
 use super::journal::Line;
-use super::judge::Wrong;
+
 use crate::history::{Holder, TimeUs};
 
 /// What came of all elections.

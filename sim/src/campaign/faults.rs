@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::journal::now_us;
-use super::judge::Wrong;
 use crate::history::TimeUs;
 
 /// What a fault is done to; nodes and clients are numbered from 0, and shown from 1.
@@ -52,6 +51,17 @@ pub struct Fault {
     pub until: Option<TimeUs>,
     /// More of it.
     pub note: String,
+}
+
+/// Something that must not have happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// When.
+    pub at: TimeUs,
+    /// With which lock; none: with none in particular.
+    pub key: Option<u32>,
+    /// What.
+    pub what: String,
 }
 
 /// All faults and findings of a run, in the order in which they began.

@@ -3,8 +3,9 @@
 //! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if somebody else, whom the
 //! lock does not go with, relied on it for all of that time: that one had a majority of the nodes throughout.
 
+use super::faults::Wrong;
 use super::journal::Line;
-use super::judge::{Claim, Seen, Wrong, claims};
+use super::judge::{Claim, Seen, claims};
 
 /// The outcome of all releases through agents.
 #[derive(Clone, Debug, Default)]

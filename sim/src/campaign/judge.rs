@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::faults::Wrong;
 use super::journal::{Follower, Line, now_us};
 use super::register::Arrival;
 use super::world::World;
@@ -16,17 +17,6 @@ use crate::referee::{Laws, Referee};
 
 /// What happened so recently is not judged yet: lines may be under way.
 pub const LAG: Duration = Duration::from_millis(500);
-
-/// Something that must not have happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// When.
-    pub at: TimeUs,
-    /// With which lock; none: with none in particular.
-    pub key: Option<u32>,
-    /// What.
-    pub what: String,
-}
 
 /// An event, and for an access to the register whether it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::faults::{Fault, On};
+use super::faults::{Fault, On, Wrong};
 use super::journal::{Ended, Kept, Line};
-use super::judge::Wrong;
+
 use crate::history::{Holder, TimeUs};
 
 /// A fault is written down this close to when it is done, in microseconds.

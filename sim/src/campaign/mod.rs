@@ -46,9 +46,9 @@ use tokio::time::sleep;
 
 use aftermath::EndState;
 use drills::Drills;
-use faults::Fault;
+use faults::{Fault, Wrong};
 use journal::now_us;
-use judge::{History, Wrong};
+use judge::History;
 use patience::PATIENCE;
 use settings::Settings;
 use watch::{Guarded, Guards};

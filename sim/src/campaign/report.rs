@@ -9,9 +9,9 @@ use std::path::Path;
 use clap::ValueEnum as _;
 use serde::Serialize;
 
-use super::faults::{Fault, On};
+use super::faults::{Fault, On, Wrong};
 use super::journal::{Line, now_us};
-use super::judge::{History, Seen, Wrong};
+use super::judge::{History, Seen};
 use super::kinds::Kind;
 use super::world::{CLIENTS, CONTENDED_KEYS};
 use super::{Outcome, timeline};

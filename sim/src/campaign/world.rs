@@ -19,14 +19,12 @@ use super::kinds::Kind;
 use super::link::{Link, Mode, Target};
 use super::machine::{Common, Durability, Machine, WallClock, kill, signal_to};
 use super::register::Register;
+pub use super::settings::NODES;
 use super::settings::Settings;
 use super::{agent, process};
 
 /// How often a server is started that does not come up, before it is left down.
 const STARTS: usize = 3;
-
-/// Nodes that are independent: two may be away at a time.
-pub const NODES: usize = 5;
 
 /// What the nodes keep on their disks at first.
 const DURABILITIES: [Durability; NODES] =

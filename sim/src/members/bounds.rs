@@ -1,6 +1,5 @@
 //! The bounds of the models of locks in a set that changes.
 
-use super::locks::Checked;
 use crate::checker::Bounded;
 use crate::rules::Rule;
 
@@ -87,3 +86,6 @@ impl Bounds {
         u32::from(self.ttl_ticks) * TICK_MS
     }
 }
+
+/// A model within its bounds: what can happen in it is in [`super::locks`].
+pub(super) struct Checked(pub(super) Bounds);

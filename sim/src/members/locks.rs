@@ -10,7 +10,7 @@ use palisade_core::quorum::{
 use palisade_core::{BootTime, Members, Membership, Token};
 use stateright::{Model, Property};
 
-use super::bounds::{Bounds, TICK_MS};
+use super::bounds::{Checked, TICK_MS};
 use super::list::list;
 use crate::checker::Explained;
 use crate::rules::Rule;
@@ -98,8 +98,6 @@ pub(super) enum Action {
     /// A node loses its memory.
     Forgets { node: usize },
 }
-
-pub(super) struct Checked(pub(super) Bounds);
 
 impl Explained for Checked {
     fn why(state: &State) -> Option<String> {

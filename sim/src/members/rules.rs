@@ -1,6 +1,6 @@
 //! The rules of a set that changes: what the models find without each of them.
 
-use super::{agreement, bounds, locks};
+use super::{agreement, bounds};
 use crate::checker::Bounded;
 use crate::rules::Rule;
 
@@ -18,7 +18,7 @@ pub fn broken() -> Vec<Bounded<Rule>> {
         Rule::AcquisitionsBeginAnew,
     ];
     let of_changers = [Rule::PromisesAreKept, Rule::EarlierIsCompleted];
-    let locks = of_locks.map(|rule| Bounded::new(rule, move || locks::Checked(bounds::Bounds::without(rule))));
+    let locks = of_locks.map(|rule| Bounded::new(rule, move || bounds::Checked(bounds::Bounds::without(rule))));
     let without = agreement::Bounds::without;
     let changers = of_changers.map(|rule| Bounded::new(rule, move || agreement::Checked(without(rule))));
     locks.into_iter().chain(changers).collect()

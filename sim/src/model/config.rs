@@ -1,6 +1,8 @@
 //! The bounds of a model.
 
-use super::moves::Checked;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 use crate::server::Setup;
@@ -109,6 +111,19 @@ impl Config {
 
     pub(super) fn setup(&self) -> Setup {
         Setup { max_ttl_ms: self.ttl_ms(), skew_ms: self.skew_ticks * (TICK_US / 1_000) as u32, window_ms: 1 }
+    }
+}
+
+/// A model, and what is known of it.
+pub(super) struct Checked {
+    pub(super) config: Config,
+    /// Whether locks come right from nodes in these states: many states differ in nothing that matters for it.
+    pub(super) right: Mutex<HashMap<u64, bool>>,
+}
+
+impl Checked {
+    fn new(config: Config) -> Self {
+        Self { config, right: Mutex::default() }
     }
 }
 

@@ -1,11 +1,10 @@
 //! What can happen next in a model, and what must hold in all its states.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use stateright::{Model, Property};
 
-use super::config::{Config, LateMessages, TICK_US};
+use super::config::{Checked, Config, LateMessages, TICK_US};
 use super::state::State;
 use crate::checker::Explained;
 use crate::messages::{Reply, Request, Says};
@@ -37,18 +36,7 @@ pub enum Action {
     Raise(usize),
 }
 
-/// A model, and what is known of it.
-pub(super) struct Checked {
-    config: Config,
-    /// Whether locks come right from nodes in these states: many states differ in nothing that matters for it.
-    right: Mutex<HashMap<u64, bool>>,
-}
-
 impl Checked {
-    pub(super) fn new(config: Config) -> Self {
-        Self { config, right: Mutex::default() }
-    }
-
     fn comes_right(&self, state: &State) -> bool {
         let nodes = state.nodes_hash();
         let known = self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&nodes).copied();

@@ -184,10 +184,10 @@ impl World<'_> {
         }
         self.hear_status(step.says, (before, who), (key, mode), holding)?;
         match (step.says, holding) {
-            (Some(Status::Held), _) if mode == HeldAs::Exclusive && self.plan.limit > 0 => {
-                if self.rng.random_ratio(1, 4) {
-                    self.wakes(who, self.plan.hold_us / 2, Wake::Shares);
-                }
+            (Some(Status::Held), _)
+                if mode == HeldAs::Exclusive && self.plan.limit > 0 && self.rng.random_ratio(1, 4) =>
+            {
+                self.wakes(who, self.plan.hold_us / 2, Wake::Shares);
             }
             (Some(Status::Extended), Some((_, until, _))) => {
                 self.totals.extended += 1;
