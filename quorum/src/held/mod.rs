@@ -215,7 +215,7 @@ impl Held {
                 let token = member.acked.filter(|_| !member.raising);
                 token.map(|token| Call::now(node, Ask::Extend { ttl_ms, token })).into_iter().collect()
             }
-            (Ask::Extend { token, .. }, Answer::No) if self.is_spoken_for && self.has_open(node, token, now) => {
+            (Ask::Extend { token, .. }, Answer::No) if self.is_unsure_of(node, token, now) => {
                 let member = &mut self.members[node];
                 (member.raising, member.asks_again) = (true, true);
                 vec![Call::now(node, Ask::Fence { token: self.token })]
@@ -267,9 +267,12 @@ impl Held {
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
     }
 
-    /// Whether `node` has been asked in time to extend what it acknowledged last, and has not answered.
-    fn has_open(&self, node: usize, token: Token, now: BootTime) -> bool {
-        self.round.open[node] && self.members[node].acked == Some(token) && now < self.valid_until
+    /// Whether `node`, asked in time to extend the lock, may have it with a larger token: one that another process raised, or that it was
+    /// asked to raise without an answer.
+    fn is_unsure_of(&self, node: usize, token: Token, now: BootTime) -> bool {
+        let acked = self.members[node].acked;
+        let may_have_it = acked.is_none() || (self.is_spoken_for && acked == Some(token));
+        self.round.open[node] && may_have_it && now < self.valid_until
     }
 
     fn on_extended(&mut self, node: usize, id: Option<NodeId>, answer: Answer, now: BootTime) -> Vec<Call> {

@@ -480,3 +480,30 @@ fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
     let Ask::Acquire { proposal, .. } = calls[0].ask else { panic!() };
     assert!(proposal >= held.token());
 }
+
+/// Nodes hung for longer than they are given to answer. Then they raised their tokens, and refused an extension that named the lower one:
+/// what they have is asked for before it counts as gone.
+#[test]
+fn a_raise_without_an_answer_is_no_loss() {
+    for has_it in [true, false] {
+        let mut held = held();
+        healed(&mut held, 3, 200, 50);
+        extend(&mut held, 100);
+        let raise = Ask::Fence { token: token(200) };
+        for node in 0..3 {
+            held.on_answer(0, node, id(node as u128), raise, Answer::Failed, at(150).boot);
+        }
+        for node in 0..3 {
+            let ask = Ask::Fence { token: held.token() };
+            assert_eq!(no(&mut held, 1, node, 160), [Call::now(node, ask)]);
+            let answer = if has_it { Answer::Token(token(200)) } else { Answer::No };
+            let calls = held.on_answer(1, node, id(node as u128), ask, answer, at(170).boot);
+            let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+            assert_eq!(calls.contains(&Call::now(node, ask)), has_it);
+            if has_it {
+                held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(180).boot);
+            }
+        }
+        assert_eq!((held.is_lost(), held.outcome()), (!has_it, Some(has_it)));
+    }
+}

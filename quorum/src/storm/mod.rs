@@ -438,7 +438,7 @@ fn what_is_done_wrong_shows() {
         GivesBackWhatIsOver,
     ];
     for wrong in all {
-        let found = (0..5_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));
+        let found = (0..20_000).find_map(|seed| Some((seed, World::new(seed, Some(wrong)).run().broken?)));
         eprintln!("{wrong:?}: {found:?}");
         assert!(found.is_some(), "{wrong:?}");
     }
