@@ -108,7 +108,7 @@ impl From<Error> for Failure {
                 Some(ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired) => NO_QUORUM,
                 _ => TIMED_OUT,
             },
-            ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired => NO_QUORUM,
+            ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired | ErrorKind::Overtaken => NO_QUORUM,
             ErrorKind::Lost => LOST,
             ErrorKind::BadArgument | ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Owned => USAGE,
             _ => FAILED,

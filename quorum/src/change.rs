@@ -142,6 +142,46 @@ pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>
     Some(stays.map(|(_, member)| member.clone()).collect())
 }
 
+/// The way of one program from the version that it found to the nodes that it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    at: Members,
+    has_stepped: bool,
+}
+
+impl Path {
+    /// Begins at this version.
+    pub fn begin(at: Members) -> Self {
+        Self { at, has_stepped: false }
+    }
+
+    /// Says which version the set has now. Returns false if another program led it off the way to `wanted`, and two that go on would undo
+    /// each other's steps without end.
+    pub fn on_present(&mut self, present: &Members, wanted: &[Member]) -> bool {
+        if present.version <= self.at.version {
+            return true;
+        }
+        let only = |one: &[Member], other: &[Member]| -> Vec<Member> {
+            one.iter().filter(|member| !other.contains(member)).cloned().collect()
+        };
+        let (added, removed) = (only(&present.list, &self.at.list), only(&self.at.list, &present.list));
+        let steps = (added.len() + removed.len()) as u64;
+        let is_on_it = only(&added, wanted).is_empty() && only(&removed, wanted).len() == removed.len();
+        let is_followed = self.at.version == 0 || is_on_it && steps == present.version - self.at.version;
+        self.at = present.clone();
+        is_followed
+    }
+
+    /// Says what the program's own attempt decided. What its first one found accepted may be all that a program left which is gone: the way
+    /// begins there. Returns as [`Path::on_present`].
+    pub fn on_decided(&mut self, decided: &Members, wanted: &[Member]) -> bool {
+        if !std::mem::replace(&mut self.has_stepped, true) {
+            self.at = decided.clone();
+        }
+        self.on_present(decided, wanted)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::ChangeProgress::*;
@@ -200,6 +240,34 @@ mod tests {
         for n in 1..20 {
             assert!(majority(n) + majority(n + 1) > n + 1, "{n}");
         }
+    }
+
+    #[test]
+    fn a_program_whose_steps_are_undone_is_told_so() {
+        let version = |version, ids: &[u128]| Members { version, list: list(ids) };
+        let wanted = list(&[1, 3, 4]);
+        let on_its_way: [(u64, &[u128], bool); 8] = [
+            (5, &[1, 2, 3], true),
+            (6, &[1, 2, 3, 4], true),
+            (7, &[1, 3, 4], true),
+            (6, &[1, 3], true),
+            (6, &[1, 2, 3, 5], false),
+            (6, &[1, 2], false),
+            (7, &[1, 2, 3], false),
+            (8, &[1, 3, 4], false),
+        ];
+        for (number, ids, expected) in on_its_way {
+            let mut path = Path::begin(version(5, &[1, 2, 3]));
+            assert_eq!(path.on_present(&version(number, ids), &wanted), expected, "{number} {ids:?}");
+        }
+        let mut path = Path::begin(version(0, &[]));
+        assert!(path.on_present(&version(3, &[7, 8]), &wanted), "somebody founded it meanwhile");
+        assert!(path.on_present(&version(2, &[8]), &wanted), "an answer of before");
+        // What was left half-done is completed first, its own or another's; what comes between later is not.
+        let mut path = Path::begin(version(5, &[1, 2, 3]));
+        assert!(path.on_decided(&version(6, &[1, 2, 3, 5]), &wanted));
+        assert!(path.on_decided(&version(7, &[1, 2, 3, 4, 5]), &wanted));
+        assert!(!path.on_decided(&version(8, &[1, 2, 3, 4]), &list(&[1, 3, 4, 5])));
     }
 
     #[test]

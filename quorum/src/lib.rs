@@ -108,7 +108,7 @@ mod waiter;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
-pub use change::{Change, ChangeProgress, MemberSays, TellMember, step_towards};
+pub use change::{Change, ChangeProgress, MemberSays, Path, TellMember, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
 #[doc(hidden)]
 pub use conduct::Conduct;

@@ -122,8 +122,8 @@ fn outcome(kind: ErrorKind) -> &'static str {
         ErrorKind::Owned => "owned",
         ErrorKind::Lost => "lost",
         ErrorKind::BadArgument => "bad_argument",
-        // Only changing the set of nodes is not allowed to a user who may take locks.
-        ErrorKind::Configuration | ErrorKind::NotAllowed => "configuration",
+        // The last two: only of a change of the set of nodes.
+        ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Overtaken => "configuration",
         ErrorKind::Closed | ErrorKind::NotGivenBack => "cancelled",
     }
 }

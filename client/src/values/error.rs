@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Configuration,
     /// The nodes do not let the user of this client do that.
     NotAllowed,
+    /// Another program changes the set of nodes too, and wants others.
+    Overtaken,
     /// The client was closed.
     Closed,
     /// The client was closed, and some of its locks are not free: guards still hold them, or too few nodes answered.
@@ -241,6 +243,7 @@ impl Error {
             | ErrorKind::Guarded
             | ErrorKind::Expired
             | ErrorKind::Lost
+            | ErrorKind::Overtaken
             | ErrorKind::NotGivenBack => false,
         }
     }

@@ -1,5 +1,6 @@
 //! The set of nodes changes while locks are held and taken: no lock is lost, and no two have one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -236,14 +237,20 @@ async fn what_a_dead_changer_had_accepted_is_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_changers_at_once_agree() {
+async fn of_two_changers_at_once_one_ends_unless_they_want_the_same() {
     let nodes = Nodes::start_with(5, short);
     let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
-    tokio::join!(set(&changers[0], some(&nodes, &[0, 1, 2, 3])), set(&changers[1], some(&nodes, &[0, 1, 2, 4])));
-    // Whoever was done last has what it wanted; and all know the same.
-    let members = members(&nodes.0[0]);
-    assert!([3, 4].iter().any(|&last| members == list(&nodes, &[0, 1, 2, last])), "{members}");
-    assert_eq!([1, 2].map(|place| self::members(&nodes.0[place])), [members.clone(), members]);
+    set(&changers[0], some(&nodes, &[0, 1, 2])).await;
+    // Each wants a node of which the other wants to be rid.
+    let aims = [&[0, 3, 4][..], &[1, 2, 3]];
+    let change = async |n: usize| timeout(patience() * 2, changers[n].set_nodes(some(&nodes, aims[n]))).await.unwrap();
+    let (one, other) = tokio::join!(change(0), change(1));
+    let (winner, overtaken) = if one.is_ok() { (0, other) } else { (1, one.and(other)) };
+    let error = overtaken.unwrap_err();
+    assert!(error.kind() == ErrorKind::Overtaken && !error.is_lasting(), "{error}");
+    assert!(error.to_string().contains(&address(&nodes.0[3])), "it names what the other one made: {error}");
+    let in_order = |list: &str| list.split(',').map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(in_order(&members(&nodes.0[3])), in_order(&list(&nodes, aims[winner])));
     tokio::join!(set(&changers[0], some(&nodes, &[3, 4])), set(&changers[1], some(&nodes, &[3, 4])));
     assert_eq!(version(&nodes.0[3]), version(&nodes.0[4]));
 }

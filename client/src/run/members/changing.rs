@@ -1,7 +1,7 @@
 //! Changing the set of nodes: step by step, each of which adds or removes one node and is agreed on by the nodes themselves.
 //!
-//! It begins with what the nodes know, whatever this client knows. So another one who changes the set at the same time is not fought: what
-//! they agreed on is where this one goes on from; and what somebody left half-done is completed.
+//! It begins with what the nodes know, whatever this client knows, and completes what somebody left half-done. Another one who changes the set
+//! at the same time is not fought: whoever is led off its [`Path`] ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{
-    Accepted, Ballot, Change, ChangeProgress, Member, MemberSays, Members, NodeId, TellMember, majority,
+    Accepted, Ballot, Change, ChangeProgress, Member, MemberSays, Members, NodeId, Path, TellMember, majority,
     members_from_text, step_towards,
 };
 use rand::RngExt;
@@ -47,7 +47,7 @@ const ATTEMPTS_SHIFT: u32 = 96;
 /// Makes these nodes the set, in as many steps as it takes; and has the client of `nodes` take it up.
 ///
 /// # Errors
-/// `Configuration`, `NotAllowed`, `NoQuorum`.
+/// `Configuration`, `NotAllowed`, `NoQuorum`, `Overtaken`.
 pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), Error> {
     if !nodes.set.ways.can_change() {
         return Err(Error::new(ErrorKind::Configuration, NO_SERVER));
@@ -55,12 +55,15 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     let first = nodes.set.ways.first();
     let wanted = nodes.set.ways.name(addresses)?;
     let mut changer = Changer::new(nodes);
+    let mut path = None;
     loop {
         let surveyed = changer.survey(first).await;
         changer.tell_behind(&surveyed).await;
         let present = surveyed.present(first)?;
         // Before it is founded: what cannot be is refused while nothing has been changed.
         let wanted = changer.wanted(&present, &wanted).await?;
+        let path = path.get_or_insert_with(|| Path::begin(present.clone()));
+        overtaken_unless(path.on_present(&present, &wanted), &present)?;
         let done = match (present.version, step_towards(&present.list, &wanted)) {
             (0, _) => changer.found(first).await?,
             (_, None) => return taken_up(nodes, present).await,
@@ -69,8 +72,22 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         };
         if let Some(members) = done {
             changer.decided(&present, &members).await?;
+            overtaken_unless(path.on_decided(&members, &wanted), &members)?;
         }
     }
+}
+
+/// Ends a change that another one led to this version.
+fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
+    let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
+    let text = || {
+        format!(
+            "the set of nodes is not changed further: somebody else changes it too, and made version {version} of other nodes than this change \
+             ({}). What was changed until now stays. Agree on one list, and set it when the other change is done",
+            nodes()
+        )
+    };
+    is_on_path.then_some(()).ok_or_else(|| Error::new(ErrorKind::Overtaken, text()))
 }
 
 /// The client works with this version, or with a later one.
