@@ -17,75 +17,33 @@ use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choi
 
 /// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because it says for how long a node
 /// that lost its memory must refuse.
-static MAX_TTL: NumericConfig = NumericConfig {
-    name: c"max-ttl",
-    value: AtomicI64::new(MAX_TTL_DEFAULT_MS as i64),
-    default: MAX_TTL_DEFAULT_MS as i64,
-    min: 1,
-    max: MAX_TTL_LIMIT_MS as i64,
-    immutable: true,
-};
+static MAX_TTL: NumericConfig =
+    NumericConfig::new(c"max-ttl", MAX_TTL_DEFAULT_MS as i64, (1, MAX_TTL_LIMIT_MS as i64)).immutable();
 
 /// `lock.max-clock-skew`: how far the wall clocks of nodes and clients may be apart, in milliseconds. It bounds how
 /// far ahead of this node's clock a token from elsewhere may be.
-static MAX_CLOCK_SKEW: NumericConfig = NumericConfig {
-    name: c"max-clock-skew",
-    value: AtomicI64::new(MAX_CLOCK_SKEW_DEFAULT_MS as i64),
-    default: MAX_CLOCK_SKEW_DEFAULT_MS as i64,
-    min: 0,
-    max: MAX_CLOCK_SKEW_LIMIT_MS as i64,
-    immutable: false,
-};
+static MAX_CLOCK_SKEW: NumericConfig =
+    NumericConfig::new(c"max-clock-skew", MAX_CLOCK_SKEW_DEFAULT_MS as i64, (0, MAX_CLOCK_SKEW_LIMIT_MS as i64));
 
 /// `lock.max-waiters`: the most requests that wait on this node at a time.
-static MAX_WAITERS: NumericConfig = NumericConfig {
-    name: c"max-waiters",
-    value: AtomicI64::new(MAX_WAITERS_DEFAULT as i64),
-    default: MAX_WAITERS_DEFAULT as i64,
-    min: 0,
-    max: MAX_WAITERS_LIMIT as i64,
-    immutable: false,
-};
+static MAX_WAITERS: NumericConfig =
+    NumericConfig::new(c"max-waiters", MAX_WAITERS_DEFAULT as i64, (0, MAX_WAITERS_LIMIT as i64));
 
 /// `lock.max-waiting-bytes`: the most bytes that they take, with those who watch and the answers that nobody has heard yet.
-static MAX_WAITING_BYTES: NumericConfig = NumericConfig {
-    name: c"max-waiting-bytes",
-    value: AtomicI64::new(MAX_WAITING_BYTES_DEFAULT as i64),
-    default: MAX_WAITING_BYTES_DEFAULT as i64,
-    min: 0,
-    max: MAX_WAITING_BYTES_LIMIT as i64,
-    immutable: false,
-};
+static MAX_WAITING_BYTES: NumericConfig =
+    NumericConfig::new(c"max-waiting-bytes", MAX_WAITING_BYTES_DEFAULT as i64, (0, MAX_WAITING_BYTES_LIMIT as i64));
 
 /// `lock.handoff-window`: for how long a free lock is kept for a LOCK.WAIT that was told of it, in milliseconds.
-static HANDOFF_WINDOW: NumericConfig = NumericConfig {
-    name: c"handoff-window",
-    value: AtomicI64::new(HANDOFF_WINDOW_DEFAULT_MS as i64),
-    default: HANDOFF_WINDOW_DEFAULT_MS as i64,
-    min: 1,
-    max: HANDOFF_WINDOW_LIMIT_MS as i64,
-    immutable: false,
-};
+static HANDOFF_WINDOW: NumericConfig =
+    NumericConfig::new(c"handoff-window", HANDOFF_WINDOW_DEFAULT_MS as i64, (1, HANDOFF_WINDOW_LIMIT_MS as i64));
 
 /// `lock.log-max-len`: how many entries the log keeps.
-static LOG_MAX_LEN: NumericConfig = NumericConfig {
-    name: c"log-max-len",
-    value: AtomicI64::new(LOG_LEN_DEFAULT as i64),
-    default: LOG_LEN_DEFAULT as i64,
-    min: 0,
-    max: LOG_LEN_LIMIT as i64,
-    immutable: false,
-};
+static LOG_MAX_LEN: NumericConfig =
+    NumericConfig::new(c"log-max-len", LOG_LEN_DEFAULT as i64, (0, LOG_LEN_LIMIT as i64));
 
 /// `lock.log-slower-than`: what was waited for or held for so long is logged, in milliseconds; -1: nothing.
-static LOG_SLOWER_THAN: NumericConfig = NumericConfig {
-    name: c"log-slower-than",
-    value: AtomicI64::new(LOG_SLOWER_THAN_DEFAULT_MS as i64),
-    default: LOG_SLOWER_THAN_DEFAULT_MS as i64,
-    min: -1,
-    max: LOG_SLOWER_THAN_LIMIT_MS as i64,
-    immutable: false,
-};
+static LOG_SLOWER_THAN: NumericConfig =
+    NumericConfig::new(c"log-slower-than", LOG_SLOWER_THAN_DEFAULT_MS as i64, (-1, LOG_SLOWER_THAN_LIMIT_MS as i64));
 
 static NUMBERS: [&NumericConfig; 7] =
     [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];

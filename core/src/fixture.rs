@@ -1,9 +1,10 @@
 //! Makers of locks and requests for the tables of the rules.
 
+use crate::keepalive::{ClientId, KeepAlive};
 use crate::lock::Lock;
 use crate::lock::grant::{Grant, GrantId};
 use crate::node::Node;
-use crate::request::{Acquire, Note, Owner, Patience, Ttl};
+use crate::request::{Acquire, Note, Owner, Patience, Release, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
 use crate::values::mode::{Mode, Permit, Wanted};
@@ -47,6 +48,17 @@ pub fn asks(name: &str) -> Acquire<'_> {
         patience: Patience::NONE,
         behind: Default::default(),
     }
+}
+
+/// A RELEASE of this owner.
+pub fn releases(name: &str) -> Release<'_> {
+    Release { owner: owner(name), level: None, token: None }
+}
+
+/// Keeps the lease of "me", of a second, from `now` on for `ms` milliseconds and this connection.
+pub fn keep_alive(node: &mut Node, client: u64, ms: u64, now: u64) {
+    let keep = KeepAlive::new(ClientId(client), Some(ms), ttl(1_000)).unwrap();
+    node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(now).boot);
 }
 
 /// The permit of this number.

@@ -29,6 +29,16 @@ pub struct NumericConfig {
 }
 
 impl NumericConfig {
+    /// Makes a number with its default, and the smallest and largest value.
+    pub const fn new(name: &'static CStr, default: i64, (min, max): (i64, i64)) -> Self {
+        Self { name, value: AtomicI64::new(default), default, min, max, immutable: false }
+    }
+
+    /// Returns the number fixed once the server runs.
+    pub const fn immutable(self) -> Self {
+        Self { immutable: true, ..self }
+    }
+
     /// Its value now.
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
-use crate::fixture::{KEY, asks, at, key_of, node, owner, token, ttl};
+use crate::fixture::{KEY, asks, at, key_of, node, owner, releases, token, ttl};
 use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, encode_change, encode_end};
 use crate::lock::Lock;
 use crate::node::Node;
@@ -11,7 +11,7 @@ use crate::queue::of_key::WaiterId;
 use crate::queue::shares::Asker;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
-use crate::request::{Acquire, Annotate, Conversion, Convert, Known, Note, Patience, Release, Ticket, Wait, Watch};
+use crate::request::{Acquire, Annotate, Conversion, Convert, Known, Note, Patience, Ticket, Wait, Watch};
 use crate::rules::watch::Watched;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::{BootId, BootTime};
@@ -238,7 +238,7 @@ impl Key {
 
     /// How many holds are left.
     pub fn release(&mut self, name: &str) -> Option<u32> {
-        match self.perform(&Request::Release(Release { owner: owner(name), level: None, token: None })) {
+        match self.perform(&Request::Release(releases(name))) {
             Ok(Reply::Holds(left)) => Some(left),
             _ => None,
         }
@@ -362,6 +362,11 @@ impl Key {
     /// The server grants nothing.
     pub fn says_poisoned(question: Question) -> Option<Said> {
         matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::Poisoned))
+    }
+
+    /// The user of the second who waited lost the permission.
+    pub fn says_second_is_forbidden(question: Question) -> Option<Said> {
+        (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden))
     }
 
     /// The server grants nothing for now, to nobody who did not ask just now.

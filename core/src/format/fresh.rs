@@ -88,27 +88,15 @@ mod tests {
 
     use super::*;
     use crate::fixture::*;
+    use crate::format::fixture::*;
     use crate::format::record::{self, Arrival};
     use crate::lock::Lock;
     use crate::lock::grant::GrantId;
     use crate::request::Note;
 
-    const HERE: BootId = BootId([1; 16]);
-    const ARRIVALS: [Arrival; 3] = [Arrival::Stream, Arrival::Storage, Arrival::Payload];
-
-    fn here(arrival: Arrival, now: BootTime, boot: BootId) -> Here {
-        Here { arrival, now, boot }
-    }
-
     /// Granted at 10 s for 2 s.
     fn lock(owner: &str) -> Lock {
         exclusive(crate::fixture::owner(owner), Note::default(), token(77), at(10_000).boot, ttl(2_000))
-    }
-
-    fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
-        let mut bytes = vec![];
-        record::encode(lock, now, HERE, &mut bytes);
-        bytes
     }
 
     #[test]
@@ -127,12 +115,12 @@ mod tests {
             let bytes = written(&lock, at(10_000).boot);
             for arrival in ARRIVALS {
                 for now in [10_000, 11_000, 12_001] {
-                    assert_eq!(record::decode(&bytes, here(arrival, at(now).boot, HERE)).as_ref(), Ok(&lock));
+                    assert_eq!(read(&bytes, arrival, now, HERE).as_ref(), Ok(&lock));
                 }
                 // One that differs in the last byte that is told.
                 let mut boot = HERE;
                 boot.0[4] = 2;
-                let read = record::decode(&bytes, here(arrival, at(500).boot, boot)).unwrap();
+                let read = read(&bytes, arrival, 500, boot).unwrap();
                 assert_eq!((read.first().left_ms(at(500).boot), read.first().granted()), (2_000, at(500).boot));
                 assert_eq!((read.first().token(), read.first().owner()), (token(77), lock.first().owner()));
             }
@@ -174,7 +162,10 @@ mod tests {
         for (lock, now, version) in cases {
             let bytes = written(&lock, now);
             assert_eq!(bytes[0], version, "{lock:?}");
-            assert_eq!(record::decode(&bytes, here(Arrival::Storage, now.plus_us(1), HERE)).as_ref(), Ok(&lock));
+            assert_eq!(
+                record::decode(&bytes, Here { arrival: Arrival::Storage, now: now.plus_us(1), boot: HERE }).as_ref(),
+                Ok(&lock)
+            );
         }
     }
 
@@ -182,22 +173,17 @@ mod tests {
     #[test]
     fn is_not_taken_for_what_has_less_than_its_ttl_left() {
         let sent = written(&lock("me"), at(10_500).boot);
-        let elsewhere = BootId([2; 16]);
-        let read = record::decode(&sent, here(Arrival::Stream, at(0).boot, elsewhere)).unwrap();
-        assert_eq!((read.first().granted(), read.first().left_ms(at(0).boot)), (at(0).boot, 1_500));
+        let replica = read(&sent, Arrival::Stream, 0, ELSEWHERE).unwrap();
+        assert_eq!((replica.first().granted(), replica.first().left_ms(at(0).boot)), (at(0).boot, 1_500));
         let mut bytes = vec![];
-        record::encode(&read, at(0).boot, elsewhere, &mut bytes);
-        assert_eq!(record::decode(&bytes, here(Arrival::Storage, at(1).boot, elsewhere)), Ok(read));
+        record::encode(&replica, at(0).boot, ELSEWHERE, &mut bytes);
+        assert_eq!(read(&bytes, Arrival::Storage, 1, ELSEWHERE), Ok(replica));
     }
 
     #[test]
     fn impossible_ones_are_refused() {
         let good = written(&lock("me"), at(10_000).boot);
-        let edit = |at: usize, with: &[u8]| {
-            let mut bytes = good.clone();
-            bytes[at..at + with.len()].copy_from_slice(with);
-            bytes
-        };
+        let edit = |at, with: &[u8]| edited(&good, at, with);
         let cases = [
             (edit(1, &[0]), Damaged::Length),
             (edit(1, &[255]), Damaged::Length),
@@ -209,14 +195,14 @@ mod tests {
         ];
         for (bytes, damaged) in cases {
             for arrival in ARRIVALS {
-                let read = record::decode(&bytes, here(arrival, at(10_000).boot, HERE));
+                let read = read(&bytes, arrival, 10_000, HERE);
                 assert_eq!(read, Err(damaged), "{bytes:?}");
             }
         }
-        let early = record::decode(&good, here(Arrival::Payload, at(9_999).boot, HERE));
+        let early = read(&good, Arrival::Payload, 9_999, HERE);
         assert_eq!(early, Err(Damaged::Field("deadline")), "nobody writes before it is granted");
         for len in 0..good.len() {
-            assert!(record::decode(&good[..len], here(Arrival::Storage, at(10_000).boot, HERE)).is_err());
+            assert!(read(&good[..len], Arrival::Storage, 10_000, HERE).is_err());
         }
     }
 
@@ -226,7 +212,7 @@ mod tests {
         fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..60), now in any::<u64>()) {
             let (bytes, now) = ([vec![VERSION], text].concat(), BootTime::from_us(now));
             for arrival in ARRIVALS {
-                if let Ok(lock) = record::decode(&bytes, here(arrival, now, HERE)) {
+                if let Ok(lock) = record::decode(&bytes, Here { arrival, now, boot: HERE }) {
                     prop_assert!(lock.first().left_ms(now) <= u64::from(lock.first().ttl_ms()));
                 }
             }

@@ -2,6 +2,8 @@
 
 pub mod digest;
 mod fields;
+#[cfg(test)]
+mod fixture;
 pub mod fresh;
 pub mod joint;
 pub mod record;

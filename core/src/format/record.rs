@@ -176,16 +176,24 @@ fn decode_exclusive(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged
 mod tests {
     use super::*;
     use crate::fixture::*;
+    use crate::format::fixture::*;
     use crate::lock::phase::Past;
     use crate::request::Note;
     use crate::values::limits::HOLDS_MAX;
     use proptest::prelude::*;
 
-    const HERE: BootId = BootId([1; 16]);
-    const ELSEWHERE: BootId = BootId([2; 16]);
+    fn told(bytes: &[u8]) -> Result<Told, Damaged> {
+        decode_told(bytes, Here { arrival: Arrival::Stream, now: ms(11_000), boot: HERE })
+    }
 
-    fn here(arrival: Arrival, now: u64, boot: BootId) -> Here {
-        Here { arrival, now: ms(now), boot }
+    /// A lock of two readers, which lasts for 9 s from 10 s on.
+    fn shared() -> Lock {
+        let reader = |name| Grant::new(owner(name), Note::default(), token(7), ms(10_000), ttl(9_000));
+        let mut shared = Lock::of(Mode::Shared, reader("me"), Past::default());
+        if let Lock::Joint(holders) = &mut shared {
+            holders.join(Mode::Shared, reader("you"));
+        }
+        shared
     }
 
     /// A lock granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s), written at 11 s: 1.5 s are left.
@@ -194,8 +202,7 @@ mod tests {
         let mut lock = exclusive(owner("me"), note, token(77), ms(10_000), ttl(1_000));
         lock.prolong(GrantId::default(), ms(10_500), ttl(2_000));
         lock.grant_mut(GrantId::default()).set_holds(3);
-        let mut bytes = Vec::new();
-        encode(&lock, ms(11_000), HERE, &mut bytes);
+        let bytes = written(&lock, ms(11_000));
         (lock, bytes)
     }
 
@@ -219,20 +226,18 @@ mod tests {
         assert_eq!(ensure_of(owner("me"), None), Ok(()));
         assert_eq!(ensure_of(owner("me"), Some(&lock)), Ok(()));
         assert_eq!(ensure_of(owner("you"), Some(&lock)), Err(Damaged::Field("owner")));
-        let grant = |name| Grant::new(owner(name), Note::default(), token(7), ms(0), ttl(1_000));
-        let mut shared = Lock::of(Mode::Shared, grant("me"), Past::default());
-        assert_eq!(ensure_of(owner("me"), Some(&shared)), Ok(()));
-        let Lock::Joint(holders) = &mut shared else { panic!("{shared:?}") };
-        holders.join(Mode::Shared, grant("you"));
+        let mut shared = shared();
         assert_eq!(ensure_of(owner("me"), Some(&shared)), Err(Damaged::Field("owner")));
+        shared.take(shared.find(owner("you")).unwrap());
+        assert_eq!(ensure_of(owner("me"), Some(&shared)), Ok(()));
     }
 
     #[test]
     fn deadline_is_exact_within_one_boot() {
         let (lock, bytes) = sample();
-        for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+        for arrival in ARRIVALS {
             for now in [11_000, 12_000, 12_500, 99_000] {
-                let read = decode(&bytes, here(arrival, now, HERE)).unwrap();
+                let read = read(&bytes, arrival, now, HERE).unwrap();
                 assert_eq!(read, lock);
                 assert_eq!(read.is_expired(ms(now)), now > 12_500);
             }
@@ -245,7 +250,7 @@ mod tests {
         // (arrival, ms left)
         for (arrival, left) in [(Arrival::Stream, 1_500), (Arrival::Storage, 2_000), (Arrival::Payload, 2_000)] {
             for now in [0, 500, 700_000] {
-                let read = decode(&bytes, here(arrival, now, ELSEWHERE)).unwrap();
+                let read = read(&bytes, arrival, now, ELSEWHERE).unwrap();
                 assert_eq!(read.first().left_ms(ms(now)), left, "{arrival:?}");
                 assert_eq!(read.first().held_ms(ms(now)), now.min(1_000), "granted a second before it was written");
                 assert_eq!(
@@ -259,61 +264,51 @@ mod tests {
 
     #[test]
     fn an_expired_lock_stays_expired_on_the_stream() {
-        let mut bytes = Vec::new();
-        encode(&mine(1), ms(5_000), HERE, &mut bytes);
-        assert!(decode(&bytes, here(Arrival::Storage, 5_000, HERE)).unwrap().is_expired(ms(5_000)));
-        assert_eq!(decode(&bytes, here(Arrival::Stream, 5_000, ELSEWHERE)).unwrap().first().left_ms(ms(5_000)), 0);
+        let bytes = written(&mine(1), ms(5_000));
+        assert!(read(&bytes, Arrival::Storage, 5_000, HERE).unwrap().is_expired(ms(5_000)));
+        assert_eq!(read(&bytes, Arrival::Stream, 5_000, ELSEWHERE).unwrap().first().left_ms(ms(5_000)), 0);
     }
 
     #[test]
     fn a_clock_set_back_with_its_machine_leaves_at_most_the_full_ttl() {
         let (_, bytes) = sample();
-        assert_eq!(decode(&bytes, here(Arrival::Storage, 3_000, HERE)).unwrap().first().left_ms(ms(3_000)), 2_000);
-        let lock = decode(&bytes, here(Arrival::Storage, 3_000, HERE)).unwrap();
-        let mut again = Vec::new();
-        encode(&lock, ms(3_000), HERE, &mut again);
-        assert_eq!(decode(&again, here(Arrival::Storage, 3_000, HERE)), Ok(lock), "it can be written and read again");
-        let refused = decode(&bytes, here(Arrival::Payload, 3_000, HERE));
+        assert_eq!(read(&bytes, Arrival::Storage, 3_000, HERE).unwrap().first().left_ms(ms(3_000)), 2_000);
+        let lock = read(&bytes, Arrival::Storage, 3_000, HERE).unwrap();
+        let again = written(&lock, ms(3_000));
+        assert_eq!(read(&again, Arrival::Storage, 3_000, HERE), Ok(lock), "it can be written and read again");
+        let refused = read(&bytes, Arrival::Payload, 3_000, HERE);
         assert_eq!(refused, Err(Damaged::Field("deadline")));
     }
 
     #[test]
     fn suspect_is_kept() {
-        let mut bytes = Vec::new();
-        encode(&suspect(), ms(0), HERE, &mut bytes);
-        assert!(decode(&bytes, here(Arrival::Storage, 0, HERE)).unwrap().first().is_from_outside());
+        let bytes = written(&suspect(), ms(0));
+        assert!(read(&bytes, Arrival::Storage, 0, HERE).unwrap().first().is_from_outside());
     }
 
     #[test]
     fn adoption_is_kept() {
         let (mut lock, before) = sample();
         lock.grant_mut(GrantId::default()).mark_adopted();
-        let mut bytes = Vec::new();
-        encode(&lock, ms(11_000), HERE, &mut bytes);
+        let mut bytes = written(&lock, ms(11_000));
         assert_eq!((bytes[1], &bytes[2..]), (4, &before[2..]), "nothing else differs");
-        for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-            assert_eq!(decode(&bytes, here(arrival, 11_000, HERE)), Ok(lock.clone()));
-            assert!(!decode(&before, here(arrival, 11_000, HERE)).unwrap().first().is_adopted());
+        for arrival in ARRIVALS {
+            assert_eq!(read(&bytes, arrival, 11_000, HERE), Ok(lock.clone()));
+            assert!(!read(&before, arrival, 11_000, HERE).unwrap().first().is_adopted());
         }
         lock.grant_mut(GrantId::default()).set_note(Note::new(b"later").unwrap(), NoteSequence::new(Some(1)).unwrap());
-        bytes.clear();
-        encode(&lock, ms(11_000), HERE, &mut bytes);
+        bytes = written(&lock, ms(11_000));
         assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
-        assert_eq!(decode(&bytes, here(Arrival::Storage, 11_000, HERE)), Ok(lock));
+        assert_eq!(read(&bytes, Arrival::Storage, 11_000, HERE), Ok(lock));
         // Of two readers one: in the record of the whole lock, and in that of its change.
-        let reader = |name| Grant::new(owner(name), Note::default(), token(7), ms(10_000), ttl(9_000));
-        let mut shared = Lock::of(Mode::Shared, reader("me"), Past::default());
-        let Lock::Joint(holders) = &mut shared else { panic!("{shared:?}") };
-        holders.join(Mode::Shared, reader("you"));
+        let mut shared = shared();
         let me = shared.find(owner("me")).unwrap();
         shared.grant_mut(me).mark_adopted();
-        bytes.clear();
-        encode(&shared, ms(11_000), HERE, &mut bytes);
-        let whole = decode(&bytes, here(Arrival::Storage, 11_000, HERE)).unwrap();
+        let whole = read(&written(&shared, ms(11_000)), Arrival::Storage, 11_000, HERE).unwrap();
         assert_eq!(whole.grants().map(|(_, grant)| grant.is_adopted()).collect::<Vec<_>>(), [true, false]);
         bytes.clear();
         encode_change(&shared, me, ms(11_000), HERE, &mut bytes);
-        match decode_told(&bytes, here(Arrival::Stream, 11_000, HERE)) {
+        match told(&bytes) {
             Ok(Told::Change(Change::Grant(Mode::Shared, grant))) => assert!(grant.is_adopted()),
             told => panic!("{told:?}"),
         }
@@ -324,18 +319,13 @@ mod tests {
         let (mut lock, _) = sample();
         lock.grant_mut(GrantId::default())
             .set_note(Note::new(b"later").unwrap(), NoteSequence::new(Some(300)).unwrap());
-        let mut bytes = Vec::new();
-        encode(&lock, ms(11_000), HERE, &mut bytes);
+        let bytes = written(&lock, ms(11_000));
         assert_eq!((bytes.len(), bytes[0], bytes[32], bytes[33]), (32 + 44 + 2 + 5 + 8, 2, 2, 3));
         assert_eq!(&bytes[76..], b"melater\x2C\x01\0\0\0\0\0\0");
-        for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-            assert_eq!(decode(&bytes, here(arrival, 11_000, HERE)), Ok(lock.clone()));
+        for arrival in ARRIVALS {
+            assert_eq!(read(&bytes, arrival, 11_000, HERE), Ok(lock.clone()));
         }
-        let damaged = |at: usize, with: &[u8]| {
-            let mut bytes = bytes.clone();
-            bytes[at..at + with.len()].copy_from_slice(with);
-            decode(&bytes, here(Arrival::Payload, 11_000, HERE))
-        };
+        let damaged = |at, with: &[u8]| read(&edited(&bytes, at, with), Arrival::Payload, 11_000, HERE);
         let number = Err(Damaged::Field("sequence number of the note"));
         assert_eq!((damaged(83, &[0; 8]), damaged(83, &[0xFF; 8])), (number.clone(), number));
         // Exclusive: only where a record of version 1 cannot say it, alone, without a number or limit, and never as a change.
@@ -343,21 +333,16 @@ mod tests {
         assert_eq!(damaged(4, &[2]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(34, &[1]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(32, &[8]), Err(Damaged::Field("reserved part")));
-        let change = [&bytes[..1], &[1], &bytes[2..]].concat();
-        let told = decode_told(&change, here(Arrival::Stream, 11_000, HERE));
-        assert_eq!(told.map(drop), Err(Damaged::Field("mode")));
+        assert_eq!(told(&edited(&bytes, 1, &[1])).map(drop), Err(Damaged::Field("mode")), "as a change");
         for len in 0..bytes.len() {
-            assert!(decode(&bytes[..len], here(Arrival::Payload, 11_000, HERE)).is_err(), "{len}");
+            assert!(read(&bytes[..len], Arrival::Payload, 11_000, HERE).is_err(), "{len}");
         }
     }
 
     #[test]
     fn impossible_locks_are_refused() {
-        let edit = |at: usize, with: &[u8]| {
-            let (_, mut bytes) = sample();
-            bytes[at..at + with.len()].copy_from_slice(with);
-            bytes
-        };
+        let (_, bytes) = sample();
+        let edit = |at, with: &[u8]| edited(&bytes, at, with);
         let cases = [
             (edit(0, &[4]), Damaged::Version { found: 4, known: 3 }),
             (edit(0, &[0]), Damaged::Version { found: 0, known: 3 }),
@@ -379,17 +364,16 @@ mod tests {
             (edit(40, &u64::MAX.to_le_bytes()), Damaged::Field("deadline")),
         ];
         for (bytes, expected) in cases {
-            for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+            for arrival in ARRIVALS {
                 for boot in [HERE, ELSEWHERE] {
-                    assert_eq!(decode(&bytes, here(arrival, 11_000, boot)), Err(expected));
+                    assert_eq!(read(&bytes, arrival, 11_000, boot), Err(expected));
                 }
             }
         }
-        let (_, bytes) = sample();
         for len in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..len], here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Length));
+            assert_eq!(read(&bytes[..len], Arrival::Storage, 11_000, HERE), Err(Damaged::Length));
         }
-        assert_eq!(decode(&[&bytes[..], b"x"].concat(), here(Arrival::Storage, 0, HERE)), Err(Damaged::Length));
+        assert_eq!(read(&[&bytes[..], b"x"].concat(), Arrival::Storage, 0, HERE), Err(Damaged::Length));
     }
 
     #[test]
@@ -402,9 +386,9 @@ mod tests {
             head[4..6].copy_from_slice(&note.to_le_bytes());
             [head, longest.clone()].concat()
         };
-        assert!(decode(&head(256, 1024), here(Arrival::Storage, 11_000, HERE)).is_ok());
-        assert_eq!(decode(&head(257, 1023), here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Field("owner")));
-        assert_eq!(decode(&head(255, 1025), here(Arrival::Storage, 11_000, HERE)), Err(Damaged::Field("note")));
+        assert!(read(&head(256, 1024), Arrival::Storage, 11_000, HERE).is_ok());
+        assert_eq!(read(&head(257, 1023), Arrival::Storage, 11_000, HERE), Err(Damaged::Field("owner")));
+        assert_eq!(read(&head(255, 1025), Arrival::Storage, 11_000, HERE), Err(Damaged::Field("note")));
     }
 
     proptest! {
@@ -417,7 +401,7 @@ mod tests {
         ) {
             let bytes = [vec![VERSION], head, text].concat();
             let now = BootTime::from_us(now);
-            for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+            for arrival in ARRIVALS {
                 if let Ok(lock) = decode(&bytes, Here { arrival, now, boot: HERE }) {
                     prop_assert!(lock.first().left_ms(now) <= u64::from(lock.first().ttl_ms()));
                 }
@@ -430,8 +414,8 @@ mod tests {
             let (_, mut bytes) = sample();
             bytes[at] = byte;
             for boot in [HERE, ELSEWHERE] {
-                for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
-                    if let Ok(lock) = decode(&bytes, here(arrival, now, boot)) {
+                for arrival in ARRIVALS {
+                    if let Ok(lock) = read(&bytes, arrival, now, boot) {
                         prop_assert!(lock.first().left_ms(ms(now)) <= u64::from(lock.first().ttl_ms()));
                         prop_assert!(lock.first().holds() >= 1 && lock.first().holds() <= HOLDS_MAX && !lock.first().owner().is_empty());
                     }

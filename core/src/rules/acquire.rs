@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::fixture::*;
     use crate::guard::evicted::Evictee;
-    use crate::request::{Note, Patience, Release};
+    use crate::request::{Note, Patience};
     use crate::rules::break_lock::break_lock;
     use crate::rules::release::release;
     use crate::values::cause::Cause;
@@ -259,8 +259,7 @@ mod tests {
             let beside = if wanted == Wanted::Shared { barred(850) } else { Ok(Acquired::Contended) };
             assert_eq!(acquire(KEY, Some(&mut lock), &you, &mut node, at(150)), beside);
             let mut after = node.clone();
-            let given_back = Release { owner: owner("me"), level: None, token: None };
-            release(KEY, Some(&mut lock), &given_back, &mut after, at(150));
+            release(KEY, Some(&mut lock), &releases("me"), &mut after, at(150));
             assert!(matches!(acquire(KEY, None, &you, &mut after, at(150)), Ok(Acquired::Granted(_))), "released");
             let mut after = node.clone();
             break_lock(KEY, Some(&mut lock), None, &mut after, at(150));

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_absent_lock_is_not_held_and_a_suspect_one_can_be_released() {
         let node = &mut node();
-        let ask = Release { owner: owner("me"), level: None, token: None };
+        let ask = releases("me");
         assert_eq!(release(KEY, None, &ask, node, at(0)), Released::NotHeld);
         assert_eq!(release(KEY, Some(&mut suspect()), &ask, node, at(0)), Released::Freed);
     }

@@ -44,7 +44,7 @@ mod tests {
     use crate::fixture::*;
     use crate::history::ending::Ending;
     use crate::keepalive::{ClientId, KeepAlive};
-    use crate::request::{Acquire, Extend, Note, Release};
+    use crate::request::{Acquire, Extend, Note};
     use crate::rules::acquire::acquire;
     use crate::rules::extend::extend;
     use crate::rules::release::release;
@@ -54,8 +54,7 @@ mod tests {
     /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
         let mut node = node();
-        let keep = KeepAlive::new(ClientId(1), Some(ms), ttl(1_000)).unwrap();
-        node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
+        keep_alive(&mut node, 1, ms, 0);
         (node, mine(1))
     }
 
@@ -118,8 +117,7 @@ mod tests {
     #[test]
     fn a_release_ends_it_at_once() {
         let (mut node, mut lock) = kept(60_000);
-        let ask = Release { owner: owner("me"), level: None, token: None };
-        release(KEY, Some(&mut lock), &ask, &mut node, at(5));
+        release(KEY, Some(&mut lock), &releases("me"), &mut node, at(5));
         assert!(node.keepalives.is_empty() && node.keepalives.next_due().is_none());
     }
 
@@ -137,8 +135,7 @@ mod tests {
     #[test]
     fn a_repeated_request_binds_the_lease_to_its_own_connection() {
         let (mut node, _) = kept(60_000);
-        let again = KeepAlive::new(ClientId(2), Some(1_000), ttl(1_000)).unwrap();
-        node.keep_alive(KEY, owner("me"), ttl(1_000), again, at(100).boot);
+        keep_alive(&mut node, 2, 1_000, 100);
         assert_eq!(node.keepalives.len(), 1);
         assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(100).boot), Some(59_900), "the longer of both");
         let renewal = node.keepalives.take_due(at(500).boot).unwrap();
@@ -179,8 +176,7 @@ mod tests {
         assert_eq!(room(&node, first, 1_000), Ok(()));
         node.keep_alive(first, owner("me"), ttl(1_000), keep(1_000), at(1).boot);
         assert_eq!(room(&node, other, 1_000), Err(Refusal::KeepAliveFull), "bound anew it counts once");
-        let ask = Release { owner: owner("me"), level: None, token: None };
-        release(first, Some(&mut mine(1)), &ask, &mut node, at(2));
+        release(first, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
@@ -216,8 +212,7 @@ mod tests {
         node.deleted(KEY, &lock, at(5).boot);
         let done = pass(&mut node, Some(&mut lock), 5, 400);
         assert!(matches!(done[..], [(334, Ok(OnGrant::Changed(..)))]), "{done:?}");
-        let ask = Release { owner: owner("me"), level: None, token: None };
-        release(KEY, Some(&mut lock), &ask, &mut node, at(401));
+        release(KEY, Some(&mut lock), &releases("me"), &mut node, at(401));
         assert!(node.keepalives.is_empty());
     }
 
@@ -229,8 +224,7 @@ mod tests {
             let (mut node, _) = kept(60_000);
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
             acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
-            let keep = KeepAlive::new(ClientId(2), Some(5_000), ttl(1_000)).unwrap();
-            node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(10).boot);
+            keep_alive(&mut node, 2, 5_000, 10);
             assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(10).boot), Some(left_ms));
         }
     }

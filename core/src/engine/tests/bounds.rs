@@ -105,36 +105,30 @@ fn what_need_not_wait_needs_no_room() {
     assert_eq!((key.holders().len(), key.node.load()), (3, Load::NONE));
 }
 
+/// The one who asks is of this user.
+fn says_user(question: Question, name: &[u8]) -> Option<Said> {
+    let asker = Asker { user: UserId::of(name), listener: None };
+    (question == Question::WhoAsks).then_some(Said::Asks(asker))
+}
+
 /// Requests of one user leave room for those of another.
 #[test]
 fn no_user_takes_the_places_of_others() {
-    let ask = |user: &'static str| -> fn(Question) -> Option<Said> {
-        match user {
-            "ann" => |question| {
-                let asker = Asker { user: UserId::of(b"ann"), listener: None };
-                (question == Question::WhoAsks).then_some(Said::Asks(asker))
-            },
-            _ => |question| {
-                let asker = Asker { user: UserId::of(b"bob"), listener: None };
-                (question == Question::WhoAsks).then_some(Said::Asks(asker))
-            },
-        }
-    };
     let mut key = Key::new();
     key.node.max_load.places = 80;
     key.acquire("holds", 1_000, 0).unwrap();
-    key.says = ask("ann");
+    key.says = |question| says_user(question, b"ann");
     for n in 0..70 {
         key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap();
     }
     let share = Refusal::ShareTaken { parameter: "lock.max-waiters" };
     assert_eq!((key.acquire("z", 1_000, 5_000), key.wait("z", 5_000, None)), (Err(share), Err(share)));
     assert_eq!(key.acquire("z", 1_000, 0), Ok(None), "who does not wait needs no room");
-    key.says = ask("bob");
+    key.says = |question| says_user(question, b"bob");
     for n in 70..78 {
         key.acquire(&n.to_string(), 1_000, 5_000).unwrap().unwrap();
     }
-    key.says = ask("ann");
+    key.says = |question| says_user(question, b"ann");
     assert_eq!(key.acquire("z", 1_000, 5_000), Err(share));
     key.release("0");
     key.release("1");
@@ -177,10 +171,8 @@ fn those_who_are_sent_away_leave_one_by_one() {
     assert!(!key.node.waiting.sends_away());
 }
 
-/// More leases are over than one step takes out, and one who comes again had the last of them: that it ended is told before its new
-/// grant, or replicas would take the one for the other.
-#[test]
-fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
+/// A lock of a reader that stays, and more than one step takes out whose leases are over after 10 ms.
+fn with_short_leases() -> (Key, usize) {
     let mut key = Key::new();
     key.wanted = Wanted::Shared;
     key.acquire("stays", 60_000, 0).unwrap();
@@ -188,6 +180,14 @@ fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     for n in 0..many {
         key.acquire(&n.to_string(), 10, 0).unwrap();
     }
+    (key, many)
+}
+
+/// More leases are over than one step takes out, and one who comes again had the last of them: that it ended is told before its new
+/// grant, or replicas would take the one for the other.
+#[test]
+fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
+    let (mut key, many) = with_short_leases();
     key.acquire("later", 60_000, 0).unwrap();
     key.now = 11;
     // (That the replica holds the same, in the same order, is looked at after each request.)
@@ -200,13 +200,7 @@ fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
 /// The one who is left becomes a writer: the grants that are over end with that, and are counted.
 #[test]
 fn leases_that_end_by_a_conversion_are_counted() {
-    let mut key = Key::new();
-    key.wanted = Wanted::Shared;
-    key.acquire("stays", 60_000, 0).unwrap();
-    let many = ENDED_A_STEP_MAX + 10;
-    for n in 0..many {
-        key.acquire(&n.to_string(), 10, 0).unwrap();
-    }
+    let (mut key, many) = with_short_leases();
     key.now = 11;
     assert!(matches!(key.convert("stays", Conversion::Exclusive), Ok(Reply::Token(_))));
     assert_eq!((key.node.counters.expiries, key.node.counters.conversions), (many as u64, 1));

@@ -4,11 +4,10 @@ use proptest::prelude::*;
 
 use crate::engine::fixture::Key;
 use crate::engine::{Question, Request, Said};
-use crate::fixture::{KEY, at, owner, ttl};
+use crate::fixture::{KEY, at, keep_alive};
 use crate::guard::evicted::Evictee;
 use crate::history::ending::Ending;
 use crate::history::log::About;
-use crate::keepalive::{ClientId, KeepAlive};
 use crate::node::Settings;
 use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
@@ -153,8 +152,7 @@ fn a_lease_that_was_kept_alive_ended_with_its_connection_unless_it_was_extended_
     let ends = |extends: bool| {
         let mut key = logging();
         key.acquire("me", 1_000, 0).unwrap();
-        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
-        key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
+        keep_alive(&mut key.node, 1, 60_000, 0);
         key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Said::No);
         key.now = 500;
         key.settle();

@@ -3,15 +3,14 @@
 use super::super::fixture::Key;
 use super::super::{Question, Request, Said, Step};
 use crate::fixture::*;
-use crate::keepalive::{ClientId, KeepAlive};
+use crate::keepalive::ClientId;
 use crate::refusal::Refusal;
 
 /// A key whose lock "me" holds for a second, kept alive for 10 s for a connection.
 fn kept() -> Key {
     let mut key = Key::new();
     key.acquire("me", 1_000, 0).unwrap();
-    let keep = KeepAlive::new(ClientId(7), Some(10_000), ttl(1_000)).unwrap();
-    key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
+    keep_alive(&mut key.node, 7, 10_000, 0);
     key
 }
 
@@ -88,8 +87,7 @@ fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     assert!(key.perform(&Request::Break(None)).is_ok());
     key.acquire("me", 1_000, 0).unwrap();
     assert!(key.node.keepalives().is_empty());
-    let keep = KeepAlive::new(ClientId(8), Some(2_000), ttl(1_000)).unwrap();
-    key.node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(0).boot);
+    keep_alive(&mut key.node, 8, 2_000, 0);
     assert_eq!(held_until(&mut key, |_| None, 20_000), 2_001, "and not for the 10 s of the earlier one");
 }
 

@@ -201,14 +201,12 @@ fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
 /// Who is asked about is who gets it: that need not be the first in the queue.
 #[test]
 fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
-    let forbidden =
-        |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
     // The time of the one before it is up.
     let mut key = Key::held();
     key.acquire("b", 1_000, 10).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.now = 11;
-    key.says = forbidden;
+    key.says = Key::says_second_is_forbidden;
     key.release("a");
     assert_eq!((c, key.holder()), (2, None));
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
@@ -218,7 +216,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.del();
     key.node.queues().reserve(KEY, owner("c"), Mode::Exclusive, at(0).boot);
-    key.says = forbidden;
+    key.says = Key::says_second_is_forbidden;
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
     assert_eq!(key.holder(), None);
 }
@@ -233,7 +231,7 @@ fn who_is_behind_a_holder_s_own_request_is_asked_for_too() {
     key.node.guard_by_operator(Some(50), at(0).boot);
     let (own, other) = (key.acquire("a", 1_000, 500).unwrap().unwrap(), key.acquire("b", 1_000, 500).unwrap().unwrap());
     assert_eq!((own, other), (1, 2));
-    key.says = |question| (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden));
+    key.says = Key::says_second_is_forbidden;
     key.now = 60;
     let answers = key.settle();
     assert_eq!(answers, [(own, Answer::Refused(Refusal::Owned)), (other, Answer::Refused(Refusal::Forbidden))]);
