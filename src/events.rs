@@ -24,9 +24,11 @@ impl Events for NodeEvents {
         timer::look_after(ctx);
     }
 
-    fn forked() {
+    fn forked(ctx: Context<'_>) {
         propagation::may_have_begun();
         incarnation::forked();
+        // What the child sends a replica has no word of grants that are over: the first of what follows tells what that needs.
+        promotion::tell_at_once(ctx);
     }
 
     fn loading(from: Source) {
@@ -46,8 +48,8 @@ impl Events for NodeEvents {
         start::decide(ctx);
     }
 
-    fn replica_came() {
-        promotion::tell_soon();
+    fn replica_came(ctx: Context<'_>) {
+        promotion::tell_at_once(ctx);
     }
 
     fn role(ctx: Context<'_>, is_master: bool) {

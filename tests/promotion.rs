@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Frozen, SHORT, Server, Setup, error, free_port, guarded_ms, int, null, read, state_file, text, wait_until,
+    Client, Frozen, SHORT, Server, Setup, error, follow, free_port, guarded_ms, in_step, int, null, read, state_file,
+    text, wait_until,
 };
 
 #[test]
@@ -128,6 +129,66 @@ fn what_a_replica_heard_outlives_its_restart() {
     assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE k you 100")) > 50_000);
     replica.lift();
     assert!(replica.client().insist("LOCK.ACQUIRE k you 100").as_int() > ahead);
+}
+
+/// Waits until a replica has its master's data.
+fn is_linked(replica: &mut Client) {
+    wait_until("the replica has the data", || {
+        replica.say("INFO replication").as_text().contains("master_link_status:up")
+    });
+}
+
+/// A full sync has no word of a grant that is over, and what the replica had heard was of its master's earlier incarnation.
+#[test]
+fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
+    // The master's tick comes once a second: it must not be what tells the replica.
+    let mut master = Setup::new().aof().replication().option("repl-diskless-sync-delay", "0").option("hz", "1").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    let mut client = master.client();
+    let ahead = client.insist("LOCK.ACQUIRE k me 60000").as_int() + 864_000_000_000;
+    assert_eq!(client.insist(&format!("LOCK.FENCE k me {ahead}")), int(ahead));
+    client.say("LOCK.RELEASE k me");
+    in_step(&mut client);
+    let frozen = Frozen::new(&replica);
+    master.kill();
+    master.start_again();
+    let mut client = master.client();
+    let token = client.insist("LOCK.ACQUIRE k you 60000").as_int();
+    client.say("LOCK.RELEASE k you");
+    drop(frozen);
+    let mut copy = replica.client();
+    wait_until("the replica is known again", || {
+        client.say("INFO replication").as_text().contains("connected_slaves:1")
+    });
+    is_linked(&mut copy);
+    in_step(&mut client);
+    copy.say("REPLICAOF NO ONE");
+    replica.lift();
+    let newer = copy.insist("LOCK.ACQUIRE k they 60000").as_int();
+    assert!(newer > token, "{newer} after {token}");
+}
+
+/// What a replica heard before a full sync is of an earlier incarnation of its master.
+#[test]
+fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
+    const DAY_MS: u64 = 86_400_000;
+    let mut master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
+    let replica = Setup::new().replication().start();
+    follow(&replica, &master);
+    let frozen = Frozen::new(&replica);
+    master.kill();
+    master.start_again();
+    // A master that may not write tells nothing.
+    master.client().say("CLIENT PAUSE 60000 WRITE");
+    drop(frozen);
+    let mut copy = replica.client();
+    wait_until("the replica is known again", || {
+        master.client().say("INFO replication").as_text().contains("connected_slaves:1")
+    });
+    is_linked(&mut copy);
+    copy.say("REPLICAOF NO ONE");
+    assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
 /// What was heard was forgotten when the leases of that time had ended, though the master went on granting.

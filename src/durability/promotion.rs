@@ -28,9 +28,16 @@ pub fn begin() {
     TOLD_STRIPE_CHANGE.set(0);
 }
 
-/// A replica has come, or something has changed that replicas should know at once: the next tick tells them.
+/// Something has changed that replicas should know at once: the next tick tells them.
 pub fn tell_soon() {
     TOLD.set(BootTime::default());
+}
+
+/// A replica has come, or is about to be sent the data as it is now: a timer tells replicas, since nothing may be written inside an event.
+/// Where that must not be, the next tick does.
+pub fn tell_at_once(ctx: Context<'_>) {
+    tell_soon();
+    ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));
 }
 
 /// Slots begin to leave in one step by the migration `job`, or that is over: then the next tick tells replicas what they missed.

@@ -30,10 +30,10 @@ pub trait Events: SlotEvents {
     fn loaded_all(ctx: Context<'_>, complete: bool);
 
     /// A replica has come and is in step.
-    fn replica_came();
+    fn replica_came(ctx: Context<'_>);
 
     /// The server forked: a child writes its data as it is now, to a file or to replicas.
-    fn forked();
+    fn forked(ctx: Context<'_>);
 
     /// The server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
@@ -134,9 +134,11 @@ extern "C" fn on_event<E: Events>(
                 ended => E::loaded_all(ctx, ended == raw::REDISMODULE_SUBEVENT_LOADING_ENDED),
             },
             raw::REDISMODULE_EVENT_REPLICA_CHANGE if subevent == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE => {
-                E::replica_came();
+                E::replica_came(ctx);
             }
-            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => E::forked(),
+            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => {
+                E::forked(ctx)
+            }
             raw::REDISMODULE_EVENT_CONFIG => {
                 // SAFETY: the event carries this struct, with as many names as it says, for the length of the call.
                 let names: Vec<&CStr> = unsafe {
