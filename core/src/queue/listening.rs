@@ -16,7 +16,7 @@ use crate::queue::shares::{Load, Loads, UserId};
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
 use crate::request::{ListenerName, Owner};
-use crate::values::limits::{ANSWERS_A_PASS_MAX, NEWS_AT_A_TIME_MAX};
+use crate::values::limits::{ANSWERS_A_PASS_MAX, NEWS_AT_A_TIME_MAX, NEWS_BYTES_AT_A_TIME_MAX};
 use crate::values::time::BootTime;
 
 /// What became of a request, for its listener.
@@ -303,9 +303,14 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Takes out its first news, `count` at most.
+    /// Takes out its first news: one at least, `count` at most, and no more bytes of further ones than an answer may have.
     fn take_news(&mut self, count: usize, loads: &mut Loads) -> Vec<News> {
-        let count = self.news.len().min(count);
+        let mut bytes = 0;
+        let fits = |(n, news): &(usize, &News)| {
+            bytes += news.key.len() + news.owner.len();
+            *n == 0 || bytes <= NEWS_BYTES_AT_A_TIME_MAX
+        };
+        let count = self.news.iter().take(count).enumerate().take_while(fits).count();
         let news: Vec<_> = self.news.drain(..count).collect();
         for news in &news {
             self.load = self.load.minus(news.load());
@@ -392,6 +397,21 @@ mod tests {
         assert_eq!(node.listeners.next_due(), Some(at(100).boot.plus_us(1)));
         assert_eq!(node.listeners.take_timed_out(at(101).boot), Some(WaiterId(70)));
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
+    }
+
+    /// Sixty-seven keys of a megabyte in one answer kept the server from its other clients for 25 ms.
+    #[test]
+    fn an_answer_has_a_bounded_number_of_bytes_and_one_piece_of_news_at_least() {
+        let mut node = Node::new(0);
+        asks(&mut node, 7, 1).unwrap();
+        let half = NEWS_BYTES_AT_A_TIME_MAX / 2;
+        // The first is larger than an answer may be; of the others two fit in one.
+        for len in [2 * NEWS_BYTES_AT_A_TIME_MAX, half - 1, half - 1, 1, half, half] {
+            let id = node.listeners.begin(ClientId(7), &vec![b'k'; len], owner("a")).unwrap();
+            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+        }
+        let parts: Vec<_> = (0..5).map(|_| asks(&mut node, 7, 1).unwrap().len()).collect();
+        assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
     }
 
     /// Requests that are answered wait no more, but what nobody hears is kept: it counts until it is heard, or its listener ends.
