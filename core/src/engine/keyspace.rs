@@ -75,7 +75,7 @@ impl Node {
         if self.evicted.len() < EVICTED_MAX {
             self.evicted.note(key, lock, now.boot);
         } else {
-            self.arm_guard(Cause::Flush, now.boot, lock.end);
+            self.arm_guard(Cause::Eviction, now.boot, lock.end);
         }
         true
     }
@@ -140,7 +140,10 @@ impl Node {
 mod tests {
     use super::*;
     use crate::durability::start::GuardPolicy;
-    use crate::fixture::{at, mine, node};
+    use crate::fixture::{at, mine, node, owner, token, ttl};
+    use crate::lock::grant::Grant;
+    use crate::refusal::Refusal;
+    use crate::request::Note;
 
     /// A lock of `name` until 1 000 ms, then a flush at `at_ms` that may be the start of a reload.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
@@ -194,6 +197,22 @@ mod tests {
         let flush = node.take_flush().unwrap();
         node.reloaded(&flush);
         node.guard.ensure_open(at(20).boot).unwrap();
+    }
+
+    /// Beyond their number the node does not know which keys are concerned, and says why it is guarded.
+    #[test]
+    fn more_evicted_locks_than_are_remembered_guard_the_whole_node() {
+        let mut node = node();
+        let held = Grant::new(owner("you"), Note::default(), token(7), at(5).boot, ttl(1_000));
+        for n in 0..EVICTED_MAX as u64 {
+            assert!(node.evict(Key { db: 0, name: &n.to_be_bytes() }, Evictee::of(&mine(1)), at(10)));
+        }
+        let other = Key { db: 0, name: b"other" };
+        assert_eq!(node.ensure_may_grant(other, owner("you"), true, at(20).boot), Ok(()));
+        assert!(node.evict(Key { db: 0, name: b"one more" }, Evictee::of(&mine(1)), at(20)));
+        let guarded = Err(Refusal::Guarded { left_ms: 980, cause: Cause::Eviction });
+        assert_eq!(node.ensure_may_grant(other, owner("you"), true, at(20).boot), guarded);
+        assert_eq!(node.ensure_trusted(&held, at(20).boot), Ok(()), "what is in memory is as sure as before");
     }
 
     #[test]

@@ -39,18 +39,16 @@ pub struct SavedGuard {
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// A cause arose at `now`: guarded until `until` at least. A flush makes no lock doubtful that survived it: what is in
-    /// memory is as sure as before.
+    /// A cause arose at `now`: guarded until `until` at least. A flush or an eviction makes no lock doubtful that survived it:
+    /// what is in memory is as sure as before.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         let before = self.armed(now);
         let (until, later) = match before {
             Some(armed) if armed.until >= until => (armed.until, armed.cause),
             _ => (until, cause),
         };
-        let since = match cause {
-            Cause::Flush => before.map_or(BootTime::default(), |armed| armed.since),
-            _ => now,
-        };
+        let since =
+            if cause.leaves_locks_sure() { before.map_or(BootTime::default(), |armed| armed.since) } else { now };
         self.0 = Some(Armed { until, since, cause: later });
     }
 
@@ -150,7 +148,7 @@ mod tests {
                     let cause = Cause::ALL[length as usize];
                     let before = guard.armed(ms(now)).map_or(BootTime::default(), |armed| armed.since);
                     guard.arm(cause, ms(now), ms(now + length));
-                    let since = if cause == Cause::Flush { before } else { ms(now) };
+                    let since = if cause.leaves_locks_sure() { before } else { ms(now) };
                     assert_eq!(guard.armed(ms(now)).unwrap().since, since);
                     go(guard, now, &[ends, &[now + length]].concat(), depth - 1);
                 }

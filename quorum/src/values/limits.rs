@@ -84,7 +84,8 @@ pub const START_LEAD: u64 = 10_000;
 /// Longest guard that an operator can arm, in milliseconds: one day and what belongs to it.
 pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 
-/// Most evicted locks that are remembered one by one; beyond it the whole node is guarded.
+/// Most evicted locks that are remembered one by one, so that they take no memory without bound from a server that has none to spare; beyond
+/// it the whole node is guarded.
 pub const EVICTED_MAX: usize = 65_536;
 
 /// Longest wait in the queue, in milliseconds: one day, as the longest lease.
