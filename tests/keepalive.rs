@@ -380,3 +380,16 @@ fn its_bounds() {
     assert_eq!(me.say("EXISTS k"), int(0));
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
+
+/// RENAME brought a lock of the same owner without KEEPALIVE to the key: it was shown as kept, and nothing prolonged it.
+#[test]
+fn a_lock_that_was_renamed_over_a_kept_one_is_not_shown_as_kept() {
+    let server = Server::start();
+    let (_me, _) = keeps(&server);
+    let mut client = server.client();
+    let token = client.insist("LOCK.ACQUIRE z me 60000");
+    client.say("RENAME z k");
+    let info = client.say("LOCK.INFO k HOLDERS 1");
+    assert_eq!((info.field("token"), info.field("keepalive")), (token, int(0)));
+    assert_eq!(info.field("grants").as_list()[0].field("keepalive"), int(0));
+}

@@ -139,12 +139,13 @@ impl KeepAlives {
         self.kept.is_empty()
     }
 
-    /// Milliseconds for which the lease of `owner` is kept at `now`, if it is.
-    pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<u64> {
+    /// Milliseconds for which the lease of the grant of `owner` of the time `granted` is kept at `now`, if it is.
+    pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
-        self.kept.get(&Holder::new(key, owner)).map(|kept| kept.until.ms_since(now))
+        let kept = self.kept.get(&Holder::new(key, owner)).filter(|kept| granted <= kept.since);
+        kept.map(|kept| kept.until.ms_since(now))
     }
 
     /// Refuses another lease of `ttl` while the node has as many to renew as it takes on. One that is kept already may be bound to

@@ -33,7 +33,7 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
 /// Milliseconds for which the lease of `grant` is kept alive, as long as its connection is open; 0 if it is not.
 pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
-    owner.and_then(|owner| node.keepalives().left_ms(key, owner, now)).unwrap_or(0)
+    owner.and_then(|owner| node.keepalives().left_ms(key, owner, grant.granted(), now)).unwrap_or(0)
 }
 
 /// The grants that hold `lock`, the oldest first.

@@ -137,7 +137,11 @@ mod tests {
         let (mut node, _) = kept(60_000);
         keep_alive(&mut node, 2, 1_000, 100);
         assert_eq!(node.keepalives.len(), 1);
-        assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(100).boot), Some(59_900), "the longer of both");
+        assert_eq!(
+            node.keepalives.left_ms(KEY, owner("me"), at(0).boot, at(100).boot),
+            Some(59_900),
+            "the longer of both"
+        );
         let renewal = node.keepalives.take_due(at(500).boot).unwrap();
         assert_eq!(renewal.client(), ClientId(2));
         assert!(node.keepalives.take_due(at(500).boot).is_none());
@@ -225,7 +229,16 @@ mod tests {
             let mut lock = exclusive(owner("me"), Note::default(), token(9), at(granted).boot, ttl(1_000));
             acquire(KEY, Some(&mut lock), &again, &mut node, at(10)).unwrap();
             keep_alive(&mut node, 2, 5_000, 10);
-            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(10).boot), Some(left_ms));
+            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), Some(left_ms));
         }
     }
 }
+    /// RENAME brought another lock of the same owner to the key.
+    #[test]
+    fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
+        let (node, _) = kept(60_000);
+        for (granted, left_ms) in [(0, Some(59_990)), (9, None)] {
+            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), left_ms);
+        }
+    }
+
