@@ -102,3 +102,31 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
         assert_eq!(server.info("poisoned"), 0);
     }
 }
+
+/// Each of 60 leases of one lock kept a copy of its key, also when the lock was deleted: for a third of a ttl of up to a day.
+#[test]
+fn leases_with_keepalive_share_the_key_of_their_lock_and_leave_none_of_it() {
+    const KEY_BYTES: usize = 1_000_000;
+    let server = Setup::new().module_arguments(&["max-ttl", "3600000"]).start();
+    let mut client = server.client();
+    let mut keep = |key: &[u8], owner: &str| {
+        let words: [&[u8]; 7] =
+            [b"LOCK.ACQUIRE", key, owner.as_bytes(), b"3600000", b"SHARED", b"KEEPALIVE", b"3600000"];
+        assert!(client.send(&words).as_int() > 0);
+    };
+    let before = server.client().info_field("used_memory");
+    let taken = || (server.client().info_field("used_memory") as usize).saturating_sub(before as usize);
+    let key = vec![b'k'; KEY_BYTES];
+    for n in 0..60 {
+        keep(&key, &format!("o{n}"));
+    }
+    assert_eq!(server.info("keepalives"), 60);
+    assert!(taken() < 10 * KEY_BYTES, "{} bytes", taken());
+    server.client().send(&[b"DEL", &key]);
+    for n in 0..60 {
+        let key = [format!("{n}").as_bytes(), &key].concat();
+        keep(&key, "me");
+        server.client().send(&[b"DEL", &key]);
+    }
+    wait_until("the keys are forgotten", || taken() < 5 * KEY_BYTES);
+}

@@ -4,13 +4,15 @@
 //! So a replica, a file and a guard need not know of it, and what ends with a connection, a restart or a promotion is the
 //! extending, never the lease.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
-use crate::values::limits::{RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL};
+use crate::values::limits::{
+    KEEPALIVE_BYTES, KEEPALIVES_LEFT_BYTES_MAX, RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
+};
 use crate::values::time::BootTime;
 
 /// Names a connection, on its node.
@@ -35,13 +37,23 @@ impl KeepAlive {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Holder {
     db: u32,
-    name: Box<[u8]>,
+    /// Leases of one lock share it.
+    name: Arc<[u8]>,
     owner: Box<[u8]>,
 }
 
 impl Holder {
     fn new(Key { db, name }: Key<'_>, owner: Owner<'_>) -> Self {
         Self { db, name: name.into(), owner: owner.bytes().into() }
+    }
+
+    /// Returns how much memory it takes, or more.
+    fn bytes(&self) -> usize {
+        self.name.len() + self.owner.len() + KEEPALIVE_BYTES
+    }
+
+    fn is_of(&self, key: Key<'_>) -> bool {
+        self.db == key.db && *self.name == *key.name
     }
 
     /// Stands before all of this lock.
@@ -124,6 +136,9 @@ impl Renewal {
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, Kept>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
+    /// Leases whose locks left their keys, the earliest first; some may be back or over.
+    left: VecDeque<Arc<Holder>>,
+    left_bytes: usize,
     /// Renewals of all of them in a thousand seconds.
     renewals: u64,
 }
@@ -157,13 +172,20 @@ impl KeepAlives {
 
     /// When the next one is to be looked at.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
-        self.due.first().map(|(due, _)| *due)
+        if self.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
+    }
+
+    fn has_too_many_left(&self) -> bool {
+        self.left_bytes > KEEPALIVES_LEFT_BYTES_MAX
     }
 
     /// `owner` was told at `now` of its grant of the lock of `key`, a lease of `ttl`: it is kept from now on. That of a repeated request
     /// is kept for its connection, and as long as the longer of both.
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
-        let holder = Arc::new(Holder::new(key, owner));
+        let first = Holder::first(key);
+        let same_lock = self.kept.range::<Holder, _>(&first..).next().filter(|(other, _)| other.is_of(key));
+        let name = same_lock.map_or(first.name, |(other, _)| Arc::clone(&other.name));
+        let holder = Arc::new(Holder { db: key.db, name, owner: owner.bytes().into() });
         let mut until = now.plus_ms(keep.ms);
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
@@ -175,14 +197,28 @@ impl KeepAlives {
         self.due.insert((due, holder));
     }
 
-    /// Takes the one that has been due longest at `now`, if any is. It comes again soon, unless it is told what came of it.
+    /// Takes the one that has been due longest at `now`, if any is; before it one whose lock left its key, if these are too many. It comes
+    /// again soon, unless it is told what came of it.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
-        let (_, holder) = self.due.first().filter(|(due, _)| *due <= now)?;
-        let holder = Arc::clone(holder);
+        let left = self.take_left();
+        let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
+        let holder = left.or_else(due)?;
         let kept = *self.kept.get(&holder)?;
         let renewal = Renewal { holder, kept };
         self.look_at(&renewal, now.plus_ms(RENEW_AGAIN_MS));
         Some(renewal)
+    }
+
+    /// Takes one whose lock left its key and may be back, if these are too many.
+    fn take_left(&mut self) -> Option<Arc<Holder>> {
+        while self.has_too_many_left() {
+            let holder = self.left.pop_front()?;
+            self.left_bytes -= holder.bytes();
+            if self.kept.get(&holder).is_some_and(|kept| kept.has_left) {
+                return Some(holder);
+            }
+        }
+        None
     }
 
     /// It is to be looked at then.
@@ -201,7 +237,7 @@ impl KeepAlives {
     #[inline(always)]
     pub(crate) fn left(&mut self, key: Key<'_>) {
         if !self.is_empty() {
-            self.leave(|holder| holder.db == key.db && *holder.name == *key.name, &Holder::first(key));
+            self.leave(|holder| holder.is_of(key), &Holder::first(key));
         }
     }
 
@@ -213,9 +249,12 @@ impl KeepAlives {
 
     #[inline(never)]
     fn leave(&mut self, is_meant: impl Fn(&Holder) -> bool, first: &Holder) {
-        for (_, kept) in self.kept.range_mut::<Holder, _>(first..).take_while(|(holder, _)| is_meant(holder)) {
+        for (holder, kept) in self.kept.range_mut::<Holder, _>(first..).take_while(|(holder, _)| is_meant(holder)) {
             self.renewals -= kept.renewals();
-            kept.has_left = true;
+            if !std::mem::replace(&mut kept.has_left, true) {
+                self.left_bytes += holder.bytes();
+                self.left.push_back(Arc::clone(holder));
+            }
         }
     }
 

@@ -49,7 +49,8 @@ mod tests {
     use crate::rules::extend::extend;
     use crate::rules::release::release;
     use crate::values::key::Key;
-    use crate::values::limits::RENEWALS_A_SECOND_MAX;
+    use crate::values::limits::{KEEPALIVES_LEFT_BYTES_MAX, RENEWALS_A_SECOND_MAX};
+    use crate::values::time::BootTime;
 
     /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
@@ -209,6 +210,32 @@ mod tests {
         }
     }
 
+    /// Leases of a day whose locks were deleted kept their keys for 8 hours.
+    #[test]
+    fn leases_of_locks_that_are_gone_take_a_bounded_number_of_bytes() {
+        let mut node = node();
+        let name = vec![b'k'; KEEPALIVES_LEFT_BYTES_MAX / 2];
+        let key = |db| Key { db, name: &name };
+        let keep = KeepAlive::new(ClientId(1), Some(3_600_000), ttl(60_000)).unwrap();
+        let mut lock = exclusive(owner("me"), Note::default(), token(7), at(0).boot, ttl(60_000));
+        for db in 0..3 {
+            node.keep_alive(key(db), owner("me"), ttl(60_000), keep, at(0).boot);
+            node.deleted(key(db), &lock, at(1).boot);
+            node.deleted(key(db), &lock, at(1).boot);
+        }
+        // The first two are looked at: one is gone, the other one is back.
+        assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
+        let renewals: Vec<_> = std::iter::from_fn(|| node.keepalives.take_due(at(2).boot)).collect();
+        assert_eq!(renewals.iter().map(|renewal| renewal.key().db).collect::<Vec<_>>(), [0, 1]);
+        renew(None, &renewals[0], &mut node, at(2)).unwrap();
+        renew(Some(&mut lock), &renewals[1], &mut node, at(2)).unwrap();
+        let dbs = |node: &Node| {
+            let left_ms = |db| node.keepalives.left_ms(key(db), owner("me"), at(0).boot, at(2).boot);
+            (0..3).filter(|db| left_ms(*db).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
+    }
+
     /// It may have been renamed and back, or loaded again.
     #[test]
     fn a_lock_that_is_back_takes_room_again() {
@@ -218,6 +245,15 @@ mod tests {
         assert!(matches!(done[..], [(334, Ok(OnGrant::Changed(..)))]), "{done:?}");
         release(KEY, Some(&mut lock), &releases("me"), &mut node, at(401));
         assert!(node.keepalives.is_empty());
+    }
+
+    /// RENAME brought another lock of the same owner to the key.
+    #[test]
+    fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
+        let (node, _) = kept(60_000);
+        for (granted, left_ms) in [(0, Some(59_990)), (9, None)] {
+            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), left_ms);
+        }
     }
 
     /// SWAPDB brought another lock of the same owner to the key: the end that KEEPALIVE named for the first is not its own.
@@ -233,12 +269,3 @@ mod tests {
         }
     }
 }
-    /// RENAME brought another lock of the same owner to the key.
-    #[test]
-    fn a_lease_is_shown_as_kept_only_of_the_grant_that_is_renewed() {
-        let (node, _) = kept(60_000);
-        for (granted, left_ms) in [(0, Some(59_990)), (9, None)] {
-            assert_eq!(node.keepalives.left_ms(KEY, owner("me"), at(granted).boot, at(10).boot), left_ms);
-        }
-    }
-

@@ -112,8 +112,19 @@ pub const RENEW_AGAIN_MS: u32 = 20;
 /// How long the name of a listener is, in bytes: too long to guess, and no longer than it takes.
 pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
+/// Most bytes of leases with KEEPALIVE whose locks left their keys, each counted with [`KEEPALIVE_BYTES`]: a lock may be back before its lease
+/// is next to be prolonged, which can take 8 hours. Of more the node looks at once whether they are.
+pub const KEEPALIVES_LEFT_BYTES_MAX: usize = 1 << 20;
+
+/// What a lease with KEEPALIVE takes beside its key and owner, in bytes.
+pub const KEEPALIVE_BYTES: usize = 256;
+
 /// Most news in one answer: each costs the server less than 1 µs to write, so it gets back to its other clients within 1 ms.
 pub const NEWS_AT_A_TIME_MAX: usize = 500;
+
+/// Most bytes of keys and owners in one answer of news, but for the first of them: 64 MB of keys kept the server from its other clients
+/// for 25 ms, a MiB does for less than 1 ms.
+pub const NEWS_BYTES_AT_A_TIME_MAX: usize = 1 << 20;
 
 /// Largest ticket: integers up to here are exact in Lua, JavaScript and JSON.
 pub const TICKET_MAX: u64 = TOKEN_LIMIT - 1;
@@ -123,10 +134,6 @@ pub const BEHIND_MAX: u32 = 1_000_000;
 
 /// Default of `lock.max-waiters`: the most requests that wait on a node at a time.
 pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
-/// Most bytes of keys and owners in one answer of news, but for the first of them: 64 MB of keys kept the server from its other clients
-/// for 25 ms, a MiB does for less than 1 ms.
-pub const NEWS_BYTES_AT_A_TIME_MAX: usize = 1 << 20;
-
 
 /// Upper bound of `lock.max-waiters`: far more clients than a server takes.
 pub const MAX_WAITERS_LIMIT: u32 = 1_000_000;
