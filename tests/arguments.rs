@@ -10,6 +10,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
     let token = "ERR token must be an integer from 1 to 9007199254740991";
     let fence = "ERR FENCE must be an integer from 1 to 9007199254740991";
     let option = "ERR TOKEN must be an integer from 1 to 9007199254740991";
+    let known = "ERR TOKEN must be an integer from 0 (free) to 9007199254740991";
     let patience = "ERR the time to wait must be an integer from 0 (not at all) to 86400000 milliseconds";
     let level = "ERR LEVEL must be an integer from 1 to 1000000";
     let limit = "ERR LIMIT must be an integer from 1 to 65535";
@@ -114,8 +115,8 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.WATCH k", "ERR wrong number of arguments"),
         ("LOCK.WATCH k -1", patience),
         ("LOCK.WATCH k 86400001", patience),
-        ("LOCK.WATCH k 0 TOKEN x", option),
-        ("LOCK.WATCH k 0 TOKEN 9007199254740992", option),
+        ("LOCK.WATCH k 0 TOKEN x", known),
+        ("LOCK.WATCH k 0 TOKEN 9007199254740992", known),
         ("LOCK.WATCH k 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
         ("LOCK.WATCH k 0 TOKEN 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
         ("LOCK.WATCH k 0 TOKEN 1 SEQ x", "ERR SEQ must be an integer"),

@@ -126,6 +126,7 @@ fn refusals() -> Vec<Refusal> {
         OwnerQueueFull
         | Ttl { .. }
         | Token { .. }
+        | KnownToken
         | Level
         | KeepAlive
         | KeepAliveFull
@@ -183,6 +184,7 @@ fn refusals() -> Vec<Refusal> {
         NoteSequence,
         NotesExhausted,
         Ttl { max_ms },
+        KnownToken,
         Token { argument: "token" },
         Token { argument: "TOKEN" },
         Token { argument: "FENCE" },

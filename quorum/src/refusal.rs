@@ -126,6 +126,8 @@ pub enum Refusal {
         /// The largest it takes, in milliseconds.
         max_ms: u32,
     },
+    /// `ERR`: not a token, nor 0 for that of a free lock.
+    KnownToken,
     /// `ERR`: not a token.
     Token {
         /// The argument or option that it was given for.
@@ -387,6 +389,7 @@ impl fmt::Display for Refusal {
                 f,
                 "ERR ttl must be an integer from 1 to {max_ms} milliseconds (the server's lock.max-ttl)"
             ),
+            Self::KnownToken => write!(f, "ERR TOKEN must be an integer from 0 (free) to {}", TOKEN_LIMIT - 1),
             Self::Token { argument } => write!(f, "ERR {argument} must be an integer from 1 to {}", TOKEN_LIMIT - 1),
             Self::Level => write!(f, "ERR LEVEL must be an integer from 1 to {HOLDS_MAX}"),
             Self::HoldsExhausted => write!(
@@ -541,6 +544,7 @@ mod tests {
             (Refusal::NoteSequence, "ERR SEQ must be an integer from 0 to 9007199254740991"),
             (Refusal::NotesExhausted, "ERR the note of this grant has the sequence number 9007199254740991"),
             (Refusal::Ttl { max_ms: 5 }, "ERR ttl must be an integer from 1 to 5 milliseconds"),
+            (Refusal::KnownToken, "ERR TOKEN must be an integer from 0 (free) to 9007199254740991"),
             (Refusal::Token { argument: "token" }, "ERR token must be an integer from 1 to 9007199254740991"),
             (Refusal::Level, "ERR LEVEL"),
             (Refusal::UnknownOption { known: "RETRY" }, "ERR unknown option: this command takes RETRY"),

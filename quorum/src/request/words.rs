@@ -66,8 +66,11 @@ pub(super) struct KnownToken(pub(super) Option<Token>);
 impl Value<'_> for KnownToken {
     const SHAPE: Shape = Shape::Integer;
 
-    fn parse(word: &[u8], bounds: Bounds) -> Result<Self, Refusal> {
-        if parse_integer(word) == Some(0) { Ok(Self(None)) } else { Token::parse(word, bounds).map(Some).map(Self) }
+    fn parse(word: &[u8], _: Bounds) -> Result<Self, Refusal> {
+        match parse_integer(word).ok_or(Refusal::KnownToken)? {
+            0 => Ok(Self(None)),
+            number => Token::new(number).map(Some).map(Self).ok_or(Refusal::KnownToken),
+        }
     }
 }
 
