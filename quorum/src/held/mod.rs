@@ -270,8 +270,11 @@ impl Held {
     /// Whether `node`, asked in time to extend the lock, may have it with a larger token: one that another process raised, or that it was
     /// asked to raise without an answer.
     fn is_unsure_of(&self, node: usize, token: Token, now: BootTime) -> bool {
-        let acked = self.members[node].acked;
-        let may_have_it = acked.is_none() || (self.is_spoken_for && acked == Some(token));
+        let member = &self.members[node];
+        let may_have_it = match member.acked {
+            Some(acked) => self.is_spoken_for && acked == token,
+            None => !member.is_gone,
+        };
         self.round.open[node] && may_have_it && now < self.valid_until
     }
 
