@@ -1,6 +1,5 @@
 //! Records for the tests of their versions.
 
-use crate::fixture::ms;
 use crate::format::record::{Arrival, Here, decode, encode};
 use crate::lock::Lock;
 use crate::refusal::Damaged;
@@ -12,7 +11,7 @@ pub const ARRIVALS: [Arrival; 3] = [Arrival::Stream, Arrival::Storage, Arrival::
 
 /// Reads a record at `now` milliseconds.
 pub fn read(bytes: &[u8], arrival: Arrival, now: u64, boot: BootId) -> Result<Lock, Damaged> {
-    decode(bytes, Here { arrival, now: ms(now), boot })
+    decode(bytes, Here { arrival, now: BootTime::from_us(now * 1_000), boot })
 }
 
 /// The record of `lock` at `now`.

@@ -60,7 +60,8 @@ pub(super) enum Wake {
     Looks,
     GivesBack,
     Checks,
-    Sends(u64, HeldAs),
+    /// Sends a write for this key, with this token.
+    Sends(u32, u64, HeldAs),
     Shares,
     Leaves,
 }
@@ -73,7 +74,8 @@ pub(super) enum SingleWake {
     Doubts,
     Leaves,
     Acts,
-    Sends(u64, HeldAs),
+    /// Sends a write for this key, with this token.
+    Sends(u32, u64, HeldAs),
     Looks,
     GivesBack,
 }

@@ -114,13 +114,13 @@ impl World<'_> {
                 {
                     let token = held.token().get();
                     let mode = client.mode();
-                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(token, mode));
+                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(client.key(), token, mode));
                 }
                 self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
                 Ok(())
             }
-            Wake::Sends(token, mode) => {
-                let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
+            Wake::Sends(key, token, mode) => {
+                let delay = self.rng.random_range(1..=2 * self.plan.network.delay_us);
                 self.plan_at(self.at + delay, Next::Writes { key, who, token, mode });
                 Ok(())
             }

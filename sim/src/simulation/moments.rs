@@ -78,9 +78,15 @@ impl World<'_> {
     /// An operator breaks the lock of `key` on all nodes at this moment. Its holder finds out in its next round.
     pub(super) fn break_everywhere(&mut self, key: u32) {
         let holders: Vec<Holder> = self.referee.holders(key, self.at).map(|claim| claim.who).collect();
-        for node in 0..self.plan.nodes.len() {
-            self.takes_away(node, key, |server, now| server.break_lock(key, now));
+        let count = self.plan.nodes.len();
+        let mut tokens: Vec<Option<u64>> =
+            (0..count).map(|node| self.on_server(node, |server, now| server.break_lock(key, now)).flatten()).collect();
+        tokens.sort_unstable();
+        // No holder has a larger token than a majority had: what fewer had was still to be raised, or fell short.
+        if let Some(token) = tokens[count - majority(count)] {
+            self.referee.is_taken_away(key, self.at, token);
         }
+        self.tell(|| format!("key {key}: the locks with the tokens {tokens:?} are taken away"));
         self.breaks.insert(key, self.at);
         for who in holders {
             self.plan_at(self.at + self.ttl_us() * NOTICED_OF_TTL.0 / NOTICED_OF_TTL.1, Next::MustHaveLost(who));

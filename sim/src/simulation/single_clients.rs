@@ -112,7 +112,7 @@ impl World<'_> {
             }
             SingleWake::Acts => {
                 let Some((_, until, token, level)) = holding else { return Ok(()) };
-                let mode = client.mode();
+                let (key, mode) = (client.key(), client.mode());
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
                 let is_valid = machine.now(self.at).boot < until;
                 self.single_wakes(who, ttl_us / ACTS_OF_TTL, SingleWake::Acts);
@@ -120,12 +120,12 @@ impl World<'_> {
                     return Ok(());
                 }
                 if is_valid && self.rng.random_ratio(1, 3) {
-                    self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(token, mode));
+                    self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(key, token, mode));
                 }
                 self.acts(who, (level, mode), is_valid)
             }
-            SingleWake::Sends(token, mode) => {
-                let (key, delay) = (client.key(), self.rng.random_range(1..=2 * self.plan.network.delay_us));
+            SingleWake::Sends(key, token, mode) => {
+                let delay = self.rng.random_range(1..=2 * self.plan.network.delay_us);
                 self.plan_at(self.at + delay, Next::Writes { key, who, token, mode });
                 Ok(())
             }
