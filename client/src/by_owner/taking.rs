@@ -1,10 +1,11 @@
 //! Taking a lock for an owner.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use palisade_quorum::{BootTime, Token, Wanted, majority, margin_us};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::finding;
 use super::owners::{ByOwner, checked_owner};
@@ -12,6 +13,7 @@ use super::table::{Holding, Id, Keeper, Slot};
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
+use crate::run::limit::{self, LAST_TRY, within};
 use crate::run::locking::{self, Sought};
 use crate::run::renewer::{self, Auto};
 use crate::values::clock;
@@ -23,8 +25,11 @@ const EXTENDED_TIMES: u32 = 7;
 /// First pause before that, where nodes have to be asked once more what they have; twice as long each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// For how long after it came a request looks again where nodes do not agree: if it does not wait, and if it waits for longer.
-const LOOKED_FOR: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+/// Longest pause between looks, unless nodes are waited for.
+const AGAIN_MOST: Duration = Duration::from_secs(1);
+
+/// For how long after it came a request that does not wait looks again where nodes do not agree.
+const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// What is to be taken, and how.
 #[derive(Clone, Debug)]
@@ -100,13 +105,18 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
     let asked = Asked { this, take, id: &id, checked, came };
     let granted = asked.run(&slot).await;
     this.table.forget(&id, slot);
-    granted
+    match granted {
+        Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+        // The wait is over, and it was others who stood in the way.
+        Err(error) if error.in_the_way() == Some(ErrorKind::Contended) => Ok(None),
+        granted => granted.map(Some),
+    }
 }
 
 impl Asked<'_> {
-    async fn run(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+    async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
         if let Some(granted) = self.again(slot).await? {
-            return Ok(Some(granted));
+            return Ok(granted);
         }
         let sought = Sought {
             key: self.take.key.clone(),
@@ -120,17 +130,14 @@ impl Asked<'_> {
         let mut again = true;
         loop {
             let error = match self.attempt(slot, &sought).await? {
-                Ok(taken) => return self.keep(slot, taken).await.map(Some),
+                Ok(taken) => return self.keep(slot, taken).await,
                 Err(error) => error,
             };
             match error.kind() {
-                ErrorKind::Contended => return Ok(None),
-                // The wait is over, and it was others who stood in the way.
-                ErrorKind::TimedOut if error.in_the_way() == Some(ErrorKind::Contended) => return Ok(None),
                 // By an attempt of a process that is gone, or of another one.
                 ErrorKind::Owned if self.take.retry && again => {
                     if let Some(granted) = self.take_up(slot).await? {
-                        return Ok(Some(granted));
+                        return Ok(granted);
                     }
                     // What is left of that attempt is in its owner's way.
                     finding::free(self.this, self.id, None, self.checked).await?;
@@ -177,35 +184,54 @@ impl Asked<'_> {
         if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
     }
 
-    /// Looks for it on the nodes, and goes on with it.
+    /// Looks for it on the nodes, and goes on with it. While another attempt is being given back, or adopted by a third process, the nodes do not
+    /// agree: it looks again for a moment. With a wait it does so until its limit, also where too few nodes answer.
     async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
+        let (nodes, wait) = (self.this.nodes(), self.take.wait);
+        let limit = if wait.is_zero() { LOOKED_FOR } else { wait };
+        let left = || limit.saturating_sub(clock::since(self.came.at));
+        let by = (!wait.is_zero()).then(|| Instant::now() + left() + LAST_TRY);
+        let mut gives_up = pin!(slot.gives_up.notified());
+        let mut pause = AGAIN;
+        loop {
+            let error = match within(by, Box::pin(self.look(slot))).await {
+                Some(Err(error)) if error.kind() == ErrorKind::NoQuorum && !error.is_lasting() => error,
+                Some(looked) => return looked,
+                None => {
+                    let text = format!("too few of {} nodes told in time how the lock is", nodes.len());
+                    Error::new(ErrorKind::NoQuorum, text)
+                }
+            };
+            if left().is_zero() && !wait.is_zero() {
+                return Err(limit::timed_out(nodes, &self.id.key, error, self.checked.given, Instant::now()).await);
+            }
+            // The next version of the set is asked anew.
+            if left().is_zero() || nodes.is_superseded() {
+                return Err(error);
+            }
+            let _counted = self.this.waiting.begin();
+            let asks_again = async {
+                sleep(pause.min(left())).await;
+                let _ = timeout(left(), nodes.majority_answers(&self.id.key)).await;
+            };
+            tokio::select! {
+                biased;
+                () = &mut gives_up => return Err(given_up()),
+                () = nodes.closed() => return Err(Error::closed()),
+                () = asks_again => pause = (pause * 2).min(AGAIN_MOST),
+            }
+        }
+    }
+
+    /// Looks for it once.
+    async fn look(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
-            *held = self.find().await?;
+            *held = finding::find(self.this, self.id, self.checked).await?;
         }
         match &mut *held {
             Some(holding) => self.extended(holding).await,
             None => Ok(None),
-        }
-    }
-
-    /// Looks for it on the nodes. While another attempt is being given back, or adopted by a third process, they do not agree: it looks again, for
-    /// a moment, or up to a second of its wait.
-    async fn find(&self) -> Result<Option<Holding>, Error> {
-        let mut pause = AGAIN;
-        loop {
-            let looked_for = clock::since(self.came.at);
-            match finding::find(self.this, self.id, self.checked).await {
-                Err(error)
-                    if error.kind() == ErrorKind::NoQuorum
-                        && !error.is_lasting()
-                        && looked_for < self.take.wait.clamp(LOOKED_FOR.0, LOOKED_FOR.1) =>
-                {
-                    sleep(pause).await;
-                    pause *= 2;
-                }
-                found => return found,
-            }
         }
     }
 

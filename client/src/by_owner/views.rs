@@ -135,7 +135,10 @@ impl Views {
     /// Too few have answered to say; these did not.
     pub fn too_few(&self) -> Error {
         let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
-        Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys))
+        let count = self.whys.len();
+        let lasting = self.whys.iter().flatten().filter(|why| why.is_lasting()).count();
+        let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
+        error.lasting(lasting > count - majority(count))
     }
 
     /// Each attempt's grants, by node.

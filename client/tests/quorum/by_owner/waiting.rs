@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use palisade_client::ErrorKind;
-use palisade_client::by_owner::Take;
+use palisade_client::by_owner::{Take, Wanted};
 
 use super::{again, patient, process, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
@@ -84,4 +84,31 @@ async fn one_waits_and_its_owner_gives_up() {
     assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
     // Who waits in vain is told so.
     assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
+}
+
+/// Readers and permits look for a lock that they may hold already before they take one: that ended the wait while no majority answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_requests_outlast_a_missing_majority() {
+    let nodes = Nodes::start(5);
+    let locks = nodes.client().await.by_owner();
+    for (key, wanted) in [("read", Wanted::Shared), ("permits", Wanted::Permit { limit: 3, number: None })] {
+        let waits = |wait| Take { key: key.into(), wanted, wait, ..again("me") };
+        let waiting = || {
+            let (locks, take) = (locks.clone(), waits(ms(60_000)));
+            tokio::spawn(async move { locks.take(take).await })
+        };
+        let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
+        let error = locks.take(waits(Duration::ZERO)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+        let error = locks.take(waits(ms(300))).await.unwrap_err();
+        assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
+        let given_up = waiting();
+        until("it waits for nodes", async || locks.counts().1 == 1 || given_up.is_finished()).await;
+        let _ = locks.release(key.as_bytes(), b"me", None, None).await;
+        assert_eq!(given_up.await.unwrap().unwrap(), None);
+        let waits = waiting();
+        until("it waits for nodes", async || locks.counts().1 == 1 || waits.is_finished()).await;
+        drop(frozen);
+        assert!(waits.await.unwrap().unwrap().is_some());
+    }
 }
