@@ -148,23 +148,30 @@ impl Change<'_> {
         if is_release && held.is_none() {
             return self.free().await;
         }
-        let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
-        let made = match what {
-            What::Release { level } => self.release(&mut held, level).await,
-            What::Extend { ttl_ms } => self.extend(holding, ttl_ms).await,
-            What::Reenter { level, ttl_ms } => self.reenter(holding, level, ttl_ms).await,
-            What::Share => self.share(holding).await,
-            What::Note { text, sequence } => self.note(holding, &text, sequence).await,
-        };
-        match made {
+        match self.perform(&mut held, &what).await {
             Err(error) if error.kind() == ErrorKind::Lost && is_release => {
                 *held = None;
                 // A majority does not have it, whatever the others say.
                 Ok(self.free().await.unwrap_or(None))
             }
-            // A majority may only have forgotten it.
-            Err(error) if error.kind() == ErrorKind::Lost => self.views().await.map(|_| None),
+            // A majority may only have forgotten it, or another process has extended it.
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                *held = finding::find(self.this, self.id, self.checked).await?;
+                let again = self.perform(&mut held, &what).await;
+                again.map_err(|error| if error.kind() == ErrorKind::Lost { taking::changes_meet() } else { error })
+            }
             made => made,
+        }
+    }
+
+    async fn perform(&self, held: &mut Option<Holding>, what: &What) -> Result<Option<u64>, Error> {
+        let Some(holding) = held.as_mut().filter(|held| held.is(self.token)) else { return Ok(None) };
+        match what {
+            What::Release { level } => self.release(held, *level).await,
+            What::Extend { ttl_ms } => self.extend(holding, *ttl_ms).await,
+            What::Reenter { level, ttl_ms } => self.reenter(holding, *level, *ttl_ms).await,
+            What::Share => self.share(holding).await,
+            What::Note { text, sequence } => self.note(holding, text, *sequence).await,
         }
     }
 

@@ -314,7 +314,12 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
     if clock::boot_now() >= until {
         return Err(Error::new(ErrorKind::Expired, "the nodes extended it so late that nothing of the lease is left"));
     }
-    Err(Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again"))
+    Err(changes_meet())
+}
+
+/// Returns the refusal of a change that others of the same lock came between each time.
+pub fn changes_meet() -> Error {
+    Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
 }
 
 /// Whether no majority of so many nodes answers.

@@ -10,6 +10,7 @@ use palisade_client::{Client, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{int, null};
+use crate::proxy::before_each;
 
 pub const TTL: Duration = Duration::from_secs(30);
 
@@ -182,6 +183,24 @@ async fn tokens_that_another_process_raises() {
     assert_eq!(locks.release(b"k", b"me", None, Some(raised + 1)).await.unwrap(), None);
     assert_eq!(locks.release(b"k", b"me", None, Some(raised)).await.unwrap(), Some(0));
     until("it is free", async || nodes.holding("k") == 0).await;
+}
+
+/// Its own validity ended while it extended the lock, and it had not heard that another process had done so before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_another_process_extended_is_not_lost() {
+    let nodes = Nodes::start(3);
+    let (proxies, addresses) = before_each(&nodes.0).await;
+    let (locks, other) = (patient(&addresses).await.by_owner(), process(&nodes).await);
+    let granted = takes(&locks, Take { ttl: ms(2_000), ..take("me") }).await;
+    assert_eq!(other.extend(b"k", b"me", TTL, None).await.unwrap(), Some(granted.token));
+    proxies.iter().for_each(|proxy| proxy.delay(ms(2_200)));
+    let began = Instant::now();
+    let end = async {
+        until("its first validity is over", async || began.elapsed() > ms(2_000)).await;
+        proxies.iter().for_each(|proxy| proxy.delay(ms(0)));
+    };
+    let (extended, ()) = tokio::join!(locks.extend(b"k", b"me", TTL, None), end);
+    assert_eq!(extended.unwrap(), Some(granted.token));
 }
 
 /// Who extended a lock is told so by whoever did it, also where most nodes have not been reached yet.
