@@ -72,8 +72,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     for n in 0..waiting {
         assert_eq!(wait_heard(&mut asker, &key, n, "0"), int(0));
     }
-    let Reply::List(news) = ear.say(&format!("LOCK.HEAR {NAME} 0")) else { panic!("no news") };
-    assert_eq!(news.len(), waiting);
+    assert_eq!(hears_all(&mut ear), waiting);
     assert!(me.say("LOCK.ACQUIRE k me 60000 NOTE text").as_int() > token);
     assert_eq!(wait_heard(&mut asker, &key, 0, "60000"), text("WAITING"));
 }
@@ -127,6 +126,13 @@ fn what_waits_has_a_bound_in_bytes() {
     }
 }
 
+/// Hears all there is, an answer of limited length at a time: how many news that are.
+fn hears_all(ear: &mut Client) -> usize {
+    std::iter::from_fn(|| Some(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len()))
+        .take_while(|news| *news > 0)
+        .sum()
+}
+
 /// An answer that nobody hears keeps its bytes until it is heard.
 #[test]
 fn answers_that_nobody_hears_count() {
@@ -143,7 +149,7 @@ fn answers_that_nobody_hears_count() {
     }
     assert!(kept > 3 && server.info("waiters") == 0, "{kept}");
     assert!(server.info("waiting_bytes") > (kept * MEGABYTE) as u64);
-    assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len(), kept);
+    assert_eq!(hears_all(&mut ear), kept);
     assert_eq!(server.info("waiting_bytes"), empty);
     assert_eq!(wait_heard(&mut asker, &key, 0, "60000"), text("WAITING"));
 }

@@ -42,6 +42,11 @@ use crate::api::election::checked;
 use crate::api::held::held;
 use crate::{Error, Holder, Leader, Loss, Options, Released, SessionEnd};
 
+/// The async types.
+mod twins {
+    pub use crate::{Client, Election, Guard, Permit, ReadGuard, RwLock, Semaphore, Session, WriteGuard};
+}
+
 /// Declares methods of a type that call those of its twin. `blocks` waits for an async one, `now` calls another one. After `->` the value is
 /// converted by `into`; after `=>` what is in a `Result` is.
 macro_rules! methods {
@@ -69,16 +74,16 @@ macro_rules! face {
         $(#[$meta])*
         #[doc = concat!("\nSee [`crate::", stringify!($name), "`].")]
         #[derive(Debug)]
-        pub struct $name(crate::$name);
+        pub struct $name(twins::$name);
 
-        impl From<crate::$name> for $name {
-            fn from(twin: crate::$name) -> Self {
+        impl From<twins::$name> for $name {
+            fn from(twin: twins::$name) -> Self {
                 Self(twin)
             }
         }
 
         impl Deref for $name {
-            type Target = crate::$name;
+            type Target = twins::$name;
 
             fn deref(&self) -> &Self::Target {
                 &self.0
@@ -100,8 +105,8 @@ macro_rules! guard {
             [] []
         }
 
-        impl From<crate::$name> for $name {
-            fn from(twin: crate::$name) -> Self {
+        impl From<twins::$name> for $name {
+            fn from(twin: twins::$name) -> Self {
                 Self(crate::Guard::from(twin).into())
             }
         }
