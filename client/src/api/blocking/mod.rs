@@ -212,13 +212,13 @@ impl Client {
     /// See [`crate::Client::new`].
     ///
     /// # Errors
-    /// As [`Builder::build`].
+    /// As [`Builder::build`](crate::Builder::build).
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
         crate::Client::new(addresses).map(Client)
     }
 
     /// Runs `body` under the lock, and gives it back. Code without async cannot be cancelled: `body` has to look at
-    /// [`Guard::is_valid`] itself.
+    /// [`Guard::is_valid`](crate::Guard::is_valid) itself.
     ///
     /// ```no_run
     /// # use palisade_client::{Error, blocking::Client};

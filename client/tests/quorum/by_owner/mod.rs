@@ -191,16 +191,17 @@ async fn a_lock_that_another_process_extended_is_not_lost() {
     let nodes = Nodes::start(3);
     let (proxies, addresses) = before_each(&nodes.0).await;
     let (locks, other) = (patient(&addresses).await.by_owner(), process(&nodes).await);
-    let granted = takes(&locks, Take { ttl: ms(2_000), ..take("me") }).await;
-    assert_eq!(other.extend(b"k", b"me", TTL, None).await.unwrap(), Some(granted.token));
-    proxies.iter().for_each(|proxy| proxy.delay(ms(2_200)));
+    let granted = takes(&locks, Take { ttl: ms(4_000), ..take("me") }).await;
+    // Tokens that nodes gave it one after the other are brought together.
+    assert!(other.extend(b"k", b"me", TTL, None).await.unwrap() >= Some(granted.token));
+    proxies.iter().for_each(|proxy| proxy.delay(ms(4_200)));
     let began = Instant::now();
     let end = async {
-        until("its first validity is over", async || began.elapsed() > ms(2_000)).await;
+        until("its first validity is over", async || began.elapsed() > ms(4_000)).await;
         proxies.iter().for_each(|proxy| proxy.delay(ms(0)));
     };
     let (extended, ()) = tokio::join!(locks.extend(b"k", b"me", TTL, None), end);
-    assert_eq!(extended.unwrap(), Some(granted.token));
+    assert!(extended.unwrap() >= Some(granted.token));
 }
 
 /// Who extended a lock is told so by whoever did it, also where most nodes have not been reached yet.
