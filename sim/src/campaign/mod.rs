@@ -1,9 +1,9 @@
 //! The fault campaign: real servers, real client processes, and a nemesis that does to them what the world does.
 //!
-//! Five servers with the module ([`machine`]) are reached by several client processes ([`contender`]) over links that can
-//! fail ([`link`]). Clients take locks and access a register under them ([`register`]); each writes down what it relies on
-//! ([`journal`]). The [`nemesis`] kills, stops, cuts, fills and sets clocks, at random from a seed. What everybody did is put
-//! together and judged by the referee, while it happens and at the end ([`judge`]); what a node by itself must not forget is
+//! Five servers with the module (`machine`) are reached by several client processes ([`contender`]) over links that can
+//! fail (`link`). Clients take locks and access a register under them (`register`); each writes down what it relies on
+//! (`journal`). The `nemesis` kills, stops, cuts, fills and sets clocks, at random from a seed. What everybody did is put
+//! together and judged by the referee, while it happens and at the end (`judge`); what a node by itself must not forget is
 //! asked in an `exam`; what needs a calm moment to be judged is done in `drills`, and what must hold when all is healed is
 //! looked at in `aftermath`. docs/chaos.md tells users what this shows.
 
