@@ -13,7 +13,7 @@ use crate::storm::node::{Node, Owner, TTL_MS, TTL_US};
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
-use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress, majority};
+use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 
 const GIVEN_US: u64 = 100_000;
 /// So late messages come that a lease has ended.
