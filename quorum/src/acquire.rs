@@ -1,4 +1,4 @@
-//! Taking a lock on a majority, with one token for all.
+//! Acquires a lock on a majority of nodes, under one token.
 
 use super::ask::{Answer, Ask, Call, NodeId, Out, majority, valid_until};
 use super::held::Held;
@@ -6,12 +6,13 @@ use super::obstacle::{Obstacle, obstacle};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// An acquisition that is under way.
+/// An acquisition in progress.
 ///
-/// All nodes are asked at once, with one proposal. As soon as a majority holds the *same* token that is the holder's, after
-/// one round trip. Else, once a majority has granted, the target is the largest of these grants, every node below it is
-/// asked to raise its own to it (LOCK.FENCE), and it is done when a majority has acknowledged at least the target. Later
-/// grants count too. It is impossible as soon as fewer than a majority are left.
+/// It asks all nodes at once, with one proposal. If a majority grants the *same* token, the lock is held under it after
+/// one round trip. Otherwise the target is the largest token among the first majority of grants. Every node below the
+/// target is asked to raise its token to it (LOCK.FENCE). The lock is held once a majority has acknowledged at least
+/// the target; later grants count too. The acquisition is impossible as soon as fewer than a majority of nodes can
+/// still grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     ttl_ms: u32,
@@ -31,28 +32,29 @@ struct Seat {
 enum State {
     /// No answer yet.
     Asked,
-    /// It granted, or acknowledged, this token.
+    /// Granted or acknowledged with this token.
     Has(Token),
-    /// The same, and it was asked to raise it.
+    /// Granted with this token, and asked to raise it.
     Raising(Token),
     Out(Out),
 }
 
-/// Where an acquisition stands.
+/// The state of an acquisition.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// Answers are awaited; these calls are to be made.
+    /// Answers are outstanding; the caller makes these calls.
     Goes(Vec<Call>),
-    /// A majority holds it for its owner. Late answers go to [`Held::on_answer`], in round 0.
+    /// A majority holds the lock for its owner. Late answers go to [`Held::on_answer`], in round 0.
     Held(Held),
-    /// A majority granted it, but so late that nothing of the lease is left to rely on: RELEASE goes to all nodes.
+    /// A majority granted the lock, but too late: nothing of the lease is left to rely on. The caller sends RELEASE to
+    /// all nodes.
     TooLate,
-    /// It cannot be had: RELEASE goes to all nodes, also to those that did not answer.
+    /// The lock cannot be acquired. The caller sends RELEASE to all nodes, also to those that did not answer.
     Impossible,
 }
 
 impl Acquire {
-    /// Begins at `start`, read before anything is sent; asks `nodes` nodes.
+    /// Begins an acquisition on `nodes` nodes. `start` is read before anything is sent.
     pub fn begin(nodes: usize, ttl_ms: u32, proposal: Token, start: BootTime) -> (Self, Vec<Call>) {
         let seat = Seat { id: None, state: State::Asked };
         let acquire = Self { ttl_ms, start, proposal, seats: vec![seat; nodes], target: None };
@@ -60,8 +62,8 @@ impl Acquire {
         (acquire, calls)
     }
 
-    /// Goes on from what these nodes have, with leases of which `ttl_ms` are left at the least, counted from `start`. Nothing is asked of the
-    /// others (the function [`resume`](super::resume())).
+    /// Continues from the grants that these nodes have. At least `ttl_ms` of their leases are left, counted from
+    /// `start`. The other nodes are not asked (see [`resume`](super::resume())).
     pub(super) fn resume(
         nodes: usize,
         ttl_ms: u32,
@@ -83,7 +85,7 @@ impl Acquire {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
     }
 
-    /// `node`, which is the server `id`, answered `ask`.
+    /// Handles the answer to `ask` from `node`, which is the server `id`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
         let state = match (ask, answer) {
             (_, Answer::NotYet { ms }) if !self.is_late(now) => {
@@ -104,7 +106,7 @@ impl Acquire {
         self.proceed(now)
     }
 
-    /// Whether nothing of the lease is left to rely on.
+    /// Returns whether nothing of the lease is left to rely on.
     fn is_late(&self, now: BootTime) -> bool {
         now >= valid_until(self.start, self.ttl_ms)
     }
@@ -116,7 +118,7 @@ impl Acquire {
             return Progress::Impossible;
         }
         if self.is_late(now) {
-            // A longer lease would help where a majority grants it. Elsewhere something else stands in the way.
+            // A longer lease would help only where a majority grants the lock; elsewhere the obstacle is another one.
             return if tokens.len() >= needed { Progress::TooLate } else { Progress::Goes(vec![]) };
         }
         let same = |token: Token| tokens.iter().filter(|&&other| other == token).count() >= needed;
@@ -145,19 +147,20 @@ impl Acquire {
 
     fn done(&self, token: Token) -> Progress {
         let until = valid_until(self.start, self.ttl_ms);
-        // Those that were asked to raise their token have at least the lower one: they are asked again.
+        // Nodes that were asked to raise their token have at least the lower one; they are asked again.
         let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));
         let members = self.seats.iter().map(|seat| (seat.id, seat.token(), raising(seat)));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
     }
 
-    /// What stands in the way once it is impossible; `None`: that depends on nodes that have not answered.
+    /// Returns the obstacle once the acquisition is impossible, or `None` while that depends on nodes that have not
+    /// answered.
     pub fn obstacle(&self) -> Option<Obstacle> {
         let open = self.seats.iter().filter(|seat| seat.state == State::Asked).count();
         obstacle(&self.outs().collect::<Vec<_>>(), open)
     }
 
-    /// Why each node does not count; `None`: it does, or has not answered.
+    /// Returns for each node why it does not count, or `None` if it counts or has not answered.
     pub fn outs(&self) -> impl Iterator<Item = Option<Out>> {
         self.seats.iter().map(|seat| match seat.state {
             State::Out(out) => Some(out),
@@ -229,14 +232,15 @@ mod tests {
         assert_eq!((held.token(), held.valid_until()), (token(100), valid_until(at(0).boot, 1_000)));
     }
 
-    /// {10, 7} then {8, 5}: the largest of a majority alone, without raising the others, falls back.
+    /// Tokens {10, 7}, then {8, 5}: taking the largest of a majority without raising the others would let tokens fall
+    /// back.
     #[test]
     fn without_the_second_round_tokens_would_fall_back() {
         let mut acquire = begin(3);
         let calls = goes(grants(&mut acquire, &[(0, 10), (1, 7)]));
         assert_eq!(calls, [Call::now(1, Ask::Fence { token: token(10) })]);
         assert_eq!(held(fenced(&mut acquire, 1, 10, Answer::Token(token(10)))).token(), token(10));
-        // Node 1 has issued 10 now: the next grant there is above it, whichever majority it is part of.
+        // Node 1 has issued 10: its next grant is above that, in any majority.
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
         assert_eq!(outs, [None, None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)]);
     }
 
-    /// Three clients with two nodes each of five: nobody gets it.
+    /// A split vote: three clients have two nodes each of five at most, and none holds the lock.
     #[test]
     fn a_split_vote_is_nobodys() {
         let mut acquire = begin(5);
@@ -280,7 +284,7 @@ mod tests {
         assert!(matches!(answer(&mut acquire, 4, Answer::No), Progress::Impossible));
     }
 
-    /// Two names for one server are one vote.
+    /// Two names for one server count as one vote.
     #[test]
     fn one_server_counts_once() {
         let mut acquire = begin(3);
@@ -310,7 +314,7 @@ mod tests {
         assert_eq!(calls[0].ask, Ask::Fence { token: token(10) });
     }
 
-    /// Validity is checked last, after the second round.
+    /// The check of validity comes last, after the second round.
     #[test]
     fn too_late_is_not_held() {
         let until = valid_until(at(0).boot, 1_000);
@@ -322,7 +326,7 @@ mod tests {
             assert_eq!(matches!(progress, Progress::TooLate), !held);
         }
     }
-    /// One node granted it, one is guarded and one silent for longer than the lease lasts: a longer one would be of no use.
+    /// A longer lease would not help: one node granted the lock, one is guarded, and one stayed silent past the lease.
     #[test]
     fn where_no_majority_grants_it_the_lease_is_not_what_is_too_short() {
         let late = |acquire: &mut Acquire, node: usize, answer: Answer| {

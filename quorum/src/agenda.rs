@@ -1,8 +1,9 @@
-//! When what happens in the worlds of tests and of the fuzzer. All of it comes from one source of chance: the same source tells the same story.
+//! An event queue in virtual time for simulated worlds and the fuzzer. All randomness comes from one source, so a seed
+//! repeats a run.
 
 use std::collections::BTreeMap;
 
-/// Events to come, in the order of their times, then in that in which they were planned.
+/// Pending events, ordered by time, then by the order in which they were scheduled.
 pub struct Agenda<E, C = SplitMix> {
     /// True time, in microseconds.
     pub now: u64,
@@ -11,7 +12,7 @@ pub struct Agenda<E, C = SplitMix> {
     events: BTreeMap<(u64, u64), E>,
 }
 
-/// A clock that runs a little fast or slow, from where it likes.
+/// A clock that drifts slightly and starts at an arbitrary value.
 #[derive(Clone, Copy)]
 pub struct Clock {
     ahead: u64,
@@ -19,13 +20,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Returns what it shows at this true time.
+    /// Returns the clock's reading at this true time.
     pub fn at(self, time: u64) -> u64 {
         self.ahead + time / 1_000_000 * self.per_million + time % 1_000_000 * self.per_million / 1_000_000
     }
 }
 
-/// Numbers by SplitMix64, from a seed.
+/// A SplitMix64 generator, seeded with its field.
 pub struct SplitMix(pub u64);
 
 impl Iterator for SplitMix {
@@ -37,7 +38,7 @@ impl Iterator for SplitMix {
     }
 }
 
-/// Returns a number in which each bit depends on all bits of `state`: how SplitMix64 ends.
+/// Returns a number in which each bit depends on all bits of `state`: the finaliser of SplitMix64.
 pub fn mix(state: u64) -> u64 {
     let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -45,37 +46,37 @@ pub fn mix(state: u64) -> u64 {
 }
 
 impl<E> Agenda<E> {
-    /// Begins at time zero, with chances from a seed.
+    /// Begins at time zero, with randomness from a seed.
     pub fn new(seed: u64) -> Self {
         Self::drawn_from(SplitMix(seed), 0)
     }
 }
 
 impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
-    /// Begins at `now`, with chances from this endless source.
+    /// Begins at `now`, with randomness from this endless source.
     pub fn drawn_from(chance: C, now: u64) -> Self {
         Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }
 
-    /// Plans `event` for `time`.
+    /// Schedules `event` at `time`.
     pub fn at(&mut self, time: u64, event: E) {
         let number = self.number();
         self.events.insert((time, number), event);
     }
 
-    /// Plans `event` for as many microseconds from now.
+    /// Schedules `event` in `us` microseconds.
     pub fn after(&mut self, us: u64, event: E) {
         self.at(self.now + us, event);
     }
 
-    /// Returns the next event, at its time, if that is before `end`.
+    /// Returns the next event before `end` and moves the time to it.
     pub fn next(&mut self, end: u64) -> Option<E> {
         let ((at, _), event) = self.events.pop_first().filter(|((at, _), _)| *at < end)?;
         self.now = at;
         Some(event)
     }
 
-    /// A number that nothing else has.
+    /// Returns a number that was never returned before.
     pub fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -91,18 +92,18 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.draw() % limit
     }
 
-    /// Returns true one in as many times, on the average.
+    /// Returns true once in `times` draws on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// A clock whose rate differs from that of another one by less than `apart` in a million.
+    /// Returns a clock whose rate differs from any other's by less than `apart` in a million.
     pub fn clock(&mut self, apart: u64) -> Clock {
         let per_million = 1_000_000 - apart / 2 + self.below(apart);
         Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }
     }
 
-    /// The time that a message takes: some get lost, some come up to `late_us` late.
+    /// Draws a message's travel time: some messages are lost, some are up to `late_us` late.
     pub fn takes(&mut self, late_us: u64) -> Option<u64> {
         match self.below(100) {
             0..3 => None,

@@ -1,49 +1,49 @@
-//! What a quorum asks its nodes, what they answer, and what follows from numbers alone: majorities and validity.
+//! The questions to nodes and their answers, and what follows from numbers alone: majorities and validity.
 
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What rounding to milliseconds can cost, on both sides, in microseconds.
+/// The largest cost of rounding to milliseconds, on both sides, in microseconds.
 const ROUNDING_US: u64 = 2_000;
 
-/// Which server a node is, whatever its name: its LOCK.NODE `id`, read on the connection that carries its answers.
+/// A server's identity, independent of its name: its LOCK.NODE `id`, read on the connection that carries its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u128);
 
-/// How many of `nodes` are a majority.
+/// Returns the smallest majority of `nodes`.
 pub const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// How much earlier than a lease the holder's validity ends, in microseconds.
+/// Returns how much earlier than a lease its holder's validity ends, in microseconds.
 pub const fn margin_us(ttl_ms: u32) -> u64 {
     ttl_ms as u64 * 1_000 * DRIFT_PERCENT / 100 + ROUNDING_US
 }
 
-/// Until when a holder may rely on leases of `ttl_ms` that were asked for at `start`. Before `start` if they are shorter
-/// than the margin: then never.
+/// Returns the end of validity for leases of `ttl_ms` that were requested at `start`. It lies before `start` if the
+/// lease is shorter than the margin.
 pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
     BootTime::from_us((start.as_us() + ttl_ms as u64 * 1_000).saturating_sub(margin_us(ttl_ms)))
 }
 
-/// When a lease began at the earliest that a node says was granted `waited_ms` after it was asked for at `start`. The node's clock
-/// counted that wait, and it may be faster than the holder's.
+/// Returns the earliest moment at which a lease began that was granted, by the node's count, `waited_ms` after the
+/// request at `start`. The node's clock may run faster than the holder's.
 pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     let waited_us = waited_ms.saturating_mul(1_000);
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
 }
 
-/// What a node is asked about the machine's key and owner, in the mode in which that owner asks for it.
+/// A question to a node about the machine's key and owner, in the mode that the owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
-    /// LOCK.ACQUIRE with this proposal; `retry`: the owner may have it there already.
+    /// LOCK.ACQUIRE with this proposal.
     Acquire {
-        /// Length of the lease.
+        /// The length of the lease, in milliseconds.
         ttl_ms: u32,
-        /// The token that is proposed.
+        /// The proposed token.
         proposal: Token,
-        /// An existing grant of this owner is as good.
+        /// Accept an existing grant of this owner.
         retry: bool,
     },
     /// LOCK.FENCE to this token.
@@ -53,60 +53,60 @@ pub enum Ask {
     },
     /// LOCK.EXTEND of the grant with this token.
     Extend {
-        /// Length of the lease from then on.
+        /// The length of the extended lease, in milliseconds.
         ttl_ms: u32,
-        /// What the node last acknowledged.
+        /// The token that the node acknowledged last.
         token: Token,
     },
-    /// LOCK.CONVERT to shared: whoever held it alone goes on as a reader, with the token it has.
+    /// LOCK.CONVERT to shared: the writer continues as a reader, under its token.
     Share,
 }
 
 /// A question to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// Which node, by its place in the list.
+    /// The node's place in the list.
     pub node: usize,
-    /// What.
+    /// The question.
     pub ask: Ask,
-    /// How long to wait before asking, in milliseconds: it said that it is not ready yet.
+    /// The delay before asking, in milliseconds, for a node that was not ready.
     pub after_ms: u32,
 }
 
-/// What a node answered.
+/// A node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// The token that this owner's grant has there.
+    /// The token of this owner's grant on the node.
     Token(Token),
-    /// Null: somebody else holds it, or this owner does not.
+    /// Null: another owner holds the lock, or this owner does not.
     No,
-    /// It is guarded, or cannot vouch for this lock, for so long.
+    /// The node is guarded, or cannot vouch for this lock.
     Guarded {
-        /// Milliseconds.
+        /// The time until that passes, in milliseconds.
         ms: u64,
     },
-    /// It will be ready in a moment: ask again.
+    /// The node will be ready soon; ask again.
     NotYet {
-        /// Milliseconds.
+        /// The delay before asking again, in milliseconds.
         ms: u32,
     },
     /// No answer in time, or another error.
     Failed,
 }
 
-/// Why a node does not count.
+/// The reason why a node does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Out {
-    /// Somebody else holds the lock there.
+    /// Another owner holds the lock there.
     Contended,
-    /// It is guarded for so long.
+    /// The node is guarded.
     Guarded {
-        /// Milliseconds.
+        /// The time until it serves, in milliseconds.
         ms: u64,
     },
     /// No answer in time, or another error.
     Failed,
-    /// It is the same server as another node of the list.
+    /// The node is the same server as another node of the list.
     Duplicate,
 }
 
@@ -120,7 +120,7 @@ impl Call {
 mod tests {
     use super::*;
 
-    /// Of a wait that a node counted, its clock may have counted some too much.
+    /// The node's clock may have counted too much of a wait.
     #[test]
     fn a_wait_counts_less_what_clocks_drift() {
         for (waited_ms, began_us) in [(0, 0), (1, 990), (100, 99_000), (3_600_000, 3_564_000_000)] {

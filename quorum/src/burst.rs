@@ -1,7 +1,7 @@
-//! How many rounds permits take when many want them at once: the machines, on nodes that are as simple as can be.
+//! Counts the rounds that permits take when many clients want them at once. The machines run on minimal nodes.
 //!
-//! Nodes keep the lowest number that is free, as a server does. Messages take a random time, those of one client to one node arrive
-//! in their order (waits have connections of their own), and nothing else is random.
+//! A node reserves the lowest free number, as a server does. Messages take a random time, and nothing else is random.
+//! The messages of one client to one node arrive in order; waits have connections of their own.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ const NODES: usize = 5;
 const LIMIT: u16 = 8;
 const TTL_MS: u32 = 60_000;
 
-/// A client, and which of its acquisitions.
+/// A client and the number of its acquisition.
 type Owner = (usize, u32);
 
-/// How a client goes on when its number is not free.
+/// A client's next step when its number is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// It asks who holds what, and draws from what is free.
+    /// Asks who holds what, and draws from the free numbers.
     Looks,
-    /// It queues, and takes the number that most nodes keep.
+    /// Queues, and takes the number that most nodes reserve.
     Queues,
-    /// As [`Rule::Looks`], but always for the lowest number that is free.
+    /// As [`Rule::Looks`], but always with the lowest free number.
     Lowest,
 }
 
-/// A node: what is held, what is kept for those whose turn it is, and who waits, by ticket.
+/// A node: its grants, its reservations, and its queue by ticket.
 #[derive(Default)]
 struct Node {
     grants: BTreeMap<Owner, u16>,
@@ -55,7 +55,7 @@ impl Node {
         granted
     }
 
-    /// Whose turn it is now, and the number that is kept.
+    /// Reserves numbers for the head of the queue; returns the new reservations.
     fn serve(&mut self) -> Vec<(Owner, u16)> {
         let mut told = vec![];
         while let Some((&(ticket, owner), ())) = self.queue.first_key_value()
@@ -94,7 +94,7 @@ enum Says {
         ticket: u64,
     },
     Leave,
-    /// What it keeps for this owner is kept no longer.
+    /// The end of this owner's reservation.
     Over(u16),
 }
 
@@ -108,7 +108,7 @@ enum Event {
     Begins(usize),
     AtNode(usize, Owner, Says),
     AtClient(usize, Owner, Hears),
-    /// It is done with its permit.
+    /// The end of a permit's use.
     Done(Owner),
 }
 
@@ -122,10 +122,10 @@ enum Stage {
 struct Client {
     acquisition: u32,
     stage: Stage,
-    /// How often it asked for a number, and how often it asked the nodes for anything.
+    /// The number of rounds of ACQUIRE, and of requests to the nodes of any kind.
     rounds: usize,
     trips: usize,
-    /// When its last message to each node arrives.
+    /// The arrival of the last message to each node.
     arrives: [u64; NODES],
 }
 
@@ -135,12 +135,12 @@ struct World {
     hold_us: u64,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// By client: the rounds of ACQUIRE, and all round trips.
+    /// The rounds of ACQUIRE and all round trips, by client.
     done: BTreeMap<usize, (usize, usize)>,
 }
 
 impl World {
-    /// Clients that all begin within 50 µs, with round trips of 0.2 ms at least and 0.5 ms on average.
+    /// Creates clients that all begin within 50 µs, with round trips of at least 0.2 ms and 0.5 ms on average.
     fn new(rule: Rule, clients: usize, hold_us: u64, seed: u64) -> Self {
         let client = || Client {
             acquisition: 0,
@@ -164,7 +164,7 @@ impl World {
         world
     }
 
-    /// What a message takes, in microseconds: at least 100, on average 250.
+    /// Draws a message's travel time in microseconds: at least 100, on average 250.
     fn takes(&mut self) -> u64 {
         let part = (self.agenda.draw() >> 11) as f64 / (1_u64 << 53) as f64;
         100 + (-150.0 * (1.0 - part).ln()) as u64
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// It asks for `number`, as somebody `anew` or as the one that was told.
+    /// Asks for `number`, as a new owner (`anew`) or as the one whose turn it is.
     fn acquire(&mut self, client: usize, number: u16, anew: bool) {
         let it = &mut self.clients[client];
         it.acquisition += u32::from(anew);
@@ -327,7 +327,7 @@ impl World {
     }
 }
 
-/// The median and the 99th percentile of rounds and of round trips, over `runs` worlds.
+/// Returns the median and the 99th percentile of rounds and of round trips, over `runs` worlds.
 fn measure(rule: Rule, clients: usize, hold_us: u64, runs: u64) -> [(usize, usize); 2] {
     let worlds = (0..runs).map(|seed| World::new(rule, clients, hold_us, seed));
     let done: Vec<_> = worlds.flat_map(|world| World::run(world).into_values()).collect();
@@ -342,20 +342,20 @@ fn measure(rule: Rule, clients: usize, hold_us: u64, runs: u64) -> [(usize, usiz
     measured
 }
 
-/// All of them are held for longer than it takes the last to get his.
+/// Every permit is held until after the last client has one.
 #[test]
 fn a_burst_for_as_many_permits_as_there_are() {
     const LONG_US: u64 = 50_000_000;
     let [rounds, _] = measure(Rule::Looks, 8, LONG_US, 1_000);
     assert!(rounds.0 <= 2 && rounds.1 <= 4, "the budget is 2 and 4: {rounds:?}");
-    // What the choice of the number is good for.
+    // The benefit of drawing the number.
     for rule in [Rule::Queues, Rule::Lowest] {
         let [worse, _] = measure(rule, 8, LONG_US, 100);
         assert!(worse.1 > 2 * rounds.1, "{rule:?}: {worse:?}");
     }
 }
 
-/// More clients than permits, each of which holds his for a while: all are served, and no two have one number.
+/// More clients than permits, each holding one for a while: all are served, and no two share a number.
 #[test]
 fn more_clients_than_permits_are_all_served() {
     for (clients, hold_us) in [(9, 10_000), (24, 10_000), (64, 2_000)] {

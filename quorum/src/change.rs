@@ -1,84 +1,86 @@
-//! Finding the next version of the set of nodes: who changes it asks the members of the present one.
+//! Decides the next version of the set of nodes. The program that changes the set asks the members of the present
+//! version.
 
 use super::ask::majority;
 use crate::{Accepted, Ballot, Member, Members};
 
-/// An attempt to have a list decided as the next version. The rules of the nodes are those of `Membership` in `palisade-core`.
+/// An attempt to have a list decided as the next version. The rules of the nodes are those of `Membership` in
+/// `palisade-core`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
     base: Members,
     ballot: Ballot,
-    /// What is proposed: what was wanted, or what a majority may have accepted already.
+    /// The proposed list: the requested one, or one that a majority may have accepted already.
     list: Vec<Member>,
-    /// The highest ballot that a node accepted something in.
+    /// The highest ballot in which a node reported an accepted list.
     earlier: Option<Ballot>,
     is_accepting: bool,
     floor: u64,
-    /// By member: it said yes in this stage, or it cannot be counted on any more.
+    /// The members that agreed in this stage, by place, and those that can no longer be counted on.
     yes: Vec<Option<u128>>,
     no: Vec<bool>,
 }
 
-/// What every member of the present version is asked.
+/// A request to every member of the present version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TellMember {
-    /// To take part in no earlier attempt.
+    /// Take part in no earlier attempt.
     Promise {
-        /// The version that is to be found.
+        /// The version to be decided.
         version: u64,
         /// The attempt.
         ballot: Ballot,
     },
-    /// To accept this list.
+    /// Accept this list.
     Accept {
-        /// The version that is to be found.
+        /// The version to be decided.
         version: u64,
         /// The attempt.
         ballot: Ballot,
         /// The list.
         list: Vec<Member>,
-        /// No token up to here is issued any more: clients of versions before may have had it.
+        /// The highest token that clients of earlier versions may have. No token up to here is issued any longer.
         floor: u64,
     },
 }
 
-/// What a member says to that.
+/// A member's answer to [`TellMember`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberSays {
-    /// It promises, and tells what it accepted before, and the highest token that it issued.
+    /// A promise, with what the member accepted before.
     Promised {
-        /// What it accepted before.
+        /// The list that it accepted before, and its ballot.
         accepted: Option<Accepted>,
         /// The highest token that it issued.
         floor: u64,
     },
-    /// It accepted the list.
+    /// The member accepted the list.
     Accepted,
-    /// It refused, or did not answer.
+    /// The member refused, or did not answer.
     No,
 }
 
-/// Where an attempt is.
+/// The state of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeProgress {
-    /// Other members have to answer.
+    /// Other members still have to answer.
     Goes,
-    /// A majority promised: all members are asked [`Change::tell`] anew.
+    /// A majority promised. All members receive the new [`Change::tell`].
     Accepts,
-    /// The next version is this: every node of both versions is to be told.
+    /// The next version, to be told to every node of both versions.
     Decided(Members),
-    /// It cannot succeed any more; another attempt, with a larger ballot, may.
+    /// This attempt can no longer succeed; another one with a larger ballot may.
     Impossible,
 }
 
 impl Change {
-    /// Begins an attempt to have `wants` follow `base`. All members of `base` are asked [`Change::tell`].
+    /// Begins an attempt to have `wants` follow `base`. All members of `base` receive [`Change::tell`].
     pub fn begin(base: Members, ballot: Ballot, wants: Vec<Member>) -> Self {
         let (yes, no) = (vec![None; base.list.len()], vec![false; base.list.len()]);
         Self { base, ballot, list: wants, earlier: None, is_accepting: false, floor: 0, yes, no }
     }
 
-    /// What all members of the present version are asked.
+    /// Returns the request for all members of the present version.
     pub fn tell(&self) -> TellMember {
         let (version, ballot) = (self.next_version(), self.ballot);
         match self.is_accepting {
@@ -87,12 +89,12 @@ impl Change {
         }
     }
 
-    /// The server `id` at the place of `member` in the list answered what it was `told`.
+    /// Handles the answer to `told` from the server `id` at the place of `member` in the list.
     pub fn on_answer(&mut self, member: usize, id: u128, told: &TellMember, says: MemberSays) -> ChangeProgress {
         if *told != self.tell() {
             return ChangeProgress::Goes;
         }
-        // Version 0 has no ids: servers are told apart by what they say.
+        // Version 0 has no ids: servers are told apart by the id they report.
         let is_member = self.base.version == 0 || self.base.list[member].id == Some(id);
         let is_counted = self.yes.contains(&Some(id));
         match says {
@@ -110,7 +112,7 @@ impl Change {
         self.progress()
     }
 
-    /// The version that is to be found. Nodes refuse it where there is no larger one.
+    /// Returns the version to be decided. Nodes refuse it if there is no larger one.
     fn next_version(&self) -> u64 {
         self.base.version.saturating_add(1)
     }
@@ -131,8 +133,8 @@ impl Change {
     }
 }
 
-/// The next step from `present` to the nodes that are wanted: one that is missing is added, or, if none is, one that is too many is
-/// removed. `None`: they are the same.
+/// Returns the next step from `present` to `wanted`. It adds a missing node or, if none is missing, removes a
+/// superfluous one. `None` if the lists are equal.
 pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>> {
     if let Some(missing) = wanted.iter().find(|member| !present.contains(member)) {
         return Some(present.iter().chain([missing]).cloned().collect());
@@ -142,7 +144,7 @@ pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>
     Some(stays.map(|(_, member)| member.clone()).collect())
 }
 
-/// The way of one program from the version that it found to the nodes that it wants.
+/// A program's path from the version that it found to the nodes that it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     at: Members,
@@ -155,8 +157,8 @@ impl Path {
         Self { at, has_stepped: false }
     }
 
-    /// Says which version the set has now. Returns false if another program led it off the way to `wanted`, and two that go on would undo
-    /// each other's steps without end.
+    /// Records the set's present version. Returns false if another program moved the set away from `wanted`: two
+    /// programs that go on would undo each other's steps without end.
     pub fn on_present(&mut self, present: &Members, wanted: &[Member]) -> bool {
         if present.version <= self.at.version {
             return true;
@@ -172,8 +174,8 @@ impl Path {
         is_followed
     }
 
-    /// Says what the program's own attempt decided. What its first one found accepted may be all that a program left which is gone: the way
-    /// begins there. Returns as [`Path::on_present`].
+    /// Records the version that the program's own attempt decided. The first attempt may find an accepted list that a
+    /// dead program left; the path then begins there. Returns as [`Path::on_present`].
     pub fn on_decided(&mut self, decided: &Members, wanted: &[Member]) -> bool {
         if !std::mem::replace(&mut self.has_stepped, true) {
             self.at = decided.clone();
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(change.on_answer(1, 1, &promise, promised(None, 0)), Impossible, "one server under two names");
     }
 
-    /// Majorities of versions that follow each other share a node, whichever they are.
+    /// Two majorities of neighbouring versions always share a node.
     #[test]
     fn majorities_of_neighbours_meet() {
         for n in 1..20 {
@@ -263,7 +265,8 @@ mod tests {
         let mut path = Path::begin(version(0, &[]));
         assert!(path.on_present(&version(3, &[7, 8]), &wanted), "somebody founded it meanwhile");
         assert!(path.on_present(&version(2, &[8]), &wanted), "an answer of before");
-        // What was left half-done is completed first, its own or another's; what comes between later is not.
+        // A half-done change, the program's own or another's, is completed first; a change that intervenes later ends
+        // the path.
         let mut path = Path::begin(version(5, &[1, 2, 3]));
         assert!(path.on_decided(&version(6, &[1, 2, 3, 5]), &wanted));
         assert!(path.on_decided(&version(7, &[1, 2, 3, 4, 5]), &wanted));

@@ -1,31 +1,34 @@
-//! Which of several permits to ask for.
+//! Chooses which of several permits to ask for.
 //!
-//! A permit over a quorum is one number that a majority granted: an exclusive lock on that number. So whoever wants one of `limit`
-//! permits has to name a number, the same to all nodes, and may name one that somebody else has or is asking for.
+//! A permit over a quorum is one number that a majority granted: an exclusive lock on that number. A client that wants
+//! one of `limit` permits names the same number to all nodes. Another client may have that number, or be asking for it.
 //!
-//! 1. Any number, drawn at random ([`first`]). Where few permits are held it is free: one round trip.
-//! 2. If it is not, the nodes are asked who holds what (LOCK.INFO), and the number is drawn from those that a majority shows as
-//!    free ([`Choice`]): of them, from those that most nodes show so. That look takes nothing, so it is in nobody's way.
-//! 3. If no number is free at a majority, or somebody waits before it, it waits in the queues, with one ticket for all of them
-//!    ([`Turn`](super::Turn)), and then asks for the number that most nodes keep for it. If that fails too, it looks again.
+//! 1. The client first draws any number at random ([`first`]). Where few permits are held it is free: one round trip.
+//! 2. If it is not free, the client asks the nodes who holds what (LOCK.INFO). It draws from the numbers that a
+//!    majority shows as free, and of those from the ones that most nodes show ([`Choice`]). LOCK.INFO takes nothing, so
+//!    it hinders nobody.
+//! 3. If no number is free at a majority, or others wait already, it joins the queues with one ticket for all nodes
+//!    ([`Turn`](super::Turn)). Then it asks for the number that most nodes reserve for it. If that fails too, it asks
+//!    the nodes again.
 //!
-//! Eight clients at once for eight permits of five nodes need one round at the median and three at the 99th percentile (the test
-//! `a_burst_for_as_many_permits_as_there_are`). Where they queued instead of looking, they would need dozens: each node keeps
-//! another number for each of them, which keeps all the others out until that is given back. Where all took the lowest number that
-//! is free, they would meet again and again.
+//! Eight clients at once for eight permits on five nodes need one round at the median and three at the 99th percentile
+//! (test `a_burst_for_as_many_permits_as_there_are`). If they queued instead of asking first, they would need dozens.
+//! Each node would reserve another number for each client, and that keeps the other clients out until the number is
+//! given back. If all took the lowest free number, they would collide again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::{NodeId, majority};
 use crate::values::mode::Mode;
 
-/// The number to ask for before anything is known, from 1 to `limit`; drawn by `random`.
+/// Draws the number to ask for before anything is known, from 1 to `limit`.
 pub fn first(limit: u16, random: u64) -> u16 {
     // Below `limit`, which is 16 bits.
     1 + u16::try_from(random % u64::from(limit.max(1))).unwrap_or(0)
 }
 
-/// The numbers of `limit` permits that a node could grant which has these `grants`, of others. None if somebody waits there.
+/// Returns the numbers of `limit` permits that a node with these `grants` of others could grant. None are free if
+/// somebody waits there.
 pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     let (mut least, mut taken) = (limit, BTreeSet::new());
     for grant in grants {
@@ -34,7 +37,7 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
                 least = least.min(permit.limit());
                 taken.insert(permit.number());
             }
-            // Whoever holds a number above the limit, or the lock as a whole, goes together with none.
+            // A grant above the limit, or of the whole lock, is compatible with none.
             _ => return vec![],
         }
     }
@@ -44,42 +47,43 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     (1..=least).filter(|number| !taken.contains(number)).collect()
 }
 
-/// A look at all nodes that is under way.
+/// A query of all nodes in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// By node.
+    /// The views by node.
     views: Vec<View>,
 }
 
-/// What a node showed.
+/// A node's view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
-    /// Nothing yet.
+    /// No answer yet.
     Open,
-    /// It cannot be asked.
+    /// The node cannot be asked.
     None,
-    /// On this server these numbers are free.
+    /// The server, and the numbers that are free on it.
     Free(NodeId, Vec<u16>),
 }
 
-/// Where a look stands.
+/// The state of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceProgress {
-    /// Answers are awaited.
+    /// Answers are outstanding.
     Goes,
-    /// Ask for [`Choice::number`] now.
+    /// A number is free: ask for [`Choice::number`] now.
     Free,
     /// No number is free at a majority: wait.
     Full,
 }
 
 impl Choice {
-    /// Asks `nodes` nodes.
+    /// Begins a query of `nodes` nodes.
     pub fn begin(nodes: usize) -> Self {
         Self { views: vec![View::Open; nodes] }
     }
 
-    /// `node`, the server that `view` names, shows these numbers as [`free`]; `None`: it cannot be asked, or did not answer in time.
+    /// Records the free numbers that `node` shows (see [`free`]), and its server's id. `None` if it cannot be asked or
+    /// did not answer in time.
     pub fn on_view(&mut self, node: usize, view: Option<(NodeId, Vec<u16>)>) -> ChoiceProgress {
         self.views[node] = view.map_or(View::None, |(id, free)| View::Free(id, free));
         let needed = majority(self.views.len());
@@ -94,7 +98,7 @@ impl Choice {
         }
     }
 
-    /// At how many servers each number is free.
+    /// Counts for each number the servers at which it is free.
     fn counts(&self) -> BTreeMap<u16, usize> {
         let (mut counts, mut servers) = (BTreeMap::new(), BTreeSet::new());
         for view in &self.views {
@@ -108,7 +112,7 @@ impl Choice {
         counts
     }
 
-    /// A number that is free at a majority, and nowhere is one that is free at more servers; of several, `random` decides.
+    /// Returns the number that is free at the most servers, if these are a majority; `random` decides between several.
     pub fn number(&self, random: u64) -> Option<u16> {
         let mut counts = self.counts();
         counts.retain(|_, count| *count >= majority(self.views.len()));
@@ -116,7 +120,7 @@ impl Choice {
     }
 }
 
-/// One of those numbers that have the highest count.
+/// Returns one of the numbers with the highest count.
 pub(super) fn most(counts: &BTreeMap<u16, usize>, random: u64) -> Option<u16> {
     let highest = counts.values().max()?;
     let best: Vec<u16> = counts.iter().filter(|(_, count)| *count == highest).map(|(number, _)| *number).collect();
@@ -141,7 +145,7 @@ mod tests {
         assert_eq!(numbers.len(), 8, "each of them can be drawn");
     }
 
-    /// Against the rule itself, pair by pair.
+    /// Compares `free` with the compatibility rule, pair by pair.
     #[test]
     fn free_is_what_goes_together_with_every_grant() {
         let modes = all(4);
@@ -176,14 +180,14 @@ mod tests {
             (&[Some((0, &[1, 2])), Some((1, &[1, 2]))], Goes, &[]),
             (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2]))], Free, &[1, 2]),
             (&[Some((0, &[1, 2])), Some((1, &[1, 2])), Some((2, &[1, 2])), Some((3, &[2]))], Free, &[2]),
-            // Three say that nothing is free: the other two are not needed.
+            // Three nodes show nothing free: the other two are not needed.
             (&[Some((0, &[])), Some((1, &[])), Some((2, &[]))], Full, &[]),
-            // Each has a free one, and no majority the same.
+            // Each node has a free number, but no majority has the same.
             (&[Some((0, &[1])), Some((1, &[2])), Some((2, &[3])), Some((3, &[1])), Some((4, &[2]))], Full, &[]),
-            // Nodes that are down leave enough.
+            // Enough nodes are up.
             (&[None, None, Some((2, &[3])), Some((3, &[3]))], Goes, &[]),
             (&[None, None, None], Full, &[]),
-            // One server under three names shows it once.
+            // A server under three names counts once.
             (&[Some((0, &[3])), Some((0, &[3])), Some((0, &[3])), Some((1, &[3]))], Goes, &[]),
         ];
         for (views, progress, numbers) in cases {

@@ -1,6 +1,8 @@
-//! What a caller that takes a lock may do next, whatever nodes answer: the promises of a [`Taker`](crate::Taker), judged at each of its tasks.
+//! Checks what a lock's caller does next, whatever the nodes answer: the promises of a [`Taker`](crate::Taker), judged
+//! at each task.
 //!
-//! Whoever performs a taker in memory shows it here what the taker hears and does: the simulation, the fuzzer.
+//! A driver that performs a taker in memory reports here what the taker receives and does. The simulation and the
+//! fuzzer are such drivers.
 
 use std::collections::VecDeque;
 
@@ -8,28 +10,29 @@ use crate::taker::{GaveUp, Refused, Task};
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// More tasks than this within a second are too many, in whatever state the nodes are. A caller that pauses as it must has about a tenth.
+/// The largest number of tasks within a second, in any state of the nodes. A caller that pauses correctly has about a
+/// tenth of it.
 const TASKS_A_SECOND: usize = 200;
 
 /// The longest pause, and the longest wait for a majority after it, in microseconds.
 const PAUSE_MAX_US: u64 = 1_000_000;
 const AWAIT_MAX_US: u64 = 10_000_000;
 
-/// A caller, as one who only looks on sees it.
+/// A caller, as an observer sees it.
 #[derive(Clone, Debug)]
 pub struct Conduct {
     wanted: Wanted,
     nodes: usize,
     limit: Option<BootTime>,
-    /// Why it was refused last.
+    /// The reason of the last refusal.
     refused: Option<Refused>,
-    /// How often in a row that was a grant that came too late.
+    /// The number of consecutive grants that came too late.
     too_late: u32,
-    /// It has had its turn in its process.
+    /// The caller has had its turn in its process.
     has_turn: bool,
-    /// The number that nodes showed it, or keep for it; `None`: it may draw one.
+    /// The number that nodes showed as free, or reserve for the caller; `None` if it may draw one.
     shown: Option<u16>,
-    /// When its last tasks were.
+    /// The times of its last tasks.
     tasks: VecDeque<BootTime>,
 }
 
@@ -39,7 +42,7 @@ impl Conduct {
         Self { wanted, nodes, limit, refused: None, too_late: 0, has_turn: false, shown: None, tasks: VecDeque::new() }
     }
 
-    /// Notes that so many nodes are asked from now on.
+    /// Notes the number of nodes that are asked from now on.
     pub fn on_move(&mut self, nodes: usize) {
         self.nodes = nodes;
     }
@@ -50,18 +53,18 @@ impl Conduct {
         self.refused = Some(refused);
     }
 
-    /// Notes that it is the caller's turn in its process; `at_once`: nobody was before it.
+    /// Notes the caller's turn in its process; `at_once` if nobody was ahead of it.
     pub fn on_turn(&mut self, at_once: bool) {
         self.has_turn = true;
         self.refused = self.refused.filter(|_| at_once);
     }
 
-    /// Notes which number nodes showed as free, or keep for the caller.
+    /// Notes the number that nodes show as free, or reserve for the caller.
     pub fn on_shown(&mut self, number: Option<u16>) {
         self.shown = number;
     }
 
-    /// Returns what is wrong with the next task.
+    /// Returns what is wrong with the next task, if anything.
     pub fn judge(&mut self, task: &Task, now: BootTime) -> Option<&'static str> {
         let shown = self.shown.take();
         match *task {
@@ -98,7 +101,7 @@ impl Conduct {
 
     fn judge_end(&self, why: GaveUp, now: BootTime) -> Option<&'static str> {
         let is_over = self.limit.is_some_and(|limit| now >= limit);
-        // For a caller without a limit a lease that is always granted too late is too short.
+        // For a caller without a limit, a lease that is always granted too late is too short.
         let is_too_short = self.limit.is_none() && self.too_late >= 10;
         let may = match why {
             GaveUp::Refused => self.is_barred() || is_too_short,
@@ -107,7 +110,7 @@ impl Conduct {
         (!may).then_some("it gives up before its limit, and what it was refused for passes")
     }
 
-    /// Whether it was refused for good.
+    /// Returns whether the refusal is permanent.
     fn is_barred(&self) -> bool {
         matches!(self.refused, Some(Refused::Lasting | Refused::TooFewNodes { is_lasting: true }))
     }

@@ -1,14 +1,15 @@
-//! Two names for one server: it counts once.
+//! Detects two names for one server, which counts once.
 
 use super::ask::NodeId;
 
-/// The first place before `node` at which the same server answered, beside which it does not count; `None`: it counts, or did not answer.
+/// Returns the first place before `node` at which the same server answered; `node` does not count then. `None` if
+/// `node` counts, or did not answer.
 pub fn first_as(ids: &[Option<NodeId>], node: usize) -> Option<usize> {
     let id = ids[node]?;
     ids[..node].iter().position(|other| *other == Some(id))
 }
 
-/// The number of servers that answered.
+/// Returns the number of servers that answered.
 pub fn servers(ids: &[Option<NodeId>]) -> usize {
     (0..ids.len()).filter(|&node| ids[node].is_some() && first_as(ids, node).is_none()).count()
 }
@@ -19,7 +20,7 @@ mod tests {
 
     #[test]
     fn table() {
-        // (which server answered at each place, beside which place each does not count, how many there are)
+        // (the server that answered at each place, the place whose duplicate it is, the number of servers)
         let cases: [(&[Option<u128>], &[Option<usize>], usize); 5] = [
             (&[], &[], 0),
             (&[Some(1), Some(2), Some(3)], &[None, None, None], 3),

@@ -1,4 +1,4 @@
-//! Makers of times and tokens for tests.
+//! Times and tokens for tests.
 
 use crate::ask::NodeId;
 use crate::values::time::{BootTime, Now};
@@ -8,12 +8,12 @@ pub fn token(value: u64) -> Token {
     Token::new(value).unwrap()
 }
 
-/// `ms` milliseconds after boot.
+/// Returns the moment `ms` milliseconds after boot.
 pub fn ms(ms: u64) -> BootTime {
     BootTime::from_us(ms * 1_000)
 }
 
-/// The same moment; the wall clock shows 1 000 µs more.
+/// Returns the moment `ms` milliseconds after boot, at which the wall clock shows 1 000 µs more.
 pub fn at(ms: u64) -> Now {
     Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
 }

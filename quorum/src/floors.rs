@@ -1,23 +1,24 @@
-//! What the token of a grant must be above, by all that a lock was ever held with: for those who judge histories, by the plainest reading.
+//! Lower bounds for the token of a grant, from all earlier grants of its lock. Judges of histories use this plainest
+//! form of the rule.
 //!
-//! A writer's token is above all earlier ones; a reader's above those of writers and permits; that of a permit above those of its
-//! number, of writers and of readers.
+//! A writer's token is above all earlier ones. A reader's is above those of writers and permits. A permit's is above
+//! those of its number, of writers and of readers.
 
 use std::collections::BTreeMap;
 
 use crate::values::mode::Mode;
 
-/// The largest tokens of a lock; zero: none.
+/// The largest tokens of a lock, by mode; zero if there was no grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Floors {
-    /// The largest of a writer.
+    /// The largest token of a writer.
     pub exclusive: u64,
     shared: u64,
     permits: BTreeMap<u16, u64>,
 }
 
 impl Floors {
-    /// Returns what a later grant of `mode` must be above, or, if it comes again, at least.
+    /// Returns the token that a later grant of `mode` must exceed, and that a repeated grant must reach.
     pub fn floor_of(&self, mode: Mode) -> u64 {
         let permits = || self.permits.values().copied().max().unwrap_or(0);
         match mode {

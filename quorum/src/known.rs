@@ -1,20 +1,21 @@
-//! What the nodes together know of a lock.
+//! Combines what the nodes know of a lock.
 
 use super::ask::majority;
 
-/// Whether an owner holds a lock on a majority.
+/// The majority's word on whether an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
-    /// A majority shows it.
+    /// A majority shows the grant.
     Held,
-    /// Too few have it, even if all that cannot say do.
+    /// Too few have the grant, even if all unsure nodes do.
     NotHeld,
-    /// That depends on nodes that cannot say.
+    /// The outcome depends on the unsure nodes.
     Unknown,
 }
 
-/// Returns what is known of an owner whose grant `has` of `nodes` nodes show, where `unsure` others cannot say whether they granted it: they do
-/// not answer, load their data, or are guarded. A guarded node that shows nothing may have forgotten what it granted.
+/// Returns what is known of an owner whose grant `has` of `nodes` nodes show. `unsure` others cannot say whether they
+/// granted it: they do not answer, load their data, or are guarded. A guarded node that shows nothing may have
+/// forgotten its grant.
 pub const fn known(nodes: usize, has: usize, unsure: usize) -> Known {
     if has >= majority(nodes) {
         Known::Held
@@ -40,7 +41,7 @@ mod tests {
             ((3, 1, 1), Unknown),
             ((3, 0, 1), NotHeld),
             ((5, 0, 2), NotHeld),
-            // All that held it have forgotten it.
+            // All nodes that held it have forgotten it.
             ((5, 0, 3), Unknown),
             ((5, 2, 0), NotHeld),
             ((5, 2, 3), Unknown),

@@ -1,52 +1,53 @@
-//! A version of the set, as a value and as a word.
+//! A version of the set of nodes, as a value and as text.
 
 use crate::values::limits::{MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX};
 
 /// A node of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
-    /// The `id` of its LOCK.NODE: another server at its address is not this member, nor is the same one after it lost its state file.
-    /// `None`: nobody could ask it when the set was first written down; it counts nowhere.
+    /// The `id` from LOCK.NODE. Another server at the same address is not this member, nor is the same server after it
+    /// lost its state file. `None` if no program could ask the node when the set was first written down; it then counts
+    /// nowhere.
     pub id: Option<u128>,
-    /// Where clients reach it, without passwords.
+    /// The address for clients, without passwords.
     pub address: String,
 }
 
 /// A version of the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Members {
-    /// 0: nobody ever told this node of a set.
+    /// The version; 0 if the node has no set.
     pub version: u64,
-    /// Its nodes.
+    /// The nodes of the set.
     pub list: Vec<Member>,
 }
 
 impl Members {
-    /// Whether `list` has the nodes of this one and one more, or all of them but one.
+    /// Returns whether `list` differs from this one by exactly one node, added or removed.
     pub fn is_next_to(&self, list: &[Member]) -> bool {
         let differs = |one: &[Member], other: &[Member]| one.iter().filter(|member| !other.contains(member)).count();
         differs(&self.list, list) + differs(list, &self.list) == 1 && self.list.len().abs_diff(list.len()) == 1
     }
 
-    /// Whether the server `id` is one of them.
+    /// Returns whether the server `id` is a member.
     pub fn has(&self, id: u128) -> bool {
         self.list.iter().any(|member| member.id == Some(id))
     }
 }
 
-/// Orders the attempts of changers; no two have the same.
+/// A ballot: it orders the attempts to change the set, and no two attempts share one.
 pub type Ballot = u128;
 
-/// What a node accepted as the list of the next version.
+/// The list that a node accepted as the next version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accepted {
-    /// In this ballot.
+    /// The ballot in which it was accepted.
     pub ballot: Ballot,
     /// The list.
     pub list: Vec<Member>,
 }
 
-/// A list as a word: `id@address,id@address,…`, the id as 32 hexadecimal digits, or `unknown`.
+/// Formats a list as one word: `id@address,id@address,…`, the id as 32 hexadecimal digits or `unknown`.
 pub fn members_to_text(list: &[Member]) -> String {
     let word = |Member { id, address }: &Member| match id {
         Some(id) => format!("{id:032x}@{address}"),
@@ -55,7 +56,7 @@ pub fn members_to_text(list: &[Member]) -> String {
     list.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The list that such a word tells of. Each id and each address that has none is there once.
+/// Parses a list from such a word. Returns `None` if an id, or an address without one, appears twice.
 pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
     let member = |word: &str| {
         let (id, address) = word.split_once('@')?;
@@ -73,7 +74,8 @@ pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
     (list.len() <= MEMBERS_MAX && !(0..list.len()).any(twice)).then_some(list)
 }
 
-/// Whether an address can be a member's: it stands in a list between commas, and in a line of the state file between spaces.
+/// Returns whether an address can be a member's. In a list it stands between commas, in a line of the state file
+/// between spaces.
 pub fn is_address(address: &str) -> bool {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != ',';
     !address.is_empty() && address.len() <= MEMBER_ADDRESS_BYTES_MAX && address.chars().all(is_plain)

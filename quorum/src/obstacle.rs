@@ -1,25 +1,25 @@
-//! What keeps a majority from granting a lock.
+//! The obstacles that keep a majority from granting a lock.
 
 use super::ask::{Out, majority};
 use super::taker::Refused;
 
-/// What stands in the way of an acquisition. While nodes that do not count are more than a majority can spare, nobody can say whether another
-/// owner holds the lock: a node that is down or guarded may be one of those that granted it.
+/// The obstacle to an acquisition. If more nodes do not count than a majority can spare, nobody can say whether another
+/// owner holds the lock: a node that is down or guarded may have granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// Too few nodes can be asked.
     Failed,
     /// Too few nodes can be asked and are not guarded.
     Guarded {
-        /// In so many milliseconds enough of them serve.
+        /// The time until enough of them serve, in milliseconds.
         left_ms: u64,
     },
-    /// Other owners: without them a majority would grant it.
+    /// Other owners: without them a majority would grant the lock.
     Contended,
 }
 
 impl Obstacle {
-    /// Returns what it is to the one who wants the lock.
+    /// Returns the refusal that the caller receives.
     pub fn refused(self) -> Refused {
         match self {
             Self::Failed => Refused::TooFewNodes { is_lasting: false },
@@ -29,7 +29,7 @@ impl Obstacle {
     }
 }
 
-/// Returns what stands in the way where nodes said this, and `open` others have not answered; `None`: that depends on them.
+/// Returns the obstacle that these answers show, while `open` nodes have not answered. `None` if it depends on them.
 pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     let count = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();
     let spare = outs.len() - majority(outs.len());
@@ -46,12 +46,12 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     } else if outs.contains(&Some(Out::Contended)) {
         Some(Obstacle::Contended)
     } else {
-        // Those that granted it did not bring their tokens together.
+        // The nodes that granted it did not reach one token.
         Some(Obstacle::Failed)
     }
 }
 
-/// Returns when so many of the guarded nodes serve that a majority can be had, in milliseconds.
+/// Returns the time until enough guarded nodes for a majority serve, in milliseconds.
 fn serves_in_ms(outs: &[Option<Out>], failed: usize) -> u64 {
     let guarded_ms = |out: &Out| if let Out::Guarded { ms } = out { Some(*ms) } else { None };
     let mut guarded: Vec<u64> = outs.iter().flatten().filter_map(guarded_ms).collect();
@@ -84,7 +84,7 @@ mod tests {
             ([2, 3, 0, 0, 0], Some(Contended)),
             ([0, 3, 2, 0, 0], Some(Contended)),
             ([0, 3, 0, 0, 2], Some(Contended)),
-            // Two hold it for somebody, and three may have forgotten that they did.
+            // Two hold it for another owner, and three may have forgotten that they did.
             ([0, 2, 3, 0, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 1, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 0, 1], None),

@@ -1,4 +1,4 @@
-//! Why a command was refused: a stable first word, then what to do. Every error text stands here.
+//! The reasons for which a command is refused, and all error texts: a stable first word, then what to do.
 
 use std::fmt;
 
@@ -10,105 +10,107 @@ use crate::values::limits::{
     OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
-/// After how many milliseconds it is worth to repeat what was refused with NOTYET: about a write to the disk.
+/// The delay after which to repeat a request that was refused with NOTYET, in milliseconds: about one write to the
+/// disk.
 const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
 
-/// A refusal. Its `Display` is the error a client reads; the first word is the stable code. A refused command has
+/// A refusal. Its `Display` is the error that a client reads; the first word is the stable code. A refused command has
 /// changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `OWNED`: this owner holds the lock already and did not say that it repeats itself.
+    /// `OWNED`: this owner holds the lock already, and the request has no RETRY.
     Owned,
     /// `GUARDED`: the lock came from outside; this node cannot vouch for it.
     Suspect {
-        /// Milliseconds until its lease ends.
+        /// The time until its lease ends, in milliseconds.
         left_ms: u64,
     },
     /// `GUARDED`: the node may have forgotten grants.
     Guarded {
-        /// Milliseconds until it serves.
+        /// The time until it serves, in milliseconds.
         left_ms: u64,
-        /// Why.
+        /// The guard's cause.
         cause: Cause,
     },
     /// `GUARDED`: the slot of this lock may have locks that this node does not know.
     SlotGuarded {
-        /// Milliseconds until its locks are granted.
+        /// The time until its locks are granted, in milliseconds.
         left_ms: u64,
     },
-    /// `GUARDED`: the server evicted this lock, its holder may still rely on it.
+    /// `GUARDED`: the server evicted this lock, and its holder may still rely on it.
     Evicted {
-        /// Milliseconds until its lease ends.
+        /// The time until its lease ends, in milliseconds.
         left_ms: u64,
     },
-    /// `NOTYET`: the state file is not up to it yet.
+    /// `NOTYET`: the state file does not cover this promise yet.
     NotYet,
-    /// `QUEUEFULL`: as many requests wait on this node as may.
+    /// `QUEUEFULL`: the node has its maximum of waiting requests.
     QueueFull {
-        /// How many may.
+        /// The maximum.
         max: u64,
     },
-    /// `QUEUEFULL`: they take as many bytes as they may.
+    /// `QUEUEFULL`: the waiting requests take their maximum of bytes.
     BytesFull {
-        /// The largest number of bytes.
+        /// The maximum, in bytes.
         max: u64,
     },
-    /// `QUEUEFULL`: what is left is kept for other users, or other connections.
+    /// `QUEUEFULL`: the rest is reserved for other users or connections.
     ShareTaken {
-        /// The parameter that bounds it.
+        /// The parameter that sets the bound.
         parameter: &'static str,
     },
     /// `OOM`: the server has reached its `maxmemory`.
     OutOfMemory,
-    /// `QUEUEFULL`: this owner has as many requests in this lock's queue as one may.
+    /// `QUEUEFULL`: this owner has its maximum of requests in this lock's queue.
     OwnerQueueFull,
-    /// `ERR`: not a time to wait.
+    /// `ERR`: not a valid time to wait.
     Patience,
-    /// `ERR`: not a time for which a lease is kept alive.
+    /// `ERR`: not a valid KEEPALIVE.
     KeepAlive,
-    /// `KEEPALIVEFULL`: the node renews as many leases as it takes on.
+    /// `KEEPALIVEFULL`: the node already renews its maximum of leases.
     KeepAliveFull,
-    /// `ERR`: a lease cannot be kept alive for what came over no connection.
+    /// `ERR`: KEEPALIVE on a request that came over no connection.
     NoConnection,
-    /// `ERR`: more grants than one step may end have this token, and a script or a transaction cannot wait for the next steps.
+    /// `ERR`: more grants have this token than one step may end, and a script or a transaction cannot wait for the next
+    /// steps.
     BreaksTooMany,
     /// `ERR`: the lock left its key before all grants with the token were broken.
     BreakCutShort,
-    /// `UNBLOCKED`: the client of a BREAK in slices waits no longer.
+    /// `UNBLOCKED`: the client of a BREAK in slices no longer waits.
     BreakGoesOn,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
     /// `ERR`: another connection listens under this name.
     ListenerTaken,
-    /// `ERR`: not a name for a listener.
+    /// `ERR`: not a valid listener name.
     ListenerName,
-    /// `ERR`: what came over no connection cannot listen on it.
+    /// `ERR`: LOCK.HEAR on a request that came over no connection.
     ListensNowhere,
-    /// `ERR`: not a ticket.
+    /// `ERR`: not a valid ticket.
     Ticket,
-    /// `ERR`: not a number of waiters to list.
+    /// `ERR`: not a valid number of waiters to list.
     ListedWaiters,
     /// `ERR`: a token above what FENCE raises to.
     FenceTooFar {
-        /// The largest it raises to now.
+        /// The largest token that FENCE raises to now.
         max: u64,
     },
-    /// `ERR`: not a floor of tokens.
+    /// `ERR`: not a valid floor of tokens.
     Floor {
         /// The option that it was given for.
         option: &'static str,
     },
-    /// `ERR`: not a length of a guard.
+    /// `ERR`: not a valid length of a guard.
     GuardLength,
     /// `WRONGTYPE`: the key holds something that is not a lock.
     WrongType,
     /// `READONLY`: only a master can answer.
     MasterOnly,
-    /// `NOPERM`: the user may not have this lock any more.
+    /// `NOPERM`: the user no longer has permission for this lock.
     Forbidden,
     /// `LOCKPANIC`: this command failed inside the module.
     Panicked,
-    /// `LOCKPANIC`: an earlier command failed inside the module, which grants nothing since.
+    /// `LOCKPANIC`: an earlier command failed inside the module, which has granted nothing since.
     Poisoned,
     /// `ERR`: the owner is empty or too long.
     OwnerLength,
@@ -117,107 +119,107 @@ pub enum Refusal {
         /// The argument or option that it was given for.
         argument: &'static str,
     },
-    /// `ERR`: not the number of a note.
+    /// `ERR`: not a valid sequence number of a note.
     NoteSequence,
     /// `ERR`: no larger number is left for a note of this grant.
     NotesExhausted,
-    /// `ERR`: not a ttl this node takes.
+    /// `ERR`: not a ttl that this node accepts.
     Ttl {
-        /// The largest it takes, in milliseconds.
+        /// The largest ttl that it accepts, in milliseconds.
         max_ms: u32,
     },
-    /// `ERR`: not a token, nor 0 for that of a free lock.
+    /// `ERR`: neither a token nor 0, which stands for a free lock.
     KnownToken,
     /// `ERR`: not a token.
     Token {
         /// The argument or option that it was given for.
         argument: &'static str,
     },
-    /// `ERR`: not a number of holds.
+    /// `ERR`: not a valid number of holds.
     Level,
-    /// `ERR`: the lock already has as many holds as a lock can have.
+    /// `ERR`: the lock already has the maximum of holds.
     HoldsExhausted,
     /// `ERR`: no token is left for this key.
     TokensExhausted,
-    /// `ERR`: the command does not know this option.
+    /// `ERR`: the command does not have this option.
     UnknownOption {
-        /// What it knows.
+        /// The options that it has.
         known: &'static str,
     },
     /// `ERR`: these options exclude each other.
     Excludes {
-        /// Which ones.
+        /// The options.
         options: &'static str,
     },
-    /// `ERR`: an option is given without one that it belongs to.
+    /// `ERR`: an option without the one that it belongs to.
     Needs {
-        /// Which one.
+        /// The option.
         option: &'static str,
-        /// What it belongs to.
+        /// The option that it belongs to.
         needs: &'static str,
     },
     /// `ERR`: not a mode that a grant can be converted to.
     Conversion,
-    /// `ERR`: not a limit of permits.
+    /// `ERR`: not a valid limit of permits.
     Limit,
-    /// `ERR`: not the number of a permit.
+    /// `ERR`: not a valid permit number.
     PermitNumber,
-    /// `ERR`: the lock already has as many holders as a lock can have.
+    /// `ERR`: the lock already has the maximum of holders.
     HoldersExhausted,
-    /// `ERR`: not a number of holders to list.
+    /// `ERR`: not a valid number of holders to list.
     ListedHolders,
-    /// `ERR`: not a number of callers behind a request.
+    /// `ERR`: not a valid number of callers behind a request.
     Behind,
-    /// `ERR`: not a number of entries to list.
+    /// `ERR`: not a valid number of entries to list.
     ListedEntries,
     /// `ERR`: an option was given twice.
     RepeatedOption {
-        /// Which one.
+        /// The option.
         name: &'static str,
     },
     /// `ERR`: an option's value is missing.
     MissingValue {
-        /// Which option's.
+        /// The option.
         name: &'static str,
     },
-    /// `OLDMEMBERS`: the set of nodes is at another version than the changer thinks.
+    /// `OLDMEMBERS`: the set of nodes is at another version than the changer assumes.
     OldMembers {
-        /// The version that this node was told last.
+        /// The version that this node knows.
         version: u64,
     },
-    /// `NOTMEMBER`: this node is no member of the set, so it has no vote on the next one.
+    /// `NOTMEMBER`: this node is not a member of the set, so it has no vote on the next one.
     NotMember,
-    /// `OUTBID`: another changer came with a larger ballot.
+    /// `OUTBID`: another changer has a larger ballot.
     Outbid,
     /// `UNSETTLED`: leases of clients with an older version may still run.
     Unsettled {
-        /// Milliseconds until they have ended.
+        /// The time until they have ended, in milliseconds.
         left_ms: u64,
     },
-    /// `ERR`: two versions of the set differ by more or less than one node.
+    /// `ERR`: two versions of the set do not differ by exactly one node.
     MembersApart,
-    /// `ERR`: not a list of members.
+    /// `ERR`: not a valid list of members.
     Members,
-    /// `ERR`: not a version of the set.
+    /// `ERR`: not a valid version of the set.
     MembersVersion {
         /// The argument or option that it was given for.
         argument: &'static str,
     },
-    /// `ERR`: not a ballot.
+    /// `ERR`: not a valid ballot.
     Ballot,
     /// `ERR`: JOIN came over no connection.
     NothingJoins,
-    /// `ERR`: neither a promise, nor an acceptance, nor a decision.
+    /// `ERR`: neither a promise nor an acceptance nor a decision.
     MembersForm,
     /// `ERR`: an ordinary client sent the internal command.
     Internal,
-    /// `ERR`: the internal command carried a record that is none.
+    /// `ERR`: the internal command carried a damaged record.
     BadRecord(Damaged),
 }
 
 impl Refusal {
-    /// When what was refused may be granted, if that is only a matter of time: a request that waits longer than that
-    /// waits in the queue.
+    /// Returns the time until the refused request may be granted, in milliseconds, if only time stands in the way. A
+    /// request with more patience waits in the queue.
     pub fn passes_in_ms(&self) -> Option<u64> {
         match *self {
             Self::Guarded { left_ms, .. } | Self::SlotGuarded { left_ms } | Self::Evicted { left_ms } => Some(left_ms),
@@ -226,7 +228,8 @@ impl Refusal {
         }
     }
 
-    /// Names `option`, whose value is refused, in place of the argument of a command that takes the same kind of value.
+    /// Names `option` as the place of the refused value, instead of the argument of a command that takes the same kind
+    /// of value.
     #[cold]
     pub fn of_option(self, option: &'static str) -> Self {
         match self {
@@ -238,8 +241,8 @@ impl Refusal {
         }
     }
 
-    /// Refuses, but for a request that waits long enough for it to pass and finds `room`: that takes a place in the queue
-    /// (`queues`).
+    /// Returns the refusal. The exception is a request with enough patience to outlast it and `room`: that one takes a
+    /// place in the queue (`queues`).
     pub fn or_queue<T>(
         self,
         patience_ms: u32,
@@ -461,19 +464,19 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why bytes are not a record.
+/// The reason why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
-    /// A record of another version.
+    /// An unknown version.
     Version {
-        /// Its version.
+        /// The record's version.
         found: u8,
-        /// The last one that this module reads.
+        /// The latest version that this module reads.
         known: u8,
     },
-    /// More or fewer bytes than its head says.
+    /// A length other than the head states.
     Length,
-    /// A field is outside the bounds that every lock keeps.
+    /// A field outside the bounds of every lock.
     Field(&'static str),
 }
 

@@ -1,44 +1,45 @@
-//! Giving a lock back everywhere.
+//! Releases a lock on all nodes.
 
 use super::ask::majority;
 
-/// What a release came to, over all nodes.
+/// The outcome of a release, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// A majority said that this owner held it until now.
     Released,
     /// A majority said that this owner did not hold it: it had ended before, or was broken.
     NotHeld,
-    /// No majority said either: the owner may have lost it before. Where nodes do not answer it ends with its lease.
+    /// No majority said either, so the owner may have lost the lock before. On silent nodes it ends with its lease.
     Unknown,
 }
 
-/// What is known of a node.
+/// A node's answer, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// It may still answer.
+    /// No answer yet.
     Open,
-    /// It did not, in time.
+    /// No answer in time.
     Silent,
-    /// Whether this owner held the lock there until now.
+    /// The node's word on whether this owner held the lock there until now.
     Held(bool),
 }
 
-/// A release that is under way: RELEASE goes to every node, also to those that never granted it.
+/// A release in progress. RELEASE goes to every node, also to those that never granted the lock.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// By node.
+    /// The answers by node.
     answers: Vec<Answer>,
 }
 
 impl Release {
-    /// Asks `nodes` nodes.
+    /// Begins a release on `nodes` nodes.
     pub fn begin(nodes: usize) -> Self {
         Self { answers: vec![Answer::Open; nodes] }
     }
 
-    /// `node` had it (`Some(true)`), had it not, or did not answer (`None`). A node that is asked again may have freed it when it was asked
-    /// first: only that it had it is news then.
+    /// Records that `node` had the lock (`Some(true)`), did not (`Some(false)`), or did not answer (`None`). A node
+    /// that is asked twice may have freed the lock the first time, so its second answer counts only if it is
+    /// `Some(true)`.
     pub fn on_answer(&mut self, node: usize, held: Option<bool>) {
         let answer = &mut self.answers[node];
         match (*answer, held) {
@@ -47,18 +48,19 @@ impl Release {
         }
     }
 
-    /// Whether every node has answered, or has not in time.
+    /// Returns whether every node has answered or run out of time.
     pub fn is_complete(&self) -> bool {
         self.answers.iter().all(|answer| *answer != Answer::Open)
     }
 
-    /// Which nodes did not answer.
+    /// Returns the nodes that did not answer.
     pub fn silent(&self) -> impl Iterator<Item = usize> {
         let silent = |answer: &Answer| matches!(answer, Answer::Open | Answer::Silent);
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
-    /// The outcome so far. That a minority held it is no proof that its owner did: another one may have had the majority.
+    /// Returns the outcome so far. A minority that held the lock does not prove that the owner did: another owner may
+    /// have had the majority.
     pub fn outcome(&self) -> Released {
         let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
         let needed = majority(self.answers.len());
@@ -99,12 +101,12 @@ mod tests {
             (&[YES, YES, YES, NO, NO], Released, 0),
             (&[YES, NO, NO, NO, SILENT], NotHeld, 1),
             (&[NO, NO, NO, SILENT, SILENT], NotHeld, 2),
-            // Somebody else may hold the other three.
+            // Another owner may hold the other three.
             (&[YES, YES, NO, NO, SILENT], Unknown, 1),
             (&[YES, YES, SILENT, SILENT, SILENT], Unknown, 3),
             (&[SILENT; 5], Unknown, 5),
             (&[YES, NO, SILENT], Unknown, 1),
-            // No majority had it: or it was one of three nodes, and the fourth was added since.
+            // No majority had it; or it was on one of three nodes, and the fourth was added since.
             (&[YES, YES, NO, NO], Unknown, 0),
             (&[YES], Released, 0),
             (&[NO], NotHeld, 0),

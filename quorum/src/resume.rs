@@ -1,4 +1,4 @@
-//! Taking up a lock that another process took for the same owner: its nodes are looked at, and tell what they still have.
+//! Resumes a lock that another process took for the same owner, from what its nodes still have.
 
 use super::acquire::{Acquire, Progress};
 use super::ask::{NodeId, majority};
@@ -7,34 +7,36 @@ use super::known::{Known, known};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What a node has for the owner: the token, and the milliseconds left of the lease.
+/// The owner's grant on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Has {
-    /// The token of its grant.
+    /// The grant's token.
     pub token: Token,
-    /// What is left of its lease, as it said.
+    /// The rest of its lease, as the node said, in milliseconds.
     pub left_ms: u64,
 }
 
-/// What a look at the nodes came to.
+/// The outcome of asking the nodes.
 #[derive(Clone, Debug)]
 pub enum Resumed {
-    /// Too few have answered to say.
+    /// Too few nodes have answered to say.
     Open,
-    /// No majority has it: it has ended, or never was.
+    /// No majority has the lock: it has ended, or never was held.
     NotHeld,
-    /// A majority has it. The machine goes on where the other process was: it may have to bring the tokens together first.
+    /// A majority has the lock. The machine continues where the other process was; it may first have to raise the
+    /// tokens to one.
     Goes(Box<(Acquire, Progress)>),
 }
 
-/// A look at all nodes that began at `start`, read before the first was asked. By node: which server answered and what it has; `None`: no answer (yet).
+/// Judges the answers of all nodes to a query that began at `start`, read before the first was asked. `answers` has by
+/// node the server and its grant; `None` while there is no answer.
 ///
-/// A majority's grants are what an [`Acquire`] has when a majority has granted, so that is what goes on from here, with one difference: the
-/// leases were begun before. What is left of them on a majority, counted from before the look, is what the owner may rely on; nodes
-/// with less are asked again when it is extended.
+/// A majority's grants are the state of an [`Acquire`] that a majority has granted, so the machine continues from
+/// there. The only difference is that the leases began earlier. The owner may rely on what a majority has left of them,
+/// counted from before the query. Nodes with less are asked again at the next extension.
 ///
-/// The tokens of a majority may differ, where the other process ended before it had raised them, and then none of them alone is above every
-/// earlier holder's: the largest is.
+/// The tokens of a majority may differ if the other process ended before it raised them. Then only the largest is
+/// certainly above every earlier holder's.
 pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
     let needed = majority(answers.len());
     let ids: Vec<Option<NodeId>> = answers.iter().map(|answer| answer.as_ref().map(|(id, _)| *id)).collect();
@@ -42,7 +44,7 @@ pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: B
     let mut without = 0;
     for (node, answer) in answers.iter().enumerate() {
         match answer {
-            // One server that has two names is one.
+            // A server with two names counts once.
             Some(_) if first_as(&ids, node).is_some() => without += 1,
             Some((id, Some(has))) => found.push((node, *id, *has)),
             Some((_, None)) => without += 1,
@@ -105,7 +107,7 @@ mod tests {
         assert_eq!(held.nodes_held(), 3);
     }
 
-    /// The process ended between its first round and its second: 10 is not above what an earlier holder had on node 0.
+    /// The process ended between its first round and its second: 10 is not above an earlier holder's token on node 0.
     #[test]
     fn tokens_that_were_not_raised_yet_are() {
         let (mut machine, Progress::Goes(calls)) = goes(&[has(0, 25, 900), has(1, 10, 900), None]) else { panic!() };

@@ -1,21 +1,22 @@
-//! Which tokens are a grant's, as the nodes show it.
+//! The tokens that identify a grant, as the nodes show it.
 
 use super::ask::majority;
 use crate::values::token::Token;
 
-/// Whether `token` is one of a holder of whom so many of `nodes` nodes show these tokens, and surely of no earlier one.
+/// Returns whether `token` belongs to the holder of whom these nodes (of `nodes`) show these tokens, and certainly to
+/// no earlier holder.
 ///
-/// The nodes of a grant may have different tokens until they are brought together, and its holder was told one of them. An earlier holder was
-/// told a token that a majority had at the least, and each of these nodes gave the later one a larger one. So a token is no earlier
-/// holder's if no majority is left without the nodes that show it or a smaller one. (Readers, and permits of different numbers, are in no
-/// order; that two of them have one token takes clocks that agree to the microsecond.)
+/// The nodes of a grant may have different tokens until these are raised to one, and its holder has one of them. An
+/// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So a
+/// token is no earlier holder's if no majority is left without the nodes that show it or a smaller one. (Readers, and
+/// permits of different numbers, have no order. Two of them share a token only if clocks agree to the microsecond.)
 pub fn is_named_by(nodes: usize, shown: &[Token], token: Token) -> bool {
     let not_above = shown.iter().filter(|&&other| other <= token).count();
     shown.contains(&token) && not_above > nodes - majority(nodes)
 }
 
-/// The token of a grant of which nodes show these: what a `majority` of them has at the least; of fewer, the largest. `None`: no node
-/// shows it.
+/// Returns the token of a grant that nodes show with these tokens: the largest that a `majority` reaches or, if fewer
+/// show it, the largest. `None` if no node shows it.
 pub fn token_of(majority: usize, shown: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut shown: Vec<u64> = shown.into_iter().collect();
     shown.sort_unstable_by(|one, other| other.cmp(one));
@@ -29,13 +30,13 @@ mod tests {
 
     #[test]
     fn table() {
-        // (nodes, what they show, those of them that name the holder)
+        // (nodes, the tokens that they show, the tokens that identify the holder)
         let cases: [(usize, &[u64], &[u64]); 9] = [
             (1, &[7], &[7]),
             (3, &[7, 7], &[7]),
-            // It was told 7 if two had that; the third one's is later.
+            // Its holder has 7 if two nodes had that; the third token is later.
             (3, &[7, 7, 9], &[7, 9]),
-            // 7 may be what an earlier holder was told by the other two.
+            // An earlier holder may have had 7 from the other two.
             (3, &[7, 9, 9], &[9]),
             (3, &[7, 9], &[9]),
             (5, &[7, 7, 9], &[9]),
@@ -67,11 +68,12 @@ mod tests {
         }
     }
 
-    /// Over all ways in which two holders come after each other: what the first was told names the second nowhere.
+    /// Over all ways in which two holders follow each other, the first one's token never identifies the second.
     #[test]
     fn the_token_of_an_earlier_holder_names_nobody() {
         const NODES: usize = 3;
-        // What each node gave the first and the second, in steps; the second's is larger where the first had one.
+        // The tokens that each node gave the first and the second, in steps; the second's is larger where the first had
+        // one.
         for seed in 0..6_u64.pow(6) {
             let digit = |place: u32| seed / 6_u64.pow(place) % 6;
             let first: Vec<u64> = (0..3).map(digit).collect();
@@ -79,7 +81,7 @@ mod tests {
             if (0..NODES).any(|node| first[node] > 0 && second[node] <= first[node]) {
                 continue;
             }
-            // It was told what a majority had at the least.
+            // The first holder has the largest token that a majority reached.
             let mut sorted = first.clone();
             sorted.sort_unstable();
             let told = sorted[NODES - majority(NODES)];

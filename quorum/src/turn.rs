@@ -1,53 +1,53 @@
-//! Waiting for a lock on a majority.
+//! Waits for a lock on a majority.
 
 use std::collections::BTreeMap;
 
 use super::ask::{NodeId, majority};
 use super::choice::most;
 
-/// What a node said last.
+/// A node's latest vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Vote {
-    /// Nothing yet.
+    /// No answer yet.
     Open,
-    /// It cannot tell.
+    /// The node cannot tell.
     None,
-    /// It is free, says this server, which keeps this permit number for the owner: 1 if none is asked for.
+    /// The lock is free on this server, which reserves this permit number for the owner (1 if no permit is wanted).
     Free(NodeId, u16),
 }
 
-/// A wait that is under way: LOCK.WAIT goes to every node with the same ticket, so all of them serve those who wait in one
-/// order. At a majority's word that it is free, and kept for this owner for a moment, it is time to acquire.
+/// A wait in progress. LOCK.WAIT goes to every node with the same ticket, so all nodes serve their queues in one order.
+/// The owner acquires once a majority says that the lock is free and reserved for it for a moment.
 ///
-/// Of several permits each node keeps one, and they need not keep the same: the number to ask for is [`Turn::number`].
+/// For permits each node reserves a number, and these may differ: the number to ask for is [`Turn::number`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// By node.
+    /// The votes by node.
     votes: Vec<Vote>,
 }
 
-/// Where a wait stands.
+/// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnProgress {
-    /// Not yet.
+    /// Waiting: no majority has said so yet.
     Goes,
-    /// Acquire now.
+    /// The lock is free: acquire now.
     Free,
-    /// No majority can tell any more.
+    /// No majority can tell any longer.
     Impossible,
 }
 
 impl Turn {
-    /// Asks `nodes` nodes.
+    /// Begins a wait on `nodes` nodes.
     pub fn begin(nodes: usize) -> Self {
         Self { votes: vec![Vote::Open; nodes] }
     }
 
-    /// `node`, the server `told`, said that it is free, with the permit number that it keeps (1 if none is asked for); or cannot
-    /// tell (`None`): the time is up, or it failed.
+    /// Records the vote of `node`. `told` is the server and the permit number that it reserves (1 if no permit is
+    /// wanted); `None` if it cannot tell, since the time is up or it failed.
     ///
-    /// Servers count, not names: two names for one server are one vote. What a node said counts until it says something
-    /// else: repeated it is the same vote, and that the node cannot tell any more takes nothing back, since it keeps the lock
+    /// Votes count by server: two names for one server are one vote. A node's vote counts until it casts another.
+    /// Repeating a vote changes nothing. A node that can no longer tell takes nothing back, since it reserves the lock
     /// for this owner for a moment in any case.
     pub fn on_answer(&mut self, node: usize, told: Option<(NodeId, u16)>) -> TurnProgress {
         match told {
@@ -67,7 +67,7 @@ impl Turn {
         }
     }
 
-    /// The numbers that are kept, one of each server.
+    /// Returns the reserved numbers, one for each server.
     fn kept(&self) -> impl Iterator<Item = u16> {
         let is = |vote: &Vote, id| matches!(vote, Vote::Free(other, _) if *other == id);
         let first = move |(node, vote): (usize, &Vote)| match *vote {
@@ -77,8 +77,8 @@ impl Turn {
         self.votes.iter().enumerate().filter_map(first)
     }
 
-    /// The number to ask for: the one that most servers keep; of several, `random` decides, so that two who were told the same
-    /// do not ask for the same. `None` before any has told.
+    /// Returns the number that most servers reserve, or `None` before any answered. `random` decides between several,
+    /// so that two clients with the same answers ask for different numbers.
     pub fn number(&self, random: u64) -> Option<u16> {
         let mut counts = BTreeMap::<u16, usize>::new();
         self.kept().for_each(|number| *counts.entry(number).or_default() += 1);
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(Turn::begin(1).on_answer(0, id(1)), Free);
     }
 
-    /// A node that said twice that it is free lost its vote, and the wait was given up or went on in vain.
+    /// Regression: a node that said twice that it is free lost its vote, and the wait was given up or never ended.
     #[test]
     fn a_second_answer_of_one_node_erases_nothing() {
         let id = |n| Some((NodeId(n), 1));
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(answers(&[(0, id(1)), (0, id(1)), (1, None), (2, id(2))]), [Goes, Goes, Goes, Free]);
         assert_eq!(answers(&[(0, id(1)), (0, None), (1, id(2))]), [Goes, Goes, Free], "it keeps it for a moment");
         assert_eq!(answers(&[(0, None), (0, id(1)), (1, id(2))]), [Goes, Goes, Free], "it was asked again");
-        // Another server under the same name, and one server under two names: as many votes as there are servers.
+        // Another server under the same name, and one server under two names: votes count by server.
         assert_eq!(answers(&[(0, id(1)), (0, id(2)), (1, id(2)), (2, id(2))]), [Goes, Goes, Goes, Impossible]);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (0, None), (1, id(1)), (2, id(1))])[4], Impossible);
         assert_eq!(answers(&[(0, id(1)), (1, id(1)), (1, id(2))]), [Goes, Goes, Free]);
@@ -133,7 +133,7 @@ mod tests {
         };
         assert_eq!(number(&[], 0), None);
         assert_eq!(number(&[(0, 4), (1, 2), (2, 4)], 1), Some(4));
-        // One server under three names keeps one number.
+        // A server under three names reserves one number.
         assert_eq!(number(&[(0, 7), (0, 7), (0, 7), (1, 2), (2, 2)], 1), Some(2));
         let mut seen: Vec<_> = (0..4).filter_map(|random| number(&[(0, 7), (1, 5), (2, 9)], random)).collect();
         seen.sort_unstable();

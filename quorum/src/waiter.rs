@@ -1,74 +1,79 @@
-//! Standing in the queues of the nodes: for how long each is asked to let the request wait, when it is asked again, and when that is over.
+//! Waits in the queues of the nodes: how long each node lets the request wait, when it is asked again, and when the
+//! wait is over.
 
 use super::ask::{NodeId, majority};
 use super::jitter::less_up_to;
 use super::turn::{Turn, TurnProgress};
 use crate::values::time::BootTime;
 
-/// How long a wait is asked of a node at a time, in milliseconds: it is renewed in its place, and so a node that hangs or was replaced is
-/// noticed.
+/// The longest wait that one LOCK.WAIT requests, in milliseconds. It is renewed in its place, so the client notices a
+/// node that hangs or was replaced.
 const RENEWED_MS: u64 = 20_000;
 
-/// Of more waits than this of one process on one node each is renewed as many times more seldom, and asked for again so much later: nodes and
-/// the process are not kept busy by waiting alone.
+/// The number of waits of one process on one node up to which each is renewed at the normal rate. With n times as many,
+/// each is renewed n times less often and retried later, so that waiting alone keeps neither the nodes nor the process
+/// busy.
 const WAITS_AT_ONCE: usize = 1_000;
 
-/// The first and the longest pause before a node that failed is asked again, in milliseconds.
+/// The first and the longest pause before a failed node is asked again, in milliseconds.
 const AGAIN_MS: (u64, u64) = (200, 5_000);
 
-/// A request in the queues of all nodes, until a majority says that it is its turn. Its caller sends LOCK.WAIT with one ticket to every node.
+/// A request in the queues of all nodes, until a majority says that it is its turn. Its caller sends LOCK.WAIT with one
+/// ticket to every node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     turn: Turn,
     until: BootTime,
-    /// By node: it will not let this request wait, however often it is asked.
+    /// The nodes that permanently refuse to let this request wait, by place.
     refuses: Vec<bool>,
 }
 
-/// What a waiter does next.
+/// A waiter's next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTask {
-    /// Nothing: other answers are awaited.
+    /// Nothing: other answers are outstanding.
     Go,
-    /// Asks this node again, after so many milliseconds, to let the request wait.
+    /// Ask this node again to let the request wait.
     Ask {
-        /// Its place in the list.
+        /// The node's place in the list.
         node: usize,
-        /// After how long.
+        /// The delay before asking, in milliseconds.
         after_ms: u32,
     },
-    /// The lock is free for this request at a majority, which keeps this number of permit for it (1 if none is wanted): acquire it now.
+    /// Acquire now: the lock is free for this request at a majority, which reserves this permit number for it (1 if no
+    /// permit is wanted).
     Acquire(u16),
-    /// The wait is over: no majority can tell any more, or the time is up.
+    /// The wait is over: no majority can tell any longer, or the time is up.
     Leave,
     /// The wait is over: a majority will not let this request wait.
     Refused,
 }
 
 impl Waiter {
-    /// Begins to wait, until then; every node is asked at once.
+    /// Begins to wait until `until`; the caller asks every node at once.
     pub fn begin(nodes: usize, until: BootTime) -> Self {
         Self { turn: Turn::begin(nodes), until, refuses: vec![false; nodes] }
     }
 
-    /// Returns until when it waits.
+    /// Returns the moment until which it waits.
     pub fn until(&self) -> BootTime {
         self.until
     }
 
-    /// Returns for how long to ask a node to let a request wait that waits until then, in milliseconds; so many of this process wait there.
+    /// Returns how long one LOCK.WAIT of a wait until `until` asks a node to wait, in milliseconds. `waits` requests of
+    /// this process wait there.
     pub fn at_a_time_ms(until: BootTime, waits: usize, now: BootTime, random: u64) -> u32 {
         let renewed_ms = RENEWED_MS * (1 + waits / WAITS_AT_ONCE) as u64;
         let left_ms = until.us_since(now) / 1_000;
         u32::try_from(left_ms.min(less_up_to(renewed_ms, 200, random))).unwrap_or(u32::MAX)
     }
 
-    /// Says that the server `id`, at `node`, keeps the lock for this request, with the number of the permit.
+    /// Notes that the server `id`, at `node`, reserves the lock for this request, with this permit number.
     pub fn on_told(&mut self, node: usize, id: NodeId, number: u16, random: u64) -> WaitTask {
         self.after(node, Some((id, number)), random)
     }
 
-    /// Says that the time for which `node` let the request wait is up.
+    /// Notes that the time for which `node` let the request wait is up.
     pub fn on_nothing(&mut self, node: usize, now: BootTime, random: u64) -> WaitTask {
         match now < self.until {
             true => WaitTask::Ask { node, after_ms: 0 },
@@ -76,7 +81,8 @@ impl Waiter {
         }
     }
 
-    /// Says that `node` failed, or refuses to let the request wait: for good, if that `is_lasting`. So many requests of this process wait there.
+    /// Notes that `node` failed, or refuses to let the request wait: permanently, if `is_lasting`. `waits` requests of
+    /// this process wait there.
     pub fn on_failure(&mut self, node: usize, is_lasting: bool, waits: usize, now: BootTime, random: u64) -> WaitTask {
         self.refuses[node] |= is_lasting;
         match self.after(node, None, random) {
@@ -97,7 +103,7 @@ impl Waiter {
         }
     }
 
-    /// Says that the time is up, or that another version of the set is to be asked.
+    /// Ends the wait because the time is up, or because the set has another version.
     pub fn leave(&self) -> WaitTask {
         let refusing = self.refuses.iter().filter(|refuses| **refuses).count();
         if refusing > self.refuses.len() - majority(self.refuses.len()) { WaitTask::Refused } else { WaitTask::Leave }

@@ -1,5 +1,5 @@
-//! The traces of `conformance/quorum`, replayed on the machines of this crate. Whoever writes a client of several nodes replays them on
-//! its own: what each node answers and when, and what the client must conclude and send.
+//! Replays the traces of `conformance/quorum` on the machines of this crate. Authors of other clients replay them on
+//! theirs: what each node answers and when, and what the client must conclude and send.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn ttl_ms(value: &Value) -> u32 {
     u32::try_from(number(value)).unwrap()
 }
 
-/// Times of a trace begin at 0, those of the machines here.
+/// The beginning of a trace, whose own times start at 0.
 const BEGAN: BootTime = BootTime::from_us(1_000_000_000);
 
 fn at(ms: u64) -> BootTime {
@@ -83,7 +83,7 @@ fn answer(says: &Value) -> Answer {
     }
 }
 
-/// Replays a trace; the first thing that is not as it says.
+/// Replays a trace. The error names the first mismatch.
 fn replay(trace: &Value) -> Result<(), String> {
     let nodes = number(&trace["nodes"]) as usize;
     let mut ttl = ttl_ms(&trace["ttl_ms"]);
@@ -145,7 +145,7 @@ fn replay(trace: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What came of an event, beside what must.
+/// Compares the outcome of an event with the expected one.
 fn compare(then: &Map<String, Value>, client: &Client, sends: &[Call]) -> Result<(), String> {
     let mut is = json!({"is": match client {
         Client::Asks(_) => "asking",
@@ -191,7 +191,7 @@ fn traces_are_what_the_machines_do() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Another value of the same kind.
+/// Returns another value of the same kind.
 fn other(name: &str, value: &Value) -> Value {
     match (name, value) {
         ("is", value) => json!(if value == "held" { "impossible" } else { "held" }),
@@ -202,7 +202,7 @@ fn other(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Each thing that a trace says is looked at: said otherwise, the trace fails.
+/// Every statement of a trace is checked: if any is changed, the replay fails.
 #[test]
 fn traces_that_say_otherwise_fail() {
     for trace in traces() {

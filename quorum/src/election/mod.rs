@@ -1,27 +1,31 @@
-//! Elections: the leader is whoever holds an exclusive lock over the quorum, and says so.
+//! Elections: the leader is the holder of an exclusive lock over the quorum, and proclaims it.
 //!
-//! A lock alone does not tell an observer who leads: a candidate with a minority looks the same on the nodes that it has. So the
-//! leader *proclaims* ([`Proclaim`]) once it holds a majority, and not before: it writes a [`Proclamation`] into the note of its grants, with a sequence
-//! number from 1 on. The note of an acquisition has 0. One proclamation, found on any node, proves that its term was won.
+//! A lock alone does not tell an observer who leads: on the nodes of a minority, a candidate looks like a leader. So
+//! the leader *proclaims* ([`Proclaim`]) once it holds a majority, and not before. It writes a [`Proclamation`] into
+//! the note of its grants, with sequence numbers from 1 on. The note of an acquisition has 0. One proclamation, found
+//! on any node, proves that its term was won.
 //!
 //! # Terms
 //!
-//! The term is the holder's token when it had won the majority. It is written into the proclamation and stays the same, while the token
-//! rises where a node is healed. It has to: tokens of single nodes prove nothing. A node that granted the leader a larger one than the
-//! majority did, or was raised to one that no majority took, has a token above that of the *next* leader; observers that took that
-//! for the term would not believe the next leader at all. The proclamation is about the grant of its owner, whose name is new
-//! in each acquisition, so LOCK.NOTE names no token, and a raise on its way does not matter.
+//! The term is the holder's token at the moment when it won the majority. The proclamation contains it, and it stays
+//! the same while the token rises where a node is healed. This is necessary because tokens of single nodes prove
+//! nothing. A node may have granted the leader a larger token than the majority did, or been raised to one that no
+//! majority took. Its token is then above that of the *next* leader, and observers that used it as the term would never
+//! believe that leader. The proclamation is about the grant of its owner, whose name is new in each acquisition. So
+//! LOCK.NOTE names no token, and a raise in progress does not matter.
 //!
-//! Terms are in order because tokens of holders are ([`Acquire`](super::Acquire)): each is above every token that any earlier leader had.
+//! Terms are ordered because tokens of holders are ([`Acquire`](super::Acquire)): each is above every token of any
+//! earlier leader.
 //!
 //! # What an observer concludes
 //!
-//! [`Observer`] keeps the largest (term, sequence) that it has seen, and never goes back. It says that nobody leads when a majority of the
-//! servers has said that the grant of this leader is not there. Without a proclamation it says so when a majority shows none.
-//! A guarded node has forgotten who holds what: it is as if it had not answered. Two names for one server are one voice.
+//! [`Observer`] keeps the largest (term, sequence) that it has seen, and never goes back. It reports that nobody leads
+//! when a majority of the servers has said that the leader's grant is gone. Without a proclamation it reports so when a
+//! majority shows none. A guarded node has forgotten who holds what, so it counts as silent. Two names for one server
+//! are one voice.
 //!
-//! What it does not conclude: that a leader it does not see any more has stopped. That one relies on its lock until its validity ends;
-//! the resource refuses it by the term.
+//! An observer does not conclude that a leader which it no longer sees has stopped. That leader relies on its lock
+//! until its validity ends; the resource refuses it by the term.
 
 mod observer;
 mod proclaim;

@@ -1,4 +1,4 @@
-//! The observer's side: who leads, from what the nodes say.
+//! The observer's side: who leads, by the answers of the nodes.
 
 use super::proclamation::Proclamation;
 use crate::ask::{NodeId, majority};
@@ -6,46 +6,46 @@ use crate::distinct::first_as;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What a node says of the lock: LOCK.WATCH or LOCK.INFO.
+/// A node's statement about the lock, from LOCK.WATCH or LOCK.INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// Nobody holds it, and the node is not guarded.
+    /// The lock is free, and the node is not guarded.
     Free,
-    /// Nobody holds it, and the node may have forgotten who does.
+    /// The lock is free, but the node may have forgotten its holder.
     Guarded,
-    /// This owner holds it, with this note, which has this sequence number.
+    /// This owner holds the lock, with this note.
     Held {
-        /// Of the grant.
+        /// The grant's owner.
         owner: Vec<u8>,
-        /// Its note.
+        /// The grant's note.
         note: Vec<u8>,
-        /// The number of the note.
+        /// The note's sequence number.
         sequence: u64,
     },
 }
 
-/// A leader that was proclaimed.
+/// A leader that has proclaimed itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
-    /// Its term: larger than that of every earlier leader.
+    /// The leader's term, larger than that of every earlier leader.
     pub term: Token,
-    /// The number of what it proclaims, from 1 on.
+    /// The sequence number of its proclamation, from 1 on.
     pub sequence: u64,
-    /// What it proclaims.
+    /// The proclaimed value.
     pub value: Vec<u8>,
 }
 
-/// What an observer knows.
+/// An observer's knowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed<'a> {
-    /// The latest leader that was seen; `None`: nobody leads as far as is known.
+    /// The latest leader that was seen, or `None` if nobody leads as far as is known.
     pub leader: Option<&'a Leader>,
-    /// A majority of the servers has answered so lately that this can be relied on: whoever had proclaimed on a majority before that, and
-    /// still leads, has been seen. Without it `None` means nothing.
+    /// A majority of the servers has answered within the fresh time. A leader that had proclaimed on a majority before
+    /// that, and still leads, has been seen. If this is false, `None` as the leader means nothing.
     pub is_fresh: bool,
 }
 
-/// Puts together what the nodes say.
+/// Combines the nodes' statements.
 #[derive(Clone, Debug)]
 pub struct Observer {
     nodes: Vec<Option<Seen>>,
@@ -53,24 +53,25 @@ pub struct Observer {
     /// A majority said that the leader's grants are gone.
     ended: bool,
     fresh_us: u64,
-    /// So many nodes fewer than a majority end a term; and what was said before it was seen does. For the storm, which must notice.
+    /// Switches for the storm, which must notice both. `less` is how many nodes fewer than a majority end a term.
+    /// `believes_the_earlier` lets answers from before the leader was seen end its term.
     #[cfg(test)]
     pub(super) less: usize,
     #[cfg(test)]
     pub(super) believes_the_earlier: bool,
 }
 
-/// What a node said last.
+/// A node's last statement.
 #[derive(Clone, Debug)]
 struct Seen {
     id: NodeId,
-    /// Who holds the lock there.
+    /// The lock's owner there.
     owner: Option<Vec<u8>>,
-    /// It was not guarded.
+    /// The node was not guarded.
     counts: bool,
-    /// When it was asked.
+    /// The time of the question.
     asked: BootTime,
-    /// It had a grant of the leader, and has it no more.
+    /// The node had the leader's grant, and no longer has it.
     had: bool,
 }
 
@@ -78,12 +79,12 @@ struct Seen {
 struct Best {
     leader: Leader,
     owner: Vec<u8>,
-    /// When its term was first seen.
+    /// The time at which its term was first seen.
     since: BootTime,
 }
 
 impl Observer {
-    /// Of `nodes` nodes; what one said counts for `fresh_ms` from when it was asked.
+    /// Creates an observer of `nodes` nodes. An answer counts for `fresh_ms` milliseconds from its question.
     pub fn new(nodes: usize, fresh_ms: u32) -> Self {
         Self {
             nodes: vec![None; nodes],
@@ -97,12 +98,12 @@ impl Observer {
         }
     }
 
-    /// The set of nodes is another one from now on, with so many. The leader that was seen is not forgotten: terms go on.
+    /// Moves to another set, of `nodes` nodes. The observer keeps the leader that it saw: terms continue.
     pub fn moves_to(&mut self, nodes: usize) {
         self.nodes = vec![None; nodes];
     }
 
-    /// `node`, which is the server `id`, was asked at `asked` and says this at `now`.
+    /// Handles an answer from `node`, which is the server `id`: asked at `asked`, answered at `now`.
     pub fn on_answer(&mut self, node: usize, id: NodeId, says: Says, asked: BootTime, now: BootTime) {
         let (owner, counts, proclamation) = match says {
             Says::Free => (None, true, None),
@@ -125,7 +126,7 @@ impl Observer {
         self.judge(now);
     }
 
-    /// `node` said at `now` that the lock is still what it said before, when it was asked at `asked`.
+    /// Notes that `node` repeated its last answer at `now`; it was asked at `asked`.
     pub fn on_same(&mut self, node: usize, id: NodeId, asked: BootTime, now: BootTime) {
         if let Some(seen) = self.nodes[node].as_mut().filter(|seen| seen.id == id) {
             seen.asked = asked;
@@ -133,20 +134,20 @@ impl Observer {
         self.judge(now);
     }
 
-    /// `node` does not answer: what it said before does not count any more.
+    /// Notes that `node` does not answer. Its last statement no longer counts.
     pub fn on_silence(&mut self, node: usize) {
         self.nodes[node] = None;
     }
 
-    /// What is known at `now`.
+    /// Returns what is known at `now`.
     pub fn observed(&self, now: BootTime) -> Observed<'_> {
         let is_fresh = self.servers(|seen| self.is_fresh(seen, now)) >= majority(self.nodes.len());
         let leader = self.leader.as_ref().filter(|_| !self.ended).map(|best| &best.leader);
         Observed { leader, is_fresh }
     }
 
-    /// Whether a majority has the grant of the leader that is observed. If not, and it was seen just now for the first time, it may
-    /// have gone: what the others said before may be about it or not, and they are asked again.
+    /// Returns whether a majority has the observed leader's grant. If not, and the leader was first seen just now, it
+    /// may be gone. The earlier answers of the other nodes may not be about it, so they are asked again.
     pub fn is_agreed(&self) -> bool {
         self.servers(|seen| self.is_leaders(seen)) >= majority(self.nodes.len())
     }
@@ -180,8 +181,8 @@ impl Observer {
         seen.counts && seen.asked.plus_us(self.fresh_us) > now
     }
 
-    /// Whether what it says tells that the leader is gone there: it had its grant, or was asked after the leader was seen. What was
-    /// said before that may be from before the leader's time.
+    /// Returns whether this answer shows that the leader is gone there: the node had its grant before, or was asked
+    /// after the leader was seen. An earlier answer may be from before the leader's time.
     fn is_gone(&self, seen: &Seen, now: BootTime) -> bool {
         let since = self.leader.as_ref().map(|best| best.since);
         #[cfg(test)]
@@ -203,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Of how many servers this is true, under every name that they have.
+    /// Counts the servers for which this holds, under every name that they have.
     fn servers(&self, is: impl Fn(&Seen) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
         let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();
@@ -225,7 +226,7 @@ mod tests {
         Says::Held { owner: owner.into(), note, sequence }
     }
 
-    /// Node, server, what it says; each is asked and answers a millisecond after the last.
+    /// Builds an observer from (node, server, answer); each is asked and answers a millisecond after the one before.
     fn observer(nodes: usize, answers: &[(usize, u128, Says)]) -> (Observer, u64) {
         let mut observer = Observer::new(nodes, FRESH_MS);
         for (n, (node, id, says)) in answers.iter().enumerate() {
@@ -234,7 +235,7 @@ mod tests {
         (observer, answers.len() as u64)
     }
 
-    /// Term, sequence, and whether it is fresh.
+    /// Returns the leader's (term, sequence), and whether the answer is fresh.
     fn told((observer, now): &(Observer, u64)) -> (Option<(u64, u64)>, bool) {
         let observed = observer.observed(ms(*now));
         (observed.leader.map(|leader| (leader.term.get(), leader.sequence)), observed.is_fresh)
@@ -333,12 +334,12 @@ mod tests {
         assert!(it.observed(ms(999)).is_fresh && !it.observed(ms(1_001)).is_fresh);
         it.on_same(0, NodeId(0), ms(900), ms(950));
         it.on_same(1, NodeId(1), ms(900), ms(950));
-        // Another server than the one that said something.
+        // Another server than the one that answered before.
         it.on_same(2, NodeId(9), ms(900), ms(950));
         assert!(it.observed(ms(1_899)).is_fresh);
         it.on_silence(0);
         assert!(!it.observed(ms(1_100)).is_fresh);
-        // One says that it is gone; the other said so too long ago.
+        // One server says that the grant is gone; the other said so too long ago.
         let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, Says::Free)]);
         it.on_answer(1, NodeId(1), Says::Free, ms(1_002), ms(1_002));
         assert_eq!(it.observed(ms(1_002)).leader.map(|leader| leader.term), Some(token(10)));

@@ -1,84 +1,84 @@
-//! The leader's side: telling all nodes who leads.
+//! The leader's side: tells all nodes who leads.
 
 use crate::ask::{NodeId, majority};
 use crate::held::Held;
 use crate::values::token::Token;
 
-/// What a leader proclaims, and which nodes have it.
+/// A leader's proclamation, and the nodes that have it.
 ///
-/// It can be made of a [`Held`] only: nobody proclaims before a majority is held. All nodes are told, again in every round of
-/// extension ([`Proclaim::again`]) and at once when a node has granted the lock anew ([`Proclaim::on_grant`]): such a grant has
-/// no proclamation. Telling a node what it knows changes nothing there.
+/// It can only be made from a [`Held`], so nobody proclaims before holding a majority. All nodes receive it, and again
+/// in every round of extension ([`Proclaim::again`]). A node that has granted the lock anew receives it at once
+/// ([`Proclaim::on_grant`]): such a grant has no proclamation. Telling a node what it knows changes nothing there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proclaim {
     term: Token,
-    /// Of what is proclaimed now; 0: nothing is yet.
+    /// The current sequence number; 0 before the first proclamation.
     sequence: u64,
-    /// By node: which server has which sequence.
+    /// The server and its sequence number, by node.
     has: Vec<Option<(NodeId, u64)>>,
 }
 
-/// A node is to be told, by LOCK.NOTE with this sequence number, of the owner and without a token.
+/// A LOCK.NOTE to send, with this sequence number and without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tell {
-    /// Which node, by its place in the list.
+    /// The node's place in the list.
     pub node: usize,
-    /// The number of what is proclaimed.
+    /// The sequence number of the proclamation.
     pub sequence: u64,
 }
 
-/// What a node answered to LOCK.NOTE.
+/// A node's answer to LOCK.NOTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// The sequence number that the note has now.
+    /// The note's sequence number now.
     Has(u64),
-    /// Null: this owner does not hold the lock there. The rounds of extension find out too, and heal it.
+    /// Null: this owner does not hold the lock there. The rounds of extension find that out too, and heal the node.
     NotHeld,
-    /// No answer in time, or an error: it is told again in the next round.
+    /// No answer in time, or an error: the next round repeats the proclamation.
     Failed,
 }
 
 impl Proclaim {
-    /// Of a lock that was won: its token now is the term.
+    /// Creates it for a lock that was just won: the lock's present token is the term.
     pub fn of(held: &Held, nodes: usize) -> Self {
         Self { term: held.token(), sequence: 0, has: vec![None; nodes] }
     }
 
-    /// The term.
+    /// Returns the term.
     pub fn term(&self) -> Token {
         self.term
     }
 
-    /// The number of what is proclaimed now; 0: nothing is yet.
+    /// Returns the current sequence number; 0 before the first proclamation.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Another value is proclaimed from here on: its number is one more.
+    /// Begins to proclaim another value, under the next sequence number.
     pub fn advance(&mut self) -> Vec<Tell> {
         self.sequence += 1;
         self.again()
     }
 
-    /// All nodes are told again: one may have lost what it had.
+    /// Repeats the proclamation to all nodes, since one may have lost its note.
     pub fn again(&self) -> Vec<Tell> {
         let all = 0..if self.sequence == 0 { 0 } else { self.has.len() };
         all.map(|node| Tell { node, sequence: self.sequence }).collect()
     }
 
-    /// `node` granted the lock anew, so it has no proclamation.
+    /// Notes that `node` granted the lock anew, so it has no proclamation.
     pub fn on_grant(&mut self, node: usize) -> Option<Tell> {
         self.has[node] = None;
         (self.sequence > 0).then_some(Tell { node, sequence: self.sequence })
     }
 
-    /// The set of nodes is another one from now on, with so many: all of them are to be told.
+    /// Moves to another set, of `nodes` nodes, which all receive the proclamation.
     pub fn moves_to(&mut self, nodes: usize) -> Vec<Tell> {
         self.has = vec![None; nodes];
         self.again()
     }
 
-    /// `node`, which is the server `id`, was told.
+    /// Handles the answer of `node`, which is the server `id`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: Noted) {
         match (answer, id) {
             (Noted::Has(sequence), Some(id)) => {
@@ -90,7 +90,7 @@ impl Proclaim {
         }
     }
 
-    /// Whether a majority of the nodes has this one, or a later one. Servers count, not names.
+    /// Returns whether a majority has this proclamation or a later one. Servers count, not names.
     pub fn is_proclaimed(&self, sequence: u64) -> bool {
         let mut servers: Vec<_> =
             self.has.iter().flatten().filter(|(_, has)| *has >= sequence).map(|(server, _)| *server).collect();
@@ -172,7 +172,7 @@ mod tests {
             assert!(!it.is_proclaimed(1));
             assert_eq!(it.again(), [Tell { node: 0, sequence: 1 }]);
         }
-        // Another server under this name has what it says, not what the last one had.
+        // Another server under this name has its own sequence number, not the old server's.
         it.advance();
         it.on_answer(0, id(0), Noted::Has(2));
         it.on_answer(0, id(1), Noted::Has(1));

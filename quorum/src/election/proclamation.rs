@@ -1,32 +1,32 @@
-//! What a leader writes into the note of its grants.
+//! The text that a leader writes into the note of its grants.
 
 use crate::values::limits::NOTE_BYTES_MAX;
 use crate::values::token::Token;
 
-/// Longest value that a leader can proclaim, in bytes: a note, less its term.
+/// The longest value that a leader can proclaim, in bytes: a note less its term.
 pub const VALUE_BYTES_MAX: usize = NOTE_BYTES_MAX - PREFIX.len() - TERM_DIGITS_MAX - 1;
 
 const PREFIX: &str = "term ";
 const TERM_DIGITS_MAX: usize = 16;
 
-/// A term and what its leader proclaims, as the text `term 1795234601882918 10.0.0.1`: people read it too.
+/// A term and its leader's value, as the text `term 1795234601882918 10.0.0.1`, which people read too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proclamation {
-    /// The leader's token when it had won.
+    /// The leader's token when it won.
     pub term: Token,
-    /// Any bytes, [`VALUE_BYTES_MAX`] at most.
+    /// The value: any bytes, at most [`VALUE_BYTES_MAX`].
     pub value: Vec<u8>,
 }
 
 impl Proclamation {
-    /// As a note.
+    /// Formats it as a note.
     pub fn note(&self) -> Vec<u8> {
         let mut note = format!("{PREFIX}{} ", self.term.get()).into_bytes();
         note.extend_from_slice(&self.value);
         note
     }
 
-    /// From a note; `None`: it is another text.
+    /// Reads it from a note; `None` if the note is another text.
     pub fn read(note: &[u8]) -> Option<Self> {
         let rest = note.strip_prefix(PREFIX.as_bytes())?;
         let end = rest.iter().position(|&byte| byte == b' ')?;

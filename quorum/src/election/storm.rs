@@ -1,7 +1,8 @@
-//! Elections while clocks drift, messages are late, lost and repeated, nodes restart with and without data, and candidates fail:
-//! what observers believe.
+//! Elections under drifting clocks, late, lost and repeated messages, restarts with and without data, and failing
+//! candidates. The test checks what observers believe.
 //!
-//! Nodes are those of the storm over locks, with a note in each grant. The judge knows what happened; observers know what they were told.
+//! The nodes are those of the storm over locks, with a note in each grant. The judge knows what happened; observers
+//! know only the answers that they received.
 
 mod judge;
 
@@ -16,36 +17,36 @@ use crate::values::token::Token;
 use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 
 const GIVEN_US: u64 = 100_000;
-/// So late messages come that a lease has ended.
+/// Long enough for messages to arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
 /// Rates of any two clocks differ by less than 1 %.
 const APART: u64 = 9_800;
 const CANDIDATES: usize = 3;
 const OBSERVERS: usize = 2;
 const END_US: u64 = 20_000_000;
-/// What a node said counts for so long.
+/// The time for which an answer counts.
 const FRESH_MS: u32 = 1_000;
-/// The same, as any clock may count it.
+/// The fresh time, as any clock may count it.
 const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
 
-/// What is done wrong, to see that it shows.
+/// Deliberate mistakes, each of which the storm must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// Who asks for the lock proclaims at once.
+    /// A candidate proclaims as soon as it asks for the lock.
     ProclaimsBeforeItHolds,
     /// The note of an acquisition counts as a proclamation.
     BelievesSequenceZero,
-    /// The term is the token that a node tells, not the one that was won.
+    /// The term is a node's token, not the token that won.
     BelievesNodesTokens,
-    /// What was told last is believed.
+    /// The latest answer is believed, even if it is older.
     GoesBack,
-    /// One node less than a majority says that nobody leads.
+    /// A minority that is one node short of a majority ends a term.
     NobodyByAMinority,
     /// Names count, not servers.
     CountsNames,
-    /// A guarded node is taken at its word.
+    /// A guarded node's answer counts.
     BelievesTheGuarded,
-    /// What a node said before a leader was seen tells that it is gone.
+    /// A node's answer from before a leader was seen can end its term.
     BelievesTheEarlier,
 }
 
@@ -64,20 +65,20 @@ struct Candidate {
 struct Server {
     node: Node,
     clock: Clock,
-    /// Of its grants.
+    /// The notes of its grants.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
-    /// When it last said, not guarded, that this leader does not hold the lock there.
+    /// The last time at which it said, not guarded, that this leader does not hold the lock there.
     denied: BTreeMap<Owner, u64>,
-    /// Since when it has a proclamation of this leader, without a gap.
+    /// The time since which it has had this leader's proclamation without a gap.
     proclaimed: BTreeMap<Owner, u64>,
 }
 
 struct Watcher {
     machine: Observer,
     clock: Clock,
-    /// By name: the request that is awaited, and when it was sent.
+    /// The awaited request and its time of sending, by name.
     asks: Vec<(u64, BootTime)>,
-    /// Term and sequence that were told last, and the term whose end was.
+    /// The last reported term and sequence.
     last: Option<(u64, u64)>,
     is_none: bool,
 }
@@ -110,7 +111,7 @@ struct World {
     candidates: Vec<Candidate>,
     watchers: Vec<Watcher>,
     open: BTreeMap<u64, (Owner, u64, Ask)>,
-    /// By term, who won it.
+    /// The winner of each term.
     won: BTreeMap<u64, Owner>,
     broken: Option<String>,
     seen: u32,
@@ -294,7 +295,7 @@ impl World {
             return;
         }
         candidate.stage = Stage::Idle;
-        // Or it is gone without a word.
+        // Otherwise it leaves silently.
         if self.agenda.below(2) == 0 {
             for name in 0..self.names.len() {
                 self.send(self.agenda.now, name, owner, || Order::Release, 0);
@@ -334,7 +335,7 @@ impl World {
             Order::Ask(_) if is_not_ready => Answer::NotYet { ms: 3 },
             Order::Ask(ask) => {
                 let answer = server.node.answer(owner, ask, Mode::Exclusive, now, None);
-                // The note of the acquisition, which looks like a proclamation and is none.
+                // The note of the acquisition: it looks like a proclamation but is none.
                 if let (Ask::Acquire { proposal, .. }, Answer::Token(_)) = (ask, answer) {
                     let note = Proclamation { term: proposal, value: owner_bytes(owner) }.note();
                     server.notes.entry(owner).or_insert((0, note));
@@ -366,7 +367,7 @@ impl World {
                     if let Some(other) = self.won.insert(term, owner) {
                         self.broken = Some(format!("term {term} was won by {other:?} and by {owner:?}"));
                     }
-                    // Some say nothing for a while, or never.
+                    // Some proclaim only after a while, or never.
                     let first = self.agenda.now + if self.agenda.below(3) == 0 { self.agenda.below(TTL_US) } else { 0 };
                     self.agenda.at(first, Event::Proclaims(owner));
                     self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
@@ -397,7 +398,7 @@ impl World {
         if let Some(takes) = self.agenda.takes(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Looked { observer, name, request });
         }
-        // Asked again whatever comes of it; a watch that hangs is given up.
+        // The question is repeated in any case; a watch that hangs is given up.
         let again = self.agenda.now + 20_000 + self.agenda.below(200_000);
         self.agenda.at(again, Event::Looks { observer, name });
     }

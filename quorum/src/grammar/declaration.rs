@@ -1,6 +1,6 @@
 //! The macro that declares a command.
 
-/// Declares a command: what is told of it, and what follows its key, or its name if it has no key.
+/// Declares a command: its description, and the words after its key, or after its name if it has no key.
 ///
 /// ```text
 /// command! {
@@ -8,24 +8,24 @@
 ///     summary: "Adds one hold, ….",
 ///     flags: "write fast",
 ///     key: Some(KeyAccess::Update),
-///     /// LOCK.REENTER: one hold more.
+///     /// LOCK.REENTER: adds one hold.
 ///     pub struct Reenter<'a> {
-///         /// Who holds it.
-///         owner: Owner<'a>,               // an argument that must be there
+///         /// The holder.
+///         owner: Owner<'a>,               // a required argument
 ///         [LEVEL n as level]
-///         /// At least so many holds.
+///         /// The least number of holds afterwards.
 ///         level: Level,                   // an option with a value: becomes Option<Level>
 ///         [ADOPT]
-///         /// Another process goes on.
+///         /// Another process continues.
 ///         adopts,                         // an option without one: becomes bool
 ///     }
 /// }
 /// ```
 ///
-/// An option is written as errors show it; `as` gives an argument another name in COMMAND DOCS. Options come in any order and
-/// case, each at most once.
+/// An option is written as errors show it; `as` gives an argument another name in COMMAND DOCS. Options come in any
+/// order and case, each at most once.
 ///
-/// The type gets `SPEC`, the description of the command, and `read`, which makes a request of words.
+/// The type gets `SPEC`, the description of the command, and `read`, which parses words into a request.
 macro_rules! command {
     (
         name: $command:literal,
@@ -64,7 +64,7 @@ macro_rules! command {
                 ],
             };
 
-            /// Makes a request of the words after the key.
+            /// Parses the words after the key.
             #[allow(unused_mut, unused_variables)]
             #[inline(always)]
             $vis fn read<'w $(: $life)?>(
@@ -83,13 +83,13 @@ macro_rules! command {
         }
     };
 
-    // The type of an option's field, and how it gets its value.
+    // The type of an option's field, and the expression for its value.
     (@kept) => { bool };
     (@kept $value:ty) => { Option<$value> };
     (@keep $option:ident) => { $option.is_some() };
     (@keep $option:ident $value:ty) => { $option };
 
-    // What is told of an argument.
+    // The description of an argument.
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $told:ident) => { stringify!($told) };
     (@argument () $word:ident) => {
@@ -107,7 +107,7 @@ macro_rules! command {
         }
     };
 
-    // Reads options until there are none left; of a command without any the words were counted.
+    // Reads options until none are left. A command without options has had its words counted.
     (@options $words:ident,) => {};
     (@options $words:ident, $($option:ident ($($value:ty)?) [$word:ident $($shown:ident)?])+) => {
         while let Some(word) = $words.next() {
@@ -125,7 +125,7 @@ macro_rules! command {
     (@value $words:ident, $word:ident, $value:ty) => { $words.value::<$value>(stringify!($word))? };
 }
 
-/// Options as an error lists them: `WAIT ms, FENCE token and RETRY`.
+/// Lists options as an error does: `WAIT ms, FENCE token and RETRY`.
 macro_rules! listed {
     (@one $word:ident) => { stringify!($word) };
     (@one $word:ident $shown:ident) => { concat!(stringify!($word), " ", stringify!($shown)) };

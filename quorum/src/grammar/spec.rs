@@ -1,48 +1,48 @@
-//! The description of a command, for COMMAND, LOCK.HELP, and clients that send too few words or too many.
+//! The description of a command, for COMMAND, LOCK.HELP, and errors about the number of words.
 
 /// The description of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// The name.
+    /// The command's name.
     pub name: &'static str,
-    /// A summary, in one line.
+    /// A summary in one line.
     pub summary: &'static str,
-    /// A server's flags for it, with spaces between them.
+    /// The server's flags for the command, separated by spaces.
     pub flags: &'static str,
-    /// The use of its key, the first argument; `None`: there is no key.
+    /// The use of its key, which is the first argument; `None` if there is no key.
     pub key: Option<KeyAccess>,
     /// The arguments after the key.
     pub arguments: &'static [Argument],
 }
 
-/// The use that a command makes of its key.
+/// A command's use of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
-    /// Reads it.
+    /// Reads the key.
     Read,
-    /// Creates or changes it.
+    /// Creates or changes the key.
     Insert,
-    /// Changes it.
+    /// Changes the key.
     Update,
-    /// Changes or deletes it.
+    /// Changes or deletes the key.
     Delete,
 }
 
-/// One argument.
+/// An argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// The name; of a word without a value, the word.
+    /// The argument's name; for a word without a value, the word itself.
     pub name: &'static str,
-    /// The word before the value, of an argument that may be left out.
+    /// The word before the value of an optional argument.
     pub option: Option<&'static str>,
     /// The kind of value.
     pub shape: Shape,
 }
 
-/// The kind of value that an argument is.
+/// The kind of value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Any bytes.
+    /// Arbitrary bytes.
     Bytes,
     /// A decimal integer.
     Integer,
@@ -51,14 +51,14 @@ pub enum Shape {
 }
 
 impl Argument {
-    /// Returns the name as COMMAND DOCS has it.
+    /// Returns the name for COMMAND DOCS.
     pub fn documented(&self) -> String {
         self.name.to_lowercase()
     }
 }
 
 impl Spec {
-    /// Returns how many words there are at least, the command's name included.
+    /// Returns the least number of words, the command's name included.
     pub fn words_min(&self) -> usize {
         let required = self.arguments.iter().filter(|argument| argument.option.is_none());
         1 + usize::from(self.key.is_some()) + required.count()
@@ -69,13 +69,13 @@ impl Spec {
         self.arguments.iter().any(|argument| argument.option.is_some())
     }
 
-    /// Returns the number of words as a server tells it: negative if more may follow.
+    /// Returns the arity in the server's form: negative if more words may follow.
     pub fn arity(&self) -> i32 {
         let words = self.words_min() as i32;
         if self.has_options() { -words } else { words }
     }
 
-    /// Returns how the command is typed, with those of its arguments that are `shown`.
+    /// Returns the command's syntax, with these of its arguments.
     pub fn syntax<'a>(&self, shown: impl IntoIterator<Item = &'a Argument>) -> String {
         let mut line = self.name.to_owned();
         if self.key.is_some() {

@@ -1,4 +1,4 @@
-//! The words of a call, one after the other, and the values that they become.
+//! Reads the words of a call one by one, as values.
 
 use super::spec::Shape;
 use crate::refusal::Refusal;
@@ -6,16 +6,16 @@ use crate::refusal::Refusal;
 /// Bounds that a node sets itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The longest lease in milliseconds.
+    /// The longest lease, in milliseconds.
     pub max_ttl_ms: u32,
 }
 
 /// An argument of a request, within its bounds.
 pub trait Value<'a>: Sized {
-    /// The kind that COMMAND DOCS tells.
+    /// The kind of value, for COMMAND DOCS.
     const SHAPE: Shape;
 
-    /// Makes a value of this word.
+    /// Parses a word.
     fn parse(word: &'a [u8], bounds: Bounds) -> Result<Self, Refusal>;
 }
 
@@ -40,14 +40,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
         Self { words, bounds }
     }
 
-    /// Takes the next one.
+    /// Takes the next word.
     #[inline(always)]
     pub fn next(&mut self) -> Option<&'a [u8]> {
         self.words.next()
     }
 
-    /// Takes the next one as an argument that must be there: the caller has counted the words.
-    // Inlined it saves every command up to 40 instructions (`make instructions`).
+    /// Takes the next word as a required argument. The caller has counted the words.
+    // Inlining saves every command up to 40 instructions (`make instructions`).
     #[inline(always)]
     pub fn required<'v, T: Value<'v>>(&mut self) -> Result<T, Refusal>
     where
@@ -56,7 +56,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
         T::parse(self.next().unwrap_or_default(), self.bounds)
     }
 
-    /// Takes the next one as the value of option `name`.
+    /// Takes the next word as the value of option `name`.
     pub fn value<'v, T: Value<'v>>(&mut self, name: &'static str) -> Result<T, Refusal>
     where
         'a: 'v,
@@ -66,7 +66,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
     }
 }
 
-/// Keeps the value of option `name`, which may be given once.
+/// Stores the value of option `name`, which may be given once.
 pub fn once<T>(name: &'static str, kept: &mut Option<T>, value: T) -> Result<(), Refusal> {
     match kept.replace(value) {
         None => Ok(()),

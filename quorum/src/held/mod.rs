@@ -1,4 +1,4 @@
-//! Keeping a lock on a majority: extending it, and giving it back to nodes that lost it.
+//! Keeps a lock on a majority: extends it, and restores it on nodes that lost it.
 
 mod moving;
 mod share;
@@ -12,19 +12,19 @@ use crate::values::token::Token;
 
 /// A lock that a majority holds for one owner.
 ///
-/// It is prolonged in rounds. An answer counts for its own round alone, and only while the validity from before still runs;
-/// a majority of them make the new validity, counted from the start of *that* round. A node takes part in a round only if
-/// it had acknowledged at least the holder's token when the round began: a node that lost the lock and is granted it again
-/// (*healed*), or that granted it late, adds nothing before the next round, since its own lease may be an old one. A second name of
-/// a server that has the lock is asked to extend it, and adds nothing.
+/// It is extended in rounds. An answer counts only for its own round, and only while the earlier validity still runs. A
+/// majority of answers makes the new validity, counted from the start of *that* round. A node takes part in a round
+/// only if it had acknowledged at least the holder's token when the round began. A node that lost the lock and grants
+/// it again (*healed*), or that granted it late, counts from the next round on, since its lease may be an old one. A
+/// second name of a server that has the lock is asked to extend it, and does not count.
 ///
-/// A writer may go on as a reader ([`Held::share`]). From the moment at which the first node is told, its owner may rely on it as a
-/// reader only: where a majority knows, other readers get in. Nothing else changes. A node that does not know yet keeps readers
-/// out for a while longer, so it does not matter when it learns of it; its extensions and raises are the same, and a grant that
-/// comes late, or heals a node, is followed by LOCK.CONVERT, whichever mode it was asked for in.
+/// A writer may become a reader ([`Held::share`]). From the moment at which the first node knows, its owner may rely on
+/// it only as a reader: once a majority knows, other readers get in. Nothing else changes. A node that does not know
+/// yet keeps readers out for longer, so it does not matter when it learns of it. Its extensions and raises are the
+/// same. A grant that comes late, or heals a node, is followed by LOCK.CONVERT, whichever mode it was asked for in.
 ///
-/// The holder's token rises, when healed nodes have larger ones, once a majority has acknowledged the larger one. It never
-/// falls.
+/// Healed nodes may have larger tokens. The holder's token rises once a majority has acknowledged the larger one. It
+/// never falls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     token: Token,
@@ -32,9 +32,9 @@ pub struct Held {
     valid_until: BootTime,
     members: Vec<Member>,
     round: Round,
-    /// Rounds begun; answers of the acquisition are of round 0.
+    /// The number of rounds begun; answers of the acquisition belong to round 0.
     rounds: u64,
-    /// Its owner was a writer and is a reader.
+    /// The owner was a writer and is now a reader.
     is_reader: bool,
     /// Another process may speak for the same owner, and raise tokens.
     is_spoken_for: bool,
@@ -43,24 +43,25 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Member {
     id: Option<NodeId>,
-    /// What the node is known to have; `None`: it does not have the lock, or with an unknown token.
+    /// The node's known token; `None` if it does not have the lock, or its token is unknown.
     acked: Option<Token>,
-    /// It was asked to raise that and has not answered: what it has now is one or the other.
+    /// Asked to raise that token, without an answer so far: it has the one or the other now.
     raising: bool,
-    /// It refused an extension meanwhile, which named the lower token: it is asked again when it has answered.
+    /// Refused an extension meanwhile, which named the lower token; asked again once it has answered.
     asks_again: bool,
-    /// Asked to raise its token or to share the lock, it said that it does not have it any more, and has not granted it again.
+    /// Said, when asked to raise its token or to share the lock, that it no longer has it, and has not granted it
+    /// again.
     is_gone: bool,
-    /// It said so since the validity was extended last, whatever it has granted since.
+    /// Said so since validity was last extended, whatever it has granted since.
     was_gone: bool,
-    /// Whether it knows that its owner is a reader from now on.
+    /// The node's knowledge of the owner's new mode as a reader.
     sharing: Sharing,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
-    /// By node: took part and has not answered; or said yes.
+    /// The nodes that take part and have not answered, by place; then those that agreed, then those that refused.
     open: Vec<bool>,
     yes: Vec<bool>,
     no: Vec<bool>,
@@ -89,41 +90,42 @@ impl Held {
         Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false }
     }
 
-    /// Another process may speak for the same owner ([`resume`](super::resume())), and raise tokens to bring them together. So a node that
-    /// does not have the token which it acknowledged last may have a larger one: before it counts as one that does not have the lock, it is
-    /// asked what it has for this owner.
+    /// Notes that another process may speak for the same owner ([`resume`](super::resume())), and raise tokens to make
+    /// them equal. A node without the token that it acknowledged last may have a larger one. So it is asked what it has
+    /// for this owner before it counts as a node without the lock.
     pub fn is_spoken_for_elsewhere(&mut self) {
         self.is_spoken_for = true;
     }
 
-    /// The fencing token.
+    /// Returns the fencing token.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// The length of its leases, in milliseconds.
+    /// Returns the length of its leases, in milliseconds.
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms
     }
 
-    /// Until when its owner may rely on it.
+    /// Returns the moment until which its owner may rely on it.
     pub fn valid_until(&self) -> BootTime {
         self.valid_until
     }
 
-    /// How many nodes are known to have it with at least the holder's token.
+    /// Returns how many nodes are known to have it with at least the holder's token.
     pub fn nodes_held(&self) -> usize {
         self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
     }
 
-    /// The token that `node` is known to have, if it is not being raised: what can be looked for there.
+    /// Returns the token that `node` is known to have, unless it is being raised. This is the token to look for there.
     pub fn token_at(&self, node: usize) -> Option<Token> {
         let member = &self.members[node];
         member.acked.filter(|_| !member.raising)
     }
 
-    /// `node`, which is the server `id`, was looked at and does not have `token`: somebody took the lock away there. It is not asked to
-    /// grant it again before the next round, for whoever takes a lock away does so on one node after the other.
+    /// Notes that `node`, which is the server `id`, was read and does not have `token`: the lock was taken away there.
+    /// The node is not asked to grant it again before the next round, because a lock is taken away on one node after
+    /// the other.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
         if self.token_at(node) != Some(token) || self.members[node].id != id || now >= self.valid_until {
             return vec![];
@@ -134,18 +136,18 @@ impl Held {
             return vec![Call::now(node, Ask::Fence { token: self.token })];
         }
         (member.acked, member.is_gone, member.was_gone) = (None, true, true);
-        // What it may still answer was said before it was looked at.
+        // Answers that are still outstanding are older than this one.
         self.round.no[node] |= std::mem::take(&mut self.round.open[node]);
         vec![]
     }
 
-    /// The number of the round that was begun last.
+    /// Returns the number of the latest round.
     pub fn round(&self) -> u64 {
         self.rounds
     }
 
-    /// What came of that round: `Some(true)`, the validity is extended; `Some(false)`, it cannot be any more by this round;
-    /// `None`, that is open.
+    /// Returns the outcome of the latest round: `Some(true)` if it extended validity, `Some(false)` if it no longer
+    /// can, `None` while that is open.
     pub fn outcome(&self) -> Option<bool> {
         if self.round.extended {
             return Some(true);
@@ -155,28 +157,29 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// So many nodes said, in one round of extension or when they were to raise their tokens or to share it, that they do not
-    /// have it any more that no majority is left: somebody took it away (BREAK, DEL, FLUSHALL). It is not taken back.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): no majority can have it any longer. The other
+    /// nodes said that they do not have it, in one round of extension or when asked to raise their tokens or to share
+    /// it. The lock is not taken back.
     pub fn is_lost(&self) -> bool {
         // A node that said so twice is one node.
         let gone = self.members.iter().zip(&self.round.no).filter(|(member, no)| member.is_gone || **no).count();
         gone > self.members.len() - majority(self.members.len())
     }
 
-    /// Whether `node` said, while its lease ran, that it does not have the lock any more, after the validity was extended last. It may have
-    /// granted it again.
+    /// Returns whether `node` said, while its lease ran and after the last extension of validity, that it no longer has
+    /// the lock. It may have granted it again.
     pub fn was_gone_from(&self, node: usize) -> bool {
         self.members[node].was_gone
     }
 
-    /// So many nodes said so, one after the other, that no majority can have had it for all of the time: if its validity ends now, it
-    /// does so because somebody took it away.
+    /// Returns whether enough nodes said so, one after the other, that no majority can have had the lock all the time.
+    /// If its validity ends now, the reason is that it was taken away.
     pub fn was_taken_away(&self) -> bool {
         self.members.iter().filter(|member| member.was_gone).count() > self.members.len() - majority(self.members.len())
     }
 
-    /// Begins a round at `now`: leases of `ttl_ms` from here on. Nodes that lost the lock are asked to grant it again, with
-    /// the holder's own token where they can: then no other node has to raise its own.
+    /// Begins a round at `now`, for leases of `ttl_ms`. Nodes that lost the lock are asked to grant it again, with the
+    /// holder's own token if they can, so that no other node has to raise its token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -188,13 +191,13 @@ impl Held {
         let ask = |node: usize, member: &Member| match member.acked {
             Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
             Some(_) => Ask::Fence { token: self.token },
-            // Asked to grant it, it could undo a break that the first name is about to tell of.
+            // A second name that was asked to grant it could undo a break which the first name is about to report.
             None => self.first_name(node, member.id).map_or(heal, |token| Ask::Extend { ttl_ms, token }),
         };
         self.members.iter().enumerate().map(|(node, member)| Call::now(node, ask(node, member))).collect()
     }
 
-    /// `node`, which is the server `id`, answered an `ask` of round `round`.
+    /// Handles the answer to an `ask` of round `round` from `node`, which is the server `id`.
     pub fn on_answer(
         &mut self,
         round: u64,
@@ -209,7 +212,7 @@ impl Held {
             (Ask::Extend { .. }, _) if round != self.rounds => vec![],
             (Ask::Extend { .. }, Answer::NotYet { ms }) => again(ms),
             (Ask::Extend { ttl_ms, token }, Answer::No) if self.may_have_more_than(node, token) => {
-                // It has the lock, with a token that was raised since it was asked.
+                // The node has the lock, with a token that was raised since it was asked.
                 let member = &mut self.members[node];
                 member.asks_again = member.raising;
                 let token = member.acked.filter(|_| !member.raising);
@@ -221,16 +224,16 @@ impl Held {
                 vec![Call::now(node, Ask::Fence { token: self.token })]
             }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
-            // Too late to be of use: whoever holds it releases it everywhere.
+            // Too late to be of use: the holder releases it everywhere.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (Ask::Share, answer) => self.on_shared(node, id, answer),
             (_, Answer::Token(token)) => self.on_token(node, id, token),
-            // It does not have it, or what it has is not known: the next round asks it to grant it again.
+            // The node does not have it, or its token is unknown: the next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
                 let member = &mut self.members[node];
                 (member.acked, member.raising) = (None, false);
-                // The extension that it refused is refused for good.
+                // The refused extension is now final.
                 if std::mem::take(&mut member.asks_again) {
                     return self.on_extended(node, id, answer, now);
                 }
@@ -245,13 +248,14 @@ impl Held {
         }
     }
 
-    /// The token that the server `id` has under another name than `node`.
+    /// Returns the token that the server `id` has under another name than `node`.
     fn first_name(&self, node: usize, id: Option<NodeId>) -> Option<Token> {
         let is_other = |(other, member): &(usize, &Member)| *other != node && member.id == id && id.is_some();
         self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked)
     }
 
-    /// Notes it if `node` is another name of the server `id`, which has the lock under its first: returns whether it is.
+    /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name, and notes
+    /// it.
     fn note_second_name(&mut self, node: usize, id: Option<NodeId>) -> bool {
         let is_second = self.first_name(node, id).is_some();
         if is_second && self.members[node].acked.is_none() {
@@ -261,14 +265,14 @@ impl Held {
         is_second
     }
 
-    /// Whether `node` may have a larger token than it was asked to extend.
+    /// Returns whether `node` may have a larger token than it was asked to extend.
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
         let member = &self.members[node];
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
     }
 
-    /// Whether `node`, asked in time to extend the lock, may have it with a larger token: one that another process raised, or that it was
-    /// asked to raise without an answer.
+    /// Returns whether `node`, asked in time to extend the lock, may have it with a larger token: one that another
+    /// process raised, or that it was asked to raise and did not acknowledge.
     fn is_unsure_of(&self, node: usize, token: Token, now: BootTime) -> bool {
         let member = &self.members[node];
         let may_have_it = match member.acked {
@@ -293,13 +297,13 @@ impl Held {
                 }
                 vec![]
             }
-            // The server behind this name was replaced by one that has the lock: in a cluster, where its slot has moved. It takes the seat,
-            // and counts from the next round on, as one that was healed.
+            // The server behind this name was replaced by one that has the lock: in a cluster, its slot has moved. The
+            // new server takes the seat, and counts from the next round on, as a healed node does.
             Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token),
             Answer::No => {
                 let member = &mut self.members[node];
                 (member.id, member.acked) = (id, None);
-                // Said later it may be that the lease has ended.
+                // After that, the lease may simply have ended.
                 if !took_part || now >= self.valid_until {
                     return vec![];
                 }
@@ -311,7 +315,8 @@ impl Held {
         }
     }
 
-    /// A majority has had it all the time: what some nodes lost before and have again does not matter any more.
+    /// Clears earlier losses: a majority has had the lock all the time, so nodes that lost it and have it again no
+    /// longer matter.
     fn has_been_extended(&mut self) {
         for (member, no) in self.members.iter_mut().zip(&mut self.round.no) {
             *no &= member.acked.is_none();
@@ -319,7 +324,7 @@ impl Held {
         }
     }
 
-    /// `node` has the lock for this owner, with `token`: all are brought to the largest token that is known.
+    /// Notes that `node` has the lock for this owner with `token`, and raises all nodes to the largest known token.
     fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token) -> Vec<Call> {
         if id.is_none() || self.note_second_name(node, id) {
             return vec![];
@@ -338,7 +343,7 @@ impl Held {
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
-        // What a majority has at least.
+        // The largest token that a majority reaches.
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
         }
@@ -356,19 +361,19 @@ impl Held {
         calls
     }
 
-    /// Its owner is a reader from now on, whatever the nodes answer: each is told.
+    /// Makes the owner a reader, whatever the nodes answer, and tells each node.
     pub fn share(&mut self) -> Vec<Call> {
         self.is_reader = true;
         (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
     }
 
-    /// Whether a majority has it as a reader's, so that other readers get in.
+    /// Returns whether a majority has it as a reader's, so that other readers get in.
     pub fn is_shared(&self) -> bool {
         let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
         self.members.iter().filter(shares).count() >= majority(self.members.len())
     }
 
-    /// Tells `node`, unless that is not needed.
+    /// Returns the call that tells `node` of the reader, if it is needed.
     fn share_there(&mut self, node: usize) -> Option<Call> {
         let sharing = &mut self.members[node].sharing;
         let is_needed = self.is_reader && *sharing == Sharing::Not;
@@ -378,7 +383,7 @@ impl Held {
         })
     }
 
-    /// `node`, which is the server `id`, was told that the owner is a reader.
+    /// Handles the answer of `node`, which is the server `id`, to [`Ask::Share`].
     fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer) -> Vec<Call> {
         let member = &mut self.members[node];
         let was = std::mem::replace(&mut member.sharing, Sharing::Not);
@@ -389,7 +394,7 @@ impl Held {
                 member.sharing = Sharing::Shares;
                 vec![]
             }
-            // It has the lock after all, or another server does: how it stands there is asked once more.
+            // It has the lock after all, or another server does: the call is repeated for that grant.
             Answer::Token(token) => self.on_token(node, id, token),
             Answer::No => {
                 member.is_gone |= member.acked.is_some();

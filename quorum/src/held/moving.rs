@@ -1,26 +1,27 @@
-//! A held lock goes over to the next version of the set of nodes.
+//! Moves a held lock to the next version of the set of nodes.
 
 use super::share::Sharing;
 use super::{Call, Held, Member, Round};
 use crate::ask::NodeId;
 
 impl Held {
-    /// The server `id`, if it has answered: under the name under which it has the lock, where it has several.
+    /// Returns the member for the server `id`, if it has answered: of several names, the one under which it has the
+    /// lock.
     fn member(&self, id: NodeId) -> Option<&Member> {
         self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
     }
 
-    /// The set of nodes is another one from now on: these servers. One that has answered in the old set keeps what it acknowledged, whatever its place is now; of
-    /// all others nothing is known.
+    /// Moves to a set of these servers. A server that has answered in the old set keeps its acknowledged token at its
+    /// new place. Nothing is known of the others.
     ///
-    /// The validity stays as it is: a majority of the old set has the lock until then, and nobody gets a majority of the new one meanwhile.
-    /// It is extended by a majority of the new set alone. So a node that was added is asked to grant the lock in the next round, and counts
-    /// from the one after that, and a node that was removed does not count any more. The round under way is over.
+    /// The validity stays: a majority of the old set has the lock until then, and nobody gets a majority of the new one
+    /// meanwhile. Only a majority of the new set extends it. So an added node is asked to grant the lock in the next
+    /// round, and counts from the one after that. A removed node no longer counts. The current round is over.
     ///
-    /// Answers to what was asked before must not be brought here any more: they name places of the old set.
+    /// The caller must drop answers to earlier calls: they name places of the old set.
     pub fn moves_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
         let stays = |before: &Member| {
-            // What was asked is not answered any more.
+            // Earlier calls are no longer answered.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
             Member { raising: false, asks_again: false, sharing, ..*before }
         };
@@ -51,7 +52,7 @@ mod tests {
     const TTL_MS: u32 = 1_000;
     const EXTEND: fn(u64) -> Ask = |value| Ask::Extend { ttl_ms: TTL_MS, token: token(value) };
 
-    /// Held by these of so many nodes with token 100, from 0 ms on.
+    /// Returns a lock that these of `nodes` nodes hold with token 100, from 0 ms on.
     fn held(nodes: usize, by: &[usize]) -> Held {
         let members = (0..nodes).map(|n| (id(n as u128), by.contains(&n).then(|| token(100)), false)).collect();
         Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn a_node_that_was_removed_counts_no_more() {
         let mut held = held(4, &[0, 1, 2]);
-        // Node 0 goes; what is left has it on two of three.
+        // Node 0 leaves; two of the remaining three have the lock.
         held.moves_to(&[id(1), id(2), id(3)]);
         held.extend(TTL_MS, at(100).boot);
         yes(&mut held, 0, 1, 110);
@@ -99,17 +100,17 @@ mod tests {
         assert_eq!(held.outcome(), Some(true));
     }
 
-    /// Members move by their ids, wherever they were: what a server acknowledged is never that of another one.
+    /// Members move by their ids from any place: a server's acknowledged token never becomes another's.
     #[test]
     fn what_a_node_acknowledged_goes_where_it_goes() {
         let mut held = held(3, &[1, 2]);
-        // Node 0, which does not have it, is gone; 1 and 2 change places, and a fourth comes first.
+        // Node 0, which does not have it, leaves; 1 and 2 change places, and a fourth comes first.
         held.moves_to(&[id(3), id(2), id(1), None]);
         assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [None, Some(token(100)), Some(token(100)), None]);
         let (calls, heal) = (held.extend(TTL_MS, at(100).boot), held.heal());
         let asked = [heal, EXTEND(100), EXTEND(100), heal];
         assert_eq!(calls, [0, 1, 2, 3].map(|place| Call::now(place, asked[place])));
-        // Both count at once, as they did before.
+        // Both count at once, as before.
         held.moves_to(&[id(2), id(3), id(1)]);
         held.extend(TTL_MS, at(200).boot);
         yes(&mut held, 0, 2, 210);
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(held.valid_until(), valid_until(at(200).boot, TTL_MS));
     }
 
-    /// The name under which a server has the lock is the second of its names.
+    /// The server has the lock under the second of its names.
     #[test]
     fn a_server_with_two_names_keeps_what_it_acknowledged() {
         let members =

@@ -1,23 +1,23 @@
-//! Whether a node shares a lock whose writer has become a reader.
+//! Tracks whether a node shares a lock whose writer has become a reader.
 
-/// How long to wait before a node is asked again that did not say whether it shares the lock, in milliseconds.
+/// The pause before repeating the call to a node that did not say whether it shares the lock, in milliseconds.
 pub(super) const AGAIN_MS: u32 = 100;
 
-/// Whether a node shares the lock.
+/// A node's state on the way to sharing the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sharing {
-    /// Not that it is known, and it is not being asked.
+    /// Neither known to share it nor being asked.
     Not,
-    /// It was asked.
+    /// Asked.
     Asked,
-    /// It was asked, and has granted the lock since: its answer may be about the grant before.
+    /// Asked, and has granted the lock since: its answer may be about the earlier grant.
     AskedBefore,
-    /// It does.
+    /// Shares the lock.
     Shares,
 }
 
 impl Sharing {
-    /// What is known once the node has granted the lock, if that `is_new`.
+    /// Returns the state after the node has granted the lock; `is_new` if that is another grant.
     pub(super) fn after_grant(self, is_new: bool) -> Self {
         match self {
             Self::Asked if is_new => Self::AskedBefore,
@@ -36,7 +36,7 @@ mod tests {
 
     const TTL_MS: u32 = 1_000;
 
-    /// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on, and shared.
+    /// Returns a lock that nodes 0, 1 and 2 of five hold with token 100, from 0 ms on, and that is shared.
     fn shared() -> Held {
         let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
         let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
@@ -74,7 +74,7 @@ mod tests {
         assert!(told(&mut held, 1, Answer::Failed, late).is_empty());
     }
 
-    /// A grant that was asked for by the writer and answered late, or that healed a node.
+    /// A grant that the writer asked for and that came late, or one that healed a node.
     #[test]
     fn a_later_grant_is_shared_too() {
         let mut held = shared();
@@ -89,7 +89,7 @@ mod tests {
         assert!(held.is_shared());
     }
 
-    /// What a node says of the grant that it had lost is not about the one that it gave since.
+    /// An answer about a lost grant says nothing about the next one.
     #[test]
     fn an_answer_about_the_grant_before_does_not_count() {
         for before in [Answer::No, yes(), Answer::Failed] {
@@ -104,7 +104,8 @@ mod tests {
         }
     }
 
-    /// A node that restarted without its data has it no more; asked in the next round it grants it to the reader.
+    /// A node that restarted without its data no longer has the lock; asked in the next round, it grants it to the
+    /// reader.
     #[test]
     fn a_node_that_lost_it_is_healed_and_told_again() {
         let mut held = shared();
@@ -137,7 +138,7 @@ mod tests {
         told(&mut held, 1, yes(), 10);
         assert!(held.on_answer(0, 3, id(0), Ask::Share, yes(), at(10).boot).is_empty());
         assert!(!held.is_shared());
-        // Another server under the name of a node: it is a new grant there.
+        // Another server under the name of a node: it has a new grant.
         assert_eq!(held.on_answer(0, 2, id(9), Ask::Share, yes(), at(10).boot), [Call::now(2, Ask::Share)]);
         assert!(!held.is_shared());
         held.on_answer(0, 2, id(9), Ask::Share, yes(), at(20).boot);

@@ -3,7 +3,7 @@ use crate::fixture::{at, id, token};
 
 const TTL_MS: u32 = 1_000;
 
-/// Held by nodes 0, 1 and 2 of five with token 100, from 0 ms on.
+/// Returns a lock that nodes 0, 1 and 2 of five hold with token 100, from 0 ms on.
 fn held() -> Held {
     let members = (0..5).map(|n| (id(n), (n < 3).then(|| token(100)), false)).collect();
     Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS))
@@ -33,9 +33,9 @@ fn fenced(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
     held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(value)), at(ms).boot)
 }
 
-/// A node was replaced, and its successor was granted the lock, while a round ran: it is healed, no more.
-/// Looked at, a majority does not have it: it is lost, whatever the rest answers. No node is asked to grant it again meanwhile, so
-/// whoever takes it away on one node after the other is not undone.
+/// A node was replaced, and its successor granted the lock, while a round ran. It is healed and nothing else. Then a
+/// majority is read and does not have the lock, so it is lost, whatever the rest answers. No node is asked to grant it
+/// again meanwhile, so taking it away on one node after the other is not undone.
 #[test]
 fn what_a_majority_is_missing_is_lost() {
     let mut held = held();
@@ -55,12 +55,13 @@ fn what_a_majority_is_missing_is_lost() {
     assert!(held.is_lost());
 }
 
-/// Another process of the same owner raised the tokens. The nodes do not have the ones that they acknowledged here, which was taken for
-/// a lock that is gone: its owner was granted another permit.
+/// Regression: another process of the same owner raised the tokens. The nodes did not have the tokens that they had
+/// acknowledged here, so the lock counted as gone and its owner was granted another permit.
 #[test]
 fn tokens_that_another_process_raises() {
     let raised = |held: &mut Held, node: usize, calls: &[Call]| {
-        // As soon as one has told, the others are asked for that much before they are asked what they have.
+        // As soon as one node has told its token, the others are asked for that token before they are asked what they
+        // have.
         let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
         assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
         held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
@@ -76,7 +77,7 @@ fn tokens_that_another_process_raises() {
         held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
     }
     assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
-    // The same where it was looked at.
+    // The same, found by reading the nodes.
     let mut held = self::held();
     held.is_spoken_for_elsewhere();
     for node in 0..3 {
@@ -87,7 +88,7 @@ fn tokens_that_another_process_raises() {
     assert_eq!((held.token(), held.is_lost(), held.was_taken_away()), (token(200), false, false));
 }
 
-/// Whoever has nothing says so when it is asked what it has.
+/// A node without the grant says so when asked what it has.
 #[test]
 fn a_lock_that_another_process_gave_back_is_lost() {
     for looked_at in [false, true] {
@@ -126,8 +127,8 @@ fn what_nodes_lost_before_an_extension_does_not_add_to_what_they_lose_after_it()
     }
 }
 
-/// It was broken on one node after the other, and each granted it again before the next one was asked: a majority never lost it
-/// at once, and nobody could extend it. That was told as nodes that could not be asked.
+/// Regression: the lock was broken on one node after the other, and each granted it again before the next was asked. No
+/// majority lost it at once, and nobody could extend it. It was reported as nodes that could not be asked.
 #[test]
 fn a_node_that_granted_it_again_is_one_that_it_was_gone_from() {
     let mut held = held();
@@ -139,13 +140,14 @@ fn a_node_that_granted_it_again_is_one_that_it_was_gone_from() {
     }
     assert_eq!((held.is_lost(), held.was_taken_away()), (false, true));
     assert!((0..3).all(|node| held.was_gone_from(node)) && !held.was_gone_from(3));
-    // Once a majority has extended it, that is over.
+    // An extension by a majority clears that.
     extend(&mut held, 400);
     (0..3).for_each(|node| drop(yes(&mut held, 4, node, 410)));
     assert!(held.outcome() == Some(true) && !held.was_taken_away() && !held.was_gone_from(0));
 }
 
-/// What was looked at while it was being extended was asked to grant it again, by the answer to the extension.
+/// Regression: a node that was found without the lock during an extension was asked to grant it again, by its answer to
+/// the extension.
 #[test]
 fn what_is_missing_in_a_round_stays_missing_in_it() {
     let mut held = held();
@@ -158,7 +160,7 @@ fn what_is_missing_in_a_round_stays_missing_in_it() {
     }
 }
 
-/// A process that was stopped asks when its leases have ended.
+/// A stopped process asks after its leases have ended.
 #[test]
 fn what_is_said_when_validity_is_over_is_no_loss_before() {
     let mut held = held();
@@ -234,8 +236,8 @@ fn answers_count_for_their_own_round_once_and_in_time() {
     assert_eq!(held.valid_until(), until);
 }
 
-/// The lock was broken on all nodes while their tokens were being raised. They said so then, and the next round took it back,
-/// node by node, as if they had restarted.
+/// Regression: the lock was broken on all nodes while their tokens were being raised. They said so then, and the next
+/// round took it back node by node, as if they had restarted.
 #[test]
 fn broken_while_tokens_are_raised_it_is_lost() {
     let mut held = held();
@@ -246,12 +248,12 @@ fn broken_while_tokens_are_raised_it_is_lost() {
         held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
         assert_eq!(held.is_lost(), is_lost, "{node}");
     }
-    // One that grants it again has only restarted.
+    // A node that grants it again has only restarted.
     healed(&mut held, 2, 200, 130);
     assert!(!held.is_lost());
 }
 
-/// A node that came back empty and was healed adds no validity to the round under way, nor does a late grant.
+/// A node that came back empty and was healed adds no validity to the current round, nor does a late grant.
 #[test]
 fn a_healed_node_counts_from_the_next_round_on() {
     let mut held = held();
@@ -269,7 +271,7 @@ fn a_healed_node_counts_from_the_next_round_on() {
     assert_eq!(held.outcome(), Some(true));
 }
 
-/// Nodes restart one at a time; a lock that is gone from a majority at once was taken away.
+/// Nodes restart one at a time; a lock that a majority loses at once was taken away.
 #[test]
 fn what_a_majority_lost_at_once_is_not_taken_back() {
     let mut held = held();
@@ -281,8 +283,8 @@ fn what_a_majority_lost_at_once_is_not_taken_back() {
     assert!(held.is_lost());
 }
 
-/// A node that had restarted said that it does not have the lock when it was to raise its token, and again when it was to extend
-/// it. It was counted twice, so that two nodes of five made a lock lost that three had.
+/// Regression: a restarted node said that it does not have the lock when asked to raise its token, and again when asked
+/// to extend it. It was counted twice, so two nodes of five made a lock lost that three had.
 #[test]
 fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
@@ -302,8 +304,8 @@ fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// It was broken on all nodes. A server that was asked under its second name granted it again before it said under its first that
-/// it is gone, and the break was undone.
+/// Regression: the lock was broken on all nodes. A server that was asked under its second name granted it again before
+/// it said under its first that it is gone, so the break was undone.
 #[test]
 fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     for known in [true, false] {
@@ -328,7 +330,7 @@ fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     }
 }
 
-/// A second name leads to a server of its own from now on.
+/// A second name leads to a separate server from now on.
 #[test]
 fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     let members = [(0, true), (0, false), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();
@@ -340,7 +342,7 @@ fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// A straggler's grant, with the lease it had, is nothing to rely on.
+/// A straggler's grant has an old lease and is nothing to rely on.
 #[test]
 fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {
     let mut held = held();
@@ -366,7 +368,7 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(100), "two of five");
     fenced(&mut held, 1, 200, 120);
     assert_eq!(held.token(), token(200));
-    // A node below is brought up, and takes part only then.
+    // A node with a lower token is raised, and takes part only then.
     let calls = healed(&mut held, 4, 150, 130);
     assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
     let calls = extend(&mut held, 200);
@@ -375,8 +377,8 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(200));
 }
 
-/// A late grant has a larger token, so all are raised to it, while a round is on its way that names the lower one: the
-/// nodes refuse it, and have the lock.
+/// A late grant has a larger token, so all are raised to it while a round with the lower one is on its way. The nodes
+/// refuse the round, and have the lock.
 #[test]
 fn a_raise_that_overtakes_an_extension_loses_nothing() {
     for fence_answered_first in [false, true] {
@@ -435,7 +437,7 @@ fn nothing_is_raised_or_healed_when_validity_is_over() {
     assert_eq!(held.token(), token(100));
 }
 
-/// The server behind a name was replaced: what the new one says is not what the old one promised.
+/// The server behind a name was replaced: the new one's answers do not fulfil the old one's promises.
 #[test]
 fn another_server_under_the_same_name_does_not_count() {
     let mut held = held();
@@ -445,12 +447,13 @@ fn another_server_under_the_same_name_does_not_count() {
     let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
     held.on_answer(1, 2, id(77), ask, Answer::Token(token(100)), at(110).boot);
     assert_eq!(held.outcome(), Some(false));
-    // And a server that is in the set already does not count under a second name.
+    // A server that is in the set already does not count under a second name.
     assert!(held.on_answer(1, 4, id(0), held.heal(), Answer::Token(token(100)), at(110).boot).is_empty());
     assert_eq!(held.nodes_held(), 3);
 }
 
-/// A slot of a cluster moved with its locks: who has it now was not asked when the round began, and is asked in the next one.
+/// A slot of a cluster moved with its locks: its new server was not asked when the round began, and is asked in the
+/// next one.
 #[test]
 fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
     let member = (id(0), Some(token(100)), false);
@@ -463,7 +466,7 @@ fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
     extend(&mut held, 200);
     held.on_answer(2, 0, id(77), ask, Answer::Token(token(100)), at(210).boot);
     assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(200).boot, TTL_MS)));
-    // One that does not have it takes nobody's seat.
+    // A server without the lock takes no seat.
     extend(&mut held, 300);
     held.on_answer(3, 0, id(78), ask, Answer::No, at(310).boot);
     assert!(held.is_lost());
@@ -481,8 +484,8 @@ fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
     assert!(proposal >= held.token());
 }
 
-/// Nodes hung for longer than they are given to answer. Then they raised their tokens, and refused an extension that named the lower one:
-/// what they have is asked for before it counts as gone.
+/// Nodes hung for longer than their time to answer. Then they raised their tokens, and refused an extension that named
+/// the lower one. They are asked what they have before the lock counts as gone there.
 #[test]
 fn a_raise_without_an_answer_is_no_loss() {
     for has_it in [true, false] {

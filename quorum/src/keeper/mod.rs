@@ -1,4 +1,4 @@
-//! Keeping a lock that is held: when it is extended, when a round that failed is begun again, and when and why the lock counts as lost.
+//! Keeps a held lock: when it is extended, when a failed round is repeated, and when and why the lock counts as lost.
 //!
 //! ```text
 //!              it is time, or an order            a majority extended it
@@ -9,8 +9,8 @@
 //!   Resting, Extending ── validity ends, or no majority has the lock ──► Lost
 //! ```
 //!
-//! The machine decides; its caller sends the calls, wakes it in time and passes its news on. What one round is, and what its answers
-//! come to, is [`Held`].
+//! The machine decides. Its caller sends the calls, wakes it in time and passes its news on. [`Held`] defines one round
+//! and its outcome.
 
 #[cfg(test)]
 mod tests;
@@ -21,46 +21,49 @@ use crate::jitter::less_up_to;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// How many rounds a lease has: all but the last can fail.
+/// The number of rounds in a lease: all but the last can fail.
 pub const ROUNDS_A_LEASE: u32 = 3;
 
-/// A round that failed is begun again after this part of the ttl, or of what is left of validity if that is less: nodes that hang for a
-/// moment are asked again while there is time.
+/// The parts of the ttl and of the remaining validity after which a failed round is repeated, whichever is shorter:
+/// nodes that hang for a moment are asked again while there is time.
 const AGAIN: u64 = 10;
 const AGAIN_OF_LEFT: u64 = 4;
 
-/// The shortest pause before a round is begun again, in microseconds.
+/// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// The first round begins within this part of what is left of validity: a lock that was granted late is extended in time.
+/// The part of the remaining validity within which the first round begins, so that a lock that was granted late is
+/// extended in time.
 const FIRST_OF_LEFT: u64 = 2;
 
-/// Jitter takes up to this part of a pause away, in thousandths: not all holders ask at the same moment.
+/// The largest part of a pause that jitter takes away, in thousandths, so that holders do not all ask at the same
+/// moment.
 const JITTER_PERMILLE: u64 = 150;
 
-/// Rounds begin at multiples of this on the boot clock, in microseconds: those of one process that fall together go out together, and a
-/// process of thousands does not wake up for each. Short enough that others do not wait behind a crowd of them.
+/// The grid on the boot clock at which rounds begin, in microseconds. Rounds of one process on the same point go out
+/// together, and a process with thousands of locks does not wake up for each. The grid is fine enough that others do
+/// not wait behind a crowd of rounds.
 const TOGETHER_US: u64 = 10_000;
 
-/// The largest part of a pause that is given up for going together.
+/// The part of a pause that batching may take away at most, as a divisor.
 const TOGETHER_OF_PAUSE: u64 = 8;
 
-/// A process that can run notices within this time that a lease has ended, in microseconds.
+/// The time within which a process that can run notices the end of a lease, in microseconds.
 const OVERSLEPT_US: u64 = 100_000;
 
-/// A held lock, and when it is extended.
+/// A held lock, and its schedule of extensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper {
     held: Held,
     auto: Option<Auto>,
-    /// From when the rounds that its session shares are counted, if the lock is one of a session.
+    /// The start of the rounds that the locks of its session share, if it belongs to a session.
     session: Option<BootTime>,
     is_session_over: bool,
-    /// When the next round begins by itself.
+    /// The beginning of the next automatic round.
     next: Option<BootTime>,
-    /// Somebody waits for the outcome of a round.
+    /// A caller waits for the outcome of a round.
     is_awaited: bool,
-    /// Somebody waits until a majority has it as a reader's.
+    /// A caller waits until a majority has it as a reader's.
     is_sharing: bool,
     is_lost: bool,
 }
@@ -68,54 +71,54 @@ pub struct Keeper {
 /// Extension in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Auto {
-    /// No round begins by itself from then on.
+    /// The moment after which no round begins automatically.
     pub until: BootTime,
     /// The length of its leases, in milliseconds.
     pub ttl_ms: u32,
 }
 
-/// What the caller of a [`Keeper`] does next.
+/// The next work of a [`Keeper`]'s caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Calls to send, in the round [`Held::round`].
     pub calls: Vec<Call>,
     /// A round of extension began, with these calls.
     pub begins: bool,
-    /// What to tell those whom it concerns.
+    /// News to pass on.
     pub news: Vec<News>,
 }
 
-/// What became of a lock.
+/// A change in a lock's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// The round extended its validity.
     Extended,
-    /// The round cannot extend it any more: it stays valid as long as it was.
+    /// The round can no longer extend it; its validity stays as it was.
     NotExtended,
     /// A majority has it as a reader's.
     Shared,
-    /// Nobody may rely on it from here on. The last news.
+    /// Lost: nobody may rely on it from here on. The last news.
     Lost(WhyLost),
 }
 
-/// Why a lock is lost.
+/// The reason why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLost {
-    /// Its nodes do not have it any more, though its lease had not ended.
+    /// The nodes no longer have it, though its lease had not ended.
     TakenAway,
-    /// Its lease ended, and it was not to be extended in the background.
+    /// The lease ended, and background extension was off.
     NotExtended,
-    /// Its lease ended, and the background was to extend it no longer.
+    /// The lease ended, and background extension had reached its end.
     MaxHold,
-    /// Its lease ended while the process could not run.
+    /// The lease ended while the process could not run.
     Asleep,
-    /// Its lease ended, since too few nodes extended it in time.
+    /// The lease ended, since too few nodes extended it in time.
     TooFewNodes,
 }
 
 impl Keeper {
-    /// Begins to keep a lock that was taken, by extension in the background if there is `auto`. The locks of one session are extended at
-    /// the same moments, counted from the one that is named. `random` draws pauses.
+    /// Begins to keep a lock that was acquired, with background extension if `auto` is given. The locks of one session
+    /// are extended at the same moments, counted from `session`. `random` draws pauses.
     pub fn begin(held: Held, auto: Option<Auto>, session: Option<BootTime>, now: BootTime, random: u64) -> Self {
         let mut keeper = Self {
             held,
@@ -131,12 +134,12 @@ impl Keeper {
         keeper
     }
 
-    /// The lock.
+    /// Returns the lock.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// When to call [`Keeper::on_wake`] at the latest; `None`: it is lost, and nothing is to come.
+    /// Returns the latest moment to call [`Keeper::on_wake`]; `None` if the lock is lost and nothing is to come.
     pub fn wake_at(&self) -> Option<BootTime> {
         let end = self.held.valid_until();
         (!self.is_lost).then(|| self.next.map_or(end, |next| next.min(end)))
@@ -144,13 +147,13 @@ impl Keeper {
 
     // Orders.
 
-    /// Extends it now, to leases of this length; one of the next news is what came of that. A round that is under way does instead.
+    /// Extends it now, to leases of this length; later news has the outcome. A round in progress serves instead.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         self.is_awaited = true;
         self.begin_round(ttl_ms, now, random)
     }
 
-    /// Extends it in the background from now on, or not any more. A round that was planned is not put off.
+    /// Turns background extension on, changes it, or turns it off. A planned round is not postponed.
     pub fn keep(&mut self, auto: Option<Auto>, now: BootTime, random: u64) -> Work {
         self.auto = auto;
         let planned = self.next;
@@ -170,8 +173,9 @@ impl Keeper {
         self.go_on(calls, now, random)
     }
 
-    /// Goes over to another version of the set, of these servers. Nodes that were added are to have it soon, and those who wait for the
-    /// round that is over wait for the next: if there are any, or it is extended in the background, a round begins.
+    /// Moves to another version of the set, of these servers. Added nodes should get the lock soon, and callers that
+    /// wait for the interrupted round wait for the next. So a round begins if there are any, or if it is extended in
+    /// the background.
     pub fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Work {
         let shares = self.held.moves_to(ids);
         let extends = self.auto.is_some() && !self.is_session_over;
@@ -185,15 +189,15 @@ impl Keeper {
         work
     }
 
-    /// Ends extension in the background: the session of this lock is over.
+    /// Ends background extension: the session of this lock is over.
     pub fn end_session(&mut self) {
         self.is_session_over = true;
         self.next = None;
     }
 
-    // What happens.
+    // Events.
 
-    /// Says what the server `id` answered to a call of this round.
+    /// Handles the server `id`'s answer to a call of this round.
     pub fn on_answer(
         &mut self,
         round: u64,
@@ -208,14 +212,14 @@ impl Keeper {
         self.go_on_from(before, calls, now, random)
     }
 
-    /// Says that the server `id`, at `node`, was asked and does not have `token`.
+    /// Notes that the server `id`, at `node`, was asked and does not have `token`.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime, random: u64) -> Work {
         let before = self.held.outcome();
         let calls = self.held.on_missing(node, id, token, now);
         self.go_on_from(before, calls, now, random)
     }
 
-    /// Says what time it is.
+    /// Handles the passing of time until `now`.
     pub fn on_wake(&mut self, now: BootTime, random: u64) -> Work {
         match self.next {
             Some(next) if next <= now => self.begin_round(self.ttl_ms(), now, random),
@@ -230,7 +234,7 @@ impl Keeper {
             return self.go_on(vec![], now, random);
         }
         if self.is_extending() {
-            // That one ends within the time that a node is given: begun anew it might never end.
+            // The current round ends within the time that a node has to answer; restarted rounds might never end.
             self.plan(self.again_us(now), now, random);
             return self.go_on(vec![], now, random);
         }
@@ -238,11 +242,11 @@ impl Keeper {
         if ttl_ms >= self.ttl_ms() {
             self.plan_round(BootTime::MAX, now, random);
         }
-        // Where too few nodes have it to begin with, there is nothing to wait for.
+        // If too few nodes have it to begin with, there is nothing to wait for.
         Work { begins: true, ..self.go_on_from(None, calls, now, random) }
     }
 
-    /// Whether a round is under way.
+    /// Returns whether a round is in progress.
     fn is_extending(&self) -> bool {
         self.held.outcome().is_none()
     }
@@ -251,7 +255,7 @@ impl Keeper {
         self.go_on_from(self.held.outcome(), calls, now, random)
     }
 
-    /// Returns what to do, with what is news; `before` was the outcome of the round until now.
+    /// Returns what to do, with the news; `before` was the round's outcome until now.
     fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();
@@ -279,7 +283,7 @@ impl Keeper {
 
     // Plans.
 
-    /// Plans a round where none has begun just now: validity may be partly over.
+    /// Plans a round when none has just begun: part of validity may be over.
     fn plan_first(&mut self, now: BootTime, random: u64) {
         let left_us = self.held.valid_until().us_since(now);
         self.plan_round(now.plus_us(left_us / FIRST_OF_LEFT), now, random);
@@ -306,7 +310,7 @@ impl Keeper {
         self.next = auto.map(|_| at);
     }
 
-    /// Returns how long to wait after a round that failed.
+    /// Returns the pause after a failed round, in microseconds.
     fn again_us(&self, now: BootTime) -> u64 {
         let left_us = self.held.valid_until().us_since(now);
         (self.ttl_us() / AGAIN).min(left_us / AGAIN_OF_LEFT).max(AGAIN_LEAST_US)
@@ -324,7 +328,7 @@ impl Keeper {
         self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
     }
 
-    // Its end.
+    // The end.
 
     fn is_over(&self, now: BootTime) -> bool {
         self.is_lost || self.held.is_lost() || now >= self.held.valid_until()
@@ -348,7 +352,7 @@ impl Keeper {
     }
 }
 
-/// Returns the next of the moments that lie `period_us` apart, the first of them at `began`; later than `now`.
+/// Returns the first moment later than `now` on the grid that begins at `began` with steps of `period_us`.
 fn next_common(began: BootTime, now: BootTime, period_us: u64) -> BootTime {
     let period_us = period_us.max(1);
     now.plus_us(period_us - now.us_since(began) % period_us)

@@ -15,7 +15,7 @@ fn auto(until: u64) -> Option<Auto> {
     Some(Auto { until: ms(until), ttl_ms: TTL_MS })
 }
 
-/// Held by all five nodes with token 100, from 0 ms on.
+/// Returns a lock that all five nodes hold with token 100, from 0 ms on.
 fn held() -> Held {
     let members = (0..NODES).map(|n| (id(n as u128), Some(token(100)), false)).collect();
     Held::new(members, token(100), TTL_MS, valid_until(ms(0), TTL_MS))
@@ -25,7 +25,7 @@ fn keeper(auto: Option<Auto>) -> Keeper {
     Keeper::begin(held(), auto, None, ms(0), EXACT)
 }
 
-/// `node` answers its call of the round that was begun last.
+/// Lets `node` answer its call of the latest round.
 fn answer(keeper: &mut Keeper, node: usize, answer: Answer, at: u64) -> Vec<News> {
     let ask = Ask::Extend { ttl_ms: keeper.held.ttl_ms(), token: token(100) };
     let call = Call { node, ask, after_ms: 0 };
@@ -49,7 +49,7 @@ fn a_round_begins_three_times_a_lease_and_again_soon_if_it_failed() {
     assert_eq!((keeper.wake_at(), keeper.held.valid_until()), (Some(ms(2_000)), valid_until(ms(1_000), TTL_MS)));
     keeper.on_wake(ms(2_000), EXACT);
     assert_eq!(answer_all(&mut keeper, Answer::Failed, 2_100), [News::NotExtended], "told once");
-    // A tenth of the ttl, and less when less than that is left of it.
+    // A tenth of the ttl, or a quarter of what is left of it if that is less.
     assert_eq!(keeper.wake_at(), Some(ms(2_400)));
     for (begun, failed, again) in [(2_400, 3_000, 3_240), (3_240, 3_900, 3_917), (3_917, 3_960, 3_965)] {
         assert!(keeper.on_wake(ms(begun), EXACT).begins);
@@ -104,7 +104,7 @@ fn no_round_begins_after_the_longest_hold_or_the_end_of_its_session() {
     let end = valid_until(ms(0), TTL_MS);
     assert_eq!(keeper.wake_at(), Some(end));
     assert!(!keeper.move_to(&[0, 1, 2].map(id), ms(10), EXACT).begins);
-    // What somebody asks for is extended still.
+    // An order is still performed.
     assert!(keeper.extend(TTL_MS, ms(20), EXACT).begins);
     assert_eq!([0, 1].map(|node| answer(&mut keeper, node, Answer::Failed, 30)), [vec![], vec![News::NotExtended]]);
     assert_eq!(keeper.wake_at(), Some(end));
@@ -123,7 +123,7 @@ fn orders_to_keep_it_begin_and_end_the_background_and_put_nothing_off() {
     assert_eq!(keeper.wake_at(), Some(valid_until(ms(0), TTL_MS)));
 }
 
-/// The first round was planned a third of a lease after the grant, when nothing was left of one that had come late.
+/// Regression: the first round was planned a third of a lease after the grant, even if nothing was left of a late one.
 #[test]
 fn a_lock_that_was_granted_late_is_extended_in_time() {
     for session in [None, Some(ms(2_300))] {
@@ -133,7 +133,8 @@ fn a_lock_that_was_granted_late_is_extended_in_time() {
     }
 }
 
-/// Every order to extend it put the next round off by a third of the long lease, though it made the lease no longer.
+/// Regression: every order to extend it put off the next round by a third of the long lease, though it did not make the
+/// lease longer.
 #[test]
 fn short_extensions_by_hand_do_not_put_off_those_in_the_background() {
     let mut keeper = keeper(auto(60_000));
@@ -162,7 +163,7 @@ fn pauses_are_jittered_and_end_together_but_never_later() {
     assert_eq!(Keeper::begin(short, auto, None, ms(0), EXACT).next, Some(ms(8)));
 }
 
-/// Locks that were taken at different times are extended at the same moment, and never later than a period from now.
+/// Locks of different ages are extended at the same moment, and never later than a period from now.
 #[test]
 fn all_locks_of_a_session_have_the_same_rounds() {
     for (at, next) in [(0, 1_000), (1, 1_000), (500, 1_000), (999, 1_000), (1_000, 2_000)] {
@@ -197,7 +198,7 @@ fn those_who_wait_for_it_to_be_shared_are_told_once() {
         |keeper: &mut Keeper, call: &Call| keeper.on_answer(0, *call, id(call.node as u128), YES(), ms(20), EXACT).news;
     let news: Vec<_> = calls.iter().flat_map(|call| told(&mut keeper, call)).collect();
     assert_eq!(news, [News::Shared]);
-    // Asked once more, the answer is known.
+    // A repeated call has its answer at once.
     assert_eq!(keeper.share(ms(30), EXACT).news, [News::Shared]);
 }
 
@@ -233,8 +234,8 @@ fn why_it_is_lost() {
     assert_eq!(keeper.on_wake(late, EXACT).news, [News::Lost(WhyLost::TakenAway)]);
 }
 
-/// A node that was found not to have it made a round fail, and nobody was told: whoever waited for it waited for ever, and it was not
-/// begun again before its time.
+/// Regression: a node found without the lock made a round fail, and no news came. Callers waited for that round
+/// forever, and it was not repeated before its time.
 #[test]
 fn a_round_that_fails_by_what_is_found_on_a_node_is_told_and_begun_again() {
     let mut keeper = keeper(auto(60_000));

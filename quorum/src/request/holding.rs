@@ -1,4 +1,4 @@
-//! Commands that take a lock, and those of its owner.
+//! Commands that acquire a lock, and those of its owner.
 
 use super::values::{Behind, Conversion, Level, Note, NoteSequence, Owner, Patience, Ttl};
 use super::words::{Count, Milliseconds, wanted};
@@ -30,7 +30,7 @@ command! {
     }
 }
 
-/// LOCK.ACQUIRE: take the lock.
+/// LOCK.ACQUIRE: acquires the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
     /// The owner that wants it.
@@ -39,11 +39,11 @@ pub struct Acquire<'a> {
     pub ttl: Ttl,
     /// The mode.
     pub wanted: Wanted,
-    /// Says that the request may be a repetition: then an existing grant of this owner is the answer.
+    /// The request may be a repetition: an existing grant of this owner is the answer.
     pub retry: bool,
     /// The token that a quorum client proposes.
     pub fence: Option<Token>,
-    /// For people.
+    /// A note for people.
     pub note: Note<'a>,
     /// The time that it may wait in the queue.
     pub patience: Patience,
@@ -51,25 +51,25 @@ pub struct Acquire<'a> {
     pub behind: Behind,
 }
 
-/// A LOCK.ACQUIRE as it was typed.
+/// A LOCK.ACQUIRE as it was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedAcquire<'a> {
     /// The request.
     pub request: Acquire<'a>,
-    /// The form in which a grant is answered.
+    /// The form of a grant's answer.
     pub form: Form,
     /// The time for which the lease is kept alive; [`Ttl::keep`] has its bounds.
     pub keepalive: Option<Milliseconds>,
 }
 
-/// The form in which a grant is answered.
+/// The form of a grant's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The token alone.
     Token,
-    /// The token, and how long it was waited for.
+    /// The token, and the time waited.
     TokenAndWait,
-    /// The token, how long it was waited for, and the number of the permit.
+    /// The token, the time waited, and the permit number.
     Permit,
 }
 
@@ -77,8 +77,8 @@ impl<'a> Acquire<'a> {
     /// The description of the command.
     pub const SPEC: Spec = AcquireWords::SPEC;
 
-    /// Makes a request of the words after the key: answered with the time waited if it names a time to wait, and with a number if it asks
-    /// for a permit.
+    /// Parses the words after the key. The answer includes the time waited if the request names a time to wait, and a
+    /// number if it asks for a permit.
     #[inline(always)]
     pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedAcquire<'a>, Refusal> {
         let AcquireWords { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } =
@@ -104,16 +104,16 @@ command! {
               Null if this owner does not hold it.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
-    /// LOCK.RELEASE: give one hold, or all down to a level, back.
+    /// LOCK.RELEASE: gives back one hold, or all down to a level.
     #[derive(Clone, Copy, Debug)]
     pub struct Release<'a> {
         /// The holder.
         owner: Owner<'a>,
         [LEVEL n as level]
-        /// Down to `level - 1` holds; one hold less where absent.
+        /// Release down to `level - 1` holds; one hold if absent.
         level: Level,
         [TOKEN t as token]
-        /// Only if the grant has this token.
+        /// Release only if the grant has this token.
         token: Token,
     }
 }
@@ -124,15 +124,15 @@ command! {
               hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.EXTEND: a later deadline.
+    /// LOCK.EXTEND: moves the deadline away.
     #[derive(Clone, Copy, Debug)]
     pub struct Extend<'a> {
         /// The holder.
         owner: Owner<'a>,
-        /// At least this long from now.
+        /// The least length of the lease from now.
         ttl: Ttl,
         [TOKEN t as token]
-        /// Only if the grant has this token.
+        /// Extend only if the grant has this token.
         token: Token,
     }
 }
@@ -143,19 +143,19 @@ command! {
               not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.REENTER: one hold more.
+    /// LOCK.REENTER: adds one hold.
     #[derive(Clone, Copy, Debug)]
     pub struct Reenter<'a> {
         /// The holder.
         owner: Owner<'a>,
         [LEVEL n as level]
-        /// At least this many holds; one hold more where absent.
+        /// The least number of holds afterwards; one more hold if absent.
         level: Level,
         [TTL ms as ttl]
-        /// Also extend to at least this long from now.
+        /// The least length of the lease from now, if it is also extended.
         ttl: Ttl,
         [ADOPT]
-        /// Another process of this owner goes on with the grant.
+        /// Another process of this owner continues the grant.
         adopts,
     }
 }
@@ -166,7 +166,7 @@ command! {
               new token, if nobody shares it; answers the token, Null if that cannot be. Never waits.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.CONVERT: the same grant in another mode.
+    /// LOCK.CONVERT: changes the grant's mode.
     #[derive(Clone, Copy, Debug)]
     pub struct Convert<'a> {
         /// The holder.
@@ -174,7 +174,7 @@ command! {
         /// The new mode.
         to as mode: Conversion,
         [TOKEN t as token]
-        /// Only if the grant has this token.
+        /// Convert only if the grant has this token.
         token: Token,
     }
 }
@@ -186,7 +186,7 @@ command! {
     // The new note may be longer than the last one.
     flags: "write fast deny-oom",
     key: Some(KeyAccess::Update),
-    /// LOCK.NOTE: another note.
+    /// LOCK.NOTE: replaces the note.
     #[derive(Clone, Copy, Debug)]
     pub struct Annotate<'a> {
         /// The holder.
@@ -194,10 +194,10 @@ command! {
         /// The new note.
         note as text: Note<'a>,
         [SEQ n]
-        /// The number of the note; one more than the last one's where absent.
+        /// The note's sequence number; one more than the last one if absent.
         sequence: NoteSequence,
         [TOKEN t as token]
-        /// Only if the grant has this token.
+        /// Replace only if the grant has this token.
         token: Token,
     }
 }
@@ -208,12 +208,12 @@ command! {
               lock. The second round of an acquire over several nodes.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.FENCE: a larger token.
+    /// LOCK.FENCE: raises the token.
     #[derive(Clone, Copy, Debug)]
     pub struct Fence<'a> {
         /// The holder.
         owner: Owner<'a>,
-        /// At least this token.
+        /// The least token afterwards.
         token: Token,
     }
 }

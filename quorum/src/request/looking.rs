@@ -1,4 +1,4 @@
-//! Commands that look at a lock or wait for it, and the operator's that breaks it.
+//! Commands that read a lock or wait for it, and the operator's command that breaks it.
 
 use super::values::{Behind, ListedHolders, ListedWaiters, ListenerName, Note, NoteSequence, Owner, Patience, Ticket};
 use super::words::{Count, KnownToken, wanted};
@@ -14,7 +14,7 @@ command! {
               current one.",
     flags: "readonly fast",
     key: Some(KeyAccess::Read),
-    /// LOCK.CHECK: is this token the current grant?
+    /// LOCK.CHECK: checks whether a token is the current grant's.
     #[derive(Clone, Copy, Debug)]
     pub struct Check {
         /// The token.
@@ -28,7 +28,7 @@ command! {
               them and the first who wait for it if asked; Null if it is free.",
     flags: "readonly fast",
     key: Some(KeyAccess::Read),
-    /// LOCK.INFO: who holds the lock?
+    /// LOCK.INFO: shows who holds the lock.
     #[derive(Clone, Copy, Debug)]
     pub struct Info {
         [HOLDERS n]
@@ -53,22 +53,21 @@ command! {
     }
 }
 
-/// LOCK.WATCH: tell when the lock is not what the caller knows.
+/// LOCK.WATCH: answers when the lock is not in the state that the caller knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// The state that the caller knows.
     pub known: Known,
-    /// The time that it may wait for another one.
+    /// The longest wait for another state.
     pub patience: Patience,
 }
 
 /// The state of a lock that a caller knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
-    /// Nobody holds it.
+    /// The lock is free.
     Free,
-    /// There is a grant with this token. Of its notes the one with this sequence number is known and those before; or they do not
-    /// matter.
+    /// A grant with this token. Its notes are known up to this sequence number; `None` if they do not matter.
     Grant(Token, Option<NoteSequence>),
 }
 
@@ -76,7 +75,7 @@ impl Watch {
     /// The description of the command.
     pub const SPEC: Spec = WatchWords::SPEC;
 
-    /// Makes a request of the words after the key.
+    /// Parses the words after the key.
     pub fn read<'w>(words: impl Iterator<Item = &'w [u8]>, bounds: Bounds) -> Result<Self, Refusal> {
         let WatchWords { ms: patience, token, seq } = WatchWords::read(words, bounds)?;
         let known = match (token, seq) {
@@ -93,7 +92,7 @@ command! {
     summary: "Waits until this owner could have a lock, which then is kept for it for a moment, and answers the number \
               of the permit, 1 without LIMIT; 0 if that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
     flags: "readonly fast blocking",
-    // It changes no key, but what it keeps free others do not get: that takes the trust of one who may write it.
+    // It changes no key, but it keeps a free lock from others: that needs the permission to write the key.
     key: Some(KeyAccess::Update),
     struct WaitWords<'a> {
         owner: Owner<'a>,
@@ -108,29 +107,29 @@ command! {
     }
 }
 
-/// LOCK.WAIT: tell when the lock is free.
+/// LOCK.WAIT: answers when the lock is free.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// The owner that wants to know.
+    /// The owner that waits.
     pub owner: Owner<'a>,
     /// The mode in which it would acquire.
     pub wanted: Wanted,
-    /// The time that it may wait in the queue.
+    /// The longest wait in the queue.
     pub patience: Patience,
-    /// The place in the queue that it wants.
+    /// The requested place in the queue.
     pub ticket: Option<Ticket>,
-    /// For people.
+    /// A note for people.
     pub note: Note<'a>,
     /// The number of callers behind it in its client.
     pub behind: Behind,
 }
 
-/// A LOCK.WAIT as it was typed.
+/// A LOCK.WAIT as it was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedWait<'a> {
     /// The request.
     pub request: Wait<'a>,
-    /// The listener that hears the answer.
+    /// The listener that receives the answer.
     pub heard: Option<ListenerName<'a>>,
 }
 
@@ -138,7 +137,7 @@ impl<'a> Wait<'a> {
     /// The description of the command.
     pub const SPEC: Spec = WaitWords::SPEC;
 
-    /// Makes a request of the words after the key.
+    /// Parses the words after the key.
     #[inline(always)]
     pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedWait<'a>, Refusal> {
         let WaitWords { owner, ms: patience, ticket, shared, limit, permit, note, behind, heard } =
@@ -155,12 +154,12 @@ command! {
               are, or the first to come in time; an empty list if there are none. For clients that wait for many locks.",
     flags: "fast blocking",
     key: None,
-    /// LOCK.HEAR: what became of requests that wait.
+    /// LOCK.HEAR: receives the answers to waiting requests.
     #[derive(Clone, Copy, Debug)]
     pub struct Hear<'a> {
         /// The name of the listener.
         name: ListenerName<'a>,
-        /// The time that it may wait for an answer.
+        /// The longest wait for an answer.
         patience as ms: Patience,
     }
 }
@@ -171,11 +170,11 @@ command! {
               Null if there is none. For operators: the holder goes on until it hears of that.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
-    /// LOCK.BREAK: take the lock from its holders.
+    /// LOCK.BREAK: ends the grants of a lock.
     #[derive(Clone, Copy, Debug)]
     pub struct Break {
         [TOKEN t as token]
-        /// Only from those with this token.
+        /// Break only grants with this token.
         token: Token,
     }
 }

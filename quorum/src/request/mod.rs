@@ -1,6 +1,8 @@
-//! The requests of clients to a node: every command, declared once by the [`grammar`](crate::grammar), and its request, already validated.
+//! The requests of clients to a node. Every command is declared once with the [`grammar`](crate::grammar), together
+//! with its validated request.
 //!
-//! A node's module and an agent read requests out of words here; the engine, simulation and models work with the requests.
+//! A node's module and an agent parse words into requests here; the engine, simulation and models work with the
+//! requests.
 
 mod holding;
 mod looking;

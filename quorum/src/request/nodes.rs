@@ -1,4 +1,4 @@
-//! Commands that are about a node, or about all of its locks.
+//! Commands about a node, or about all of its locks.
 
 use super::values::{GuardMs, ListedEntries, MembersVersion, TokenFloor};
 use crate::grammar::declaration::command;
@@ -12,7 +12,7 @@ command! {
     summary: "Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
     flags: "fast allow-stale",
     key: None,
-    /// LOCK.NODE: who is this node, and does it serve?
+    /// LOCK.NODE: describes this node, and says whether it serves.
     #[derive(Clone, Copy, Debug)]
     pub struct Node {}
 }
@@ -23,7 +23,7 @@ command! {
               this version of it, and ends once the node is told of a later one.",
     flags: "fast allow-stale",
     key: None,
-    /// LOCK.MEMBERS: which nodes are the set?
+    /// LOCK.MEMBERS: shows the nodes of the set.
     #[derive(Clone, Copy, Debug)]
     pub struct Members {
         [JOIN version]
@@ -41,7 +41,7 @@ command! {
     /// LOCK.SETMEMBERS: one step of a change of the set of nodes.
     #[derive(Clone, Debug)]
     pub struct SetMembers {
-        /// The version that is to be found, or was.
+        /// The version to decide, or the decided one.
         version: MembersVersion,
         [PROMISE ballot]
         /// Asks for a promise.
@@ -50,13 +50,13 @@ command! {
         /// Asks for a vote.
         accept: Ballot,
         [DECIDED]
-        /// Tells what was decided.
+        /// Announces a decision.
         decided,
         [MEMBERS members]
         /// The nodes of the version.
         members: Vec<Member>,
         [FLOOR token]
-        /// Where tokens are to start.
+        /// The floor for tokens.
         floor: TokenFloor,
     }
 }
@@ -84,7 +84,7 @@ impl Guard {
         ],
     };
 
-    /// Makes a request of the words after the name; `None`: there are none.
+    /// Parses the words after the name; `None` if there are none.
     pub fn read<'w>(words: impl Iterator<Item = &'w [u8]>, bounds: Bounds) -> Result<Option<Self>, Refusal> {
         const UNKNOWN: Refusal = Refusal::UnknownOption { known: "LIFT or ARM ms" };
         let mut words = Words::new(words, bounds);
@@ -104,7 +104,7 @@ command! {
               to others whose tokens ran ahead of the clock.",
     flags: "admin fast",
     key: None,
-    /// LOCK.FLOOR: where the node's tokens start.
+    /// LOCK.FLOOR: shows or raises the floor of the node's tokens.
     #[derive(Clone, Copy, Debug)]
     pub struct Floor {
         [RAISE token]
@@ -119,17 +119,17 @@ command! {
               newest first, all or those of one key; RESET forgets them. For operators.",
     flags: "admin allow-loading allow-stale",
     key: None,
-    /// LOCK.LOG: which grants took long, and which waits failed?
+    /// LOCK.LOG: shows which grants took long, and which waits failed.
     #[derive(Clone, Copy, Debug)]
     pub struct Log<'a> {
         [KEY key]
-        /// Lists those of this key alone.
+        /// Lists entries of this key only.
         key: &'a [u8],
         [COUNT n]
-        /// The number to list.
+        /// The number of entries to list.
         count: ListedEntries,
         [RESET]
-        /// Forgets them instead.
+        /// Clears the log instead.
         reset,
     }
 }
@@ -140,14 +140,14 @@ command! {
               its error; with RESET counts anew from then on. For operators.",
     flags: "admin allow-loading allow-stale",
     key: None,
-    /// LOCK.TOP: which keys are contended most?
+    /// LOCK.TOP: shows the most contended keys.
     #[derive(Clone, Copy, Debug)]
     pub struct Top {
         [COUNT n]
-        /// The number to list.
+        /// The number of keys to list.
         count: ListedEntries,
         [RESET]
-        /// Counts anew.
+        /// Restarts the counts.
         reset,
     }
 }
@@ -157,7 +157,7 @@ command! {
     summary: "Answers this text.",
     flags: "fast allow-loading allow-stale",
     key: None,
-    /// LOCK.HELP: what the commands are.
+    /// LOCK.HELP: describes the commands.
     #[derive(Clone, Copy, Debug)]
     pub struct Help {}
 }

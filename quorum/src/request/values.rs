@@ -1,4 +1,4 @@
-//! The values that requests are made of: each is within its bounds.
+//! The values in requests, each within its bounds.
 
 use crate::refusal::Refusal;
 use crate::values::limits::{
@@ -9,74 +9,74 @@ use crate::values::limits::{
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// The owner that asks: 1 to 256 bytes of any value, unique to one acquisition.
+/// The requesting owner: 1 to 256 bytes of any value, unique to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 
 impl<'a> Owner<'a> {
-    /// These bytes as an owner.
+    /// Creates an owner from these bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.is_empty() || bytes.len() > OWNER_BYTES_MAX { Err(Refusal::OwnerLength) } else { Ok(Self(bytes)) }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value, which its client draws at random, so that a request that reaches
-/// another server than its listener finds none there.
+/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value. Its client draws it at random, so a request that
+/// reaches another server than its listener finds no such name there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerName<'a>(&'a [u8]);
 
 impl<'a> ListenerName<'a> {
-    /// These bytes as a name.
+    /// Creates a name from these bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if LISTENER_NAME_BYTES.contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(Refusal::ListenerName) }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// A text for people, at most 1 KiB of any bytes; empty is none.
+/// A note for people: at most 1 KiB of any bytes; empty means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note<'a>(&'a [u8]);
 
 impl<'a> Note<'a> {
-    /// These bytes as a note.
+    /// Creates a note from these bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.len() > NOTE_BYTES_MAX { Err(Refusal::NoteLength { argument: "text" }) } else { Ok(Self(bytes)) }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Which of a grant's notes it is: one given with the grant has number 0, each later one a larger number.
+/// The sequence number of a grant's note: 0 for the one given with the grant, larger for each later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoteSequence(u64);
 
 impl NoteSequence {
-    /// That of a note that came with its grant.
+    /// The number of a note that came with its grant.
     pub const FIRST: NoteSequence = NoteSequence(0);
 
-    /// This number, from 0 to [`NOTE_SEQUENCE_MAX`].
+    /// Creates this number, from 0 to [`NOTE_SEQUENCE_MAX`].
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         number.filter(|&number| number <= NOTE_SEQUENCE_MAX).map(Self).ok_or(Refusal::NoteSequence)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// One more, if there is one.
+    /// Returns the next number, if there is one.
     pub fn next(self) -> Result<Self, Refusal> {
         Self::new(self.0.checked_add(1)).map_err(|_| Refusal::NotesExhausted)
     }
@@ -87,7 +87,7 @@ impl NoteSequence {
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// `ms` milliseconds, if they are from 1 to `max_ms`. `None` stands for what is not a number at all.
+    /// Creates a ttl of `ms` milliseconds, from 1 to `max_ms`. `None` stands for a word that is not a number.
     pub fn new(ms: Option<u64>, max_ms: u32) -> Result<Self, Refusal> {
         match ms.and_then(|ms| u32::try_from(ms).ok()) {
             Some(ms) if (1..=max_ms).contains(&ms) => Ok(Self(ms)),
@@ -95,13 +95,14 @@ impl Ttl {
         }
     }
 
-    /// Milliseconds.
+    /// Returns the milliseconds.
     pub fn ms(self) -> u32 {
         self.0
     }
 
-    /// For how long such a lease is kept alive (KEEPALIVE): `ms` milliseconds, if they are from the ttl to [`KEEPALIVE_MAX_MS`], and the
-    /// ttl is at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for what is not a number at all.
+    /// Checks the time for which such a lease is kept alive (KEEPALIVE): `ms` milliseconds, from the ttl to
+    /// [`KEEPALIVE_MAX_MS`], if the ttl is at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for a word that is not a
+    /// number.
     pub fn keep(self, ms: Option<u64>) -> Result<u32, Refusal> {
         let ms = ms.and_then(|ms| u32::try_from(ms).ok());
         let ms = ms.filter(|ms| (self.0..=KEEPALIVE_MAX_MS).contains(ms) && self.0 >= KEEPALIVE_TTL_MIN_MS);
@@ -109,12 +110,12 @@ impl Ttl {
     }
 }
 
-/// A number of holds that a request names, from 1 to [`HOLDS_MAX`].
+/// The number of holds in a request, from 1 to [`HOLDS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(u32);
 
 impl Level {
-    /// This many holds.
+    /// Creates this number of holds.
     pub fn new(holds: Option<u64>) -> Result<Self, Refusal> {
         match holds.and_then(|holds| u32::try_from(holds).ok()) {
             Some(holds) if (1..=HOLDS_MAX).contains(&holds) => Ok(Self(holds)),
@@ -122,7 +123,7 @@ impl Level {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn holds(self) -> u32 {
         self.0
     }
@@ -133,10 +134,10 @@ impl Level {
 pub struct Patience(u32);
 
 impl Patience {
-    /// None: the answer is at once.
+    /// No wait: the answer comes at once.
     pub const NONE: Patience = Patience(0);
 
-    /// `ms` milliseconds. `None` stands for what is not a number at all.
+    /// Creates a patience of `ms` milliseconds. `None` stands for a word that is not a number.
     pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
         match ms.and_then(|ms| u32::try_from(ms).ok()) {
             Some(ms) if ms <= WAIT_MAX_MS => Ok(Self(ms)),
@@ -144,48 +145,49 @@ impl Patience {
         }
     }
 
-    /// Milliseconds.
+    /// Returns the milliseconds.
     pub fn ms(self) -> u32 {
         self.0
     }
 }
 
-/// Where a request wants to stand in the queue: the smaller, the earlier. The same number is sent to every node of a
-/// quorum, so that all of them serve in one order.
+/// A requested place in the queue; smaller tickets come first. Every node of a quorum receives the same number, so that
+/// all serve in one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// This number, from 0 to [`TICKET_MAX`].
+    /// Creates this ticket, from 0 to [`TICKET_MAX`].
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         number.filter(|&number| number <= TICKET_MAX).map(Self).ok_or(Refusal::Ticket)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// The number of callers behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For people.
+/// The number of callers behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For
+/// people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind(u32);
 
 impl Behind {
-    /// This number.
+    /// Creates this number.
     pub fn new(number: Option<u64>) -> Result<Self, Refusal> {
         let number = number.and_then(|number| u32::try_from(number).ok());
         number.filter(|&number| number <= BEHIND_MAX).map(Self).ok_or(Refusal::Behind)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u32 {
         self.0
     }
 }
 
-/// One of `limit` permits, which one if `number` is given. One of one is an exclusive lock. Zero stands for what is not a number at
-/// all.
+/// Creates the mode for one of `limit` permits: a given one if `number` is given. A permit of a limit of 1 is an
+/// exclusive lock. Zero stands for a word that is not a number.
 pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;
     let number = number.map(|number| u16::try_from(number).ok().filter(|number| (1..=limit).contains(number)));
@@ -201,7 +203,7 @@ pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
 pub struct ListedWaiters(pub usize);
 
 impl ListedWaiters {
-    /// This many.
+    /// Creates this number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LISTED_WAITERS_MAX).map(Self).ok_or(Refusal::ListedWaiters)
     }
@@ -212,7 +214,7 @@ impl ListedWaiters {
 pub struct ListedHolders(pub usize);
 
 impl ListedHolders {
-    /// This many.
+    /// Creates this number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LISTED_HOLDERS_MAX).map(Self).ok_or(Refusal::ListedHolders)
     }
@@ -223,7 +225,7 @@ impl ListedHolders {
 pub struct ListedEntries(pub usize);
 
 impl ListedEntries {
-    /// This many.
+    /// Creates this number.
     pub fn new(count: Option<u64>) -> Result<Self, Refusal> {
         listed(count, LOG_LEN_LIMIT as usize).map(Self).ok_or(Refusal::ListedEntries)
     }
@@ -233,24 +235,24 @@ fn listed(count: Option<u64>, max: usize) -> Option<usize> {
     count.and_then(|count| usize::try_from(count).ok()).filter(|count| (1..=max).contains(count))
 }
 
-/// Where an operator wants tokens to start, from 1 to [`FLOOR_MAX`].
+/// A floor for tokens set by an operator, from 1 to [`FLOOR_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenFloor(pub Token);
 
 impl TokenFloor {
-    /// This number.
+    /// Creates this floor.
     pub fn new(token: Option<u64>) -> Result<Self, Refusal> {
         let token = token.filter(|&token| token <= FLOOR_MAX).and_then(Token::new);
         token.map(Self).ok_or(Refusal::Floor { option: "RAISE" })
     }
 }
 
-/// For how many milliseconds an operator arms the guard, from 1 to [`GUARD_LIMIT_MS`].
+/// The length of a guard armed by an operator, in milliseconds, from 1 to [`GUARD_LIMIT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardMs(pub u32);
 
 impl GuardMs {
-    /// `ms` milliseconds.
+    /// Creates a length of `ms` milliseconds.
     pub fn new(ms: Option<u64>) -> Result<Self, Refusal> {
         let ms = ms.and_then(|ms| u32::try_from(ms).ok());
         ms.filter(|ms| (1..=GUARD_LIMIT_MS).contains(ms)).map(Self).ok_or(Refusal::GuardLength)
@@ -262,7 +264,7 @@ impl GuardMs {
 pub struct MembersVersion(pub u64);
 
 impl MembersVersion {
-    /// This version.
+    /// Creates this version.
     pub fn new(version: Option<u64>) -> Result<Self, Refusal> {
         let version = version.filter(|&version| version <= MEMBERS_VERSION_MAX);
         version.map(Self).ok_or(Refusal::MembersVersion { argument: "version" })
@@ -274,7 +276,7 @@ impl MembersVersion {
 pub enum Conversion {
     /// Others may join.
     Shared,
-    /// Nobody else holds it.
+    /// No other owner holds it.
     Exclusive,
 }
 

@@ -1,4 +1,4 @@
-//! Values out of words.
+//! Parses values from words.
 
 use super::values::{
     Behind, Conversion, GuardMs, Level, ListedEntries, ListedHolders, ListedWaiters, ListenerName, MembersVersion,
@@ -12,7 +12,7 @@ use crate::values::integer::parse_integer;
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// Values that are made of any bytes.
+/// Implements values that consist of any bytes.
 macro_rules! bytes {
     ($($value:ident)*) => {$(
         impl<'a> Value<'a> for $value<'a> {
@@ -25,7 +25,7 @@ macro_rules! bytes {
     )*};
 }
 
-/// Values that are made of an integer; `None` stands for a word that is none.
+/// Implements values that consist of an integer; `None` stands for a word that is not one.
 macro_rules! integers {
     ($($value:ident)*) => {$(
         impl Value<'_> for $value {
@@ -60,7 +60,7 @@ impl Value<'_> for Token {
     }
 }
 
-/// The token of the grant that is known; none: the lock is free, which the answer about a free lock says with 0.
+/// The token of the known grant, or `None` if the lock is free, which a word says with 0.
 pub(super) struct KnownToken(pub(super) Option<Token>);
 
 impl Value<'_> for KnownToken {
@@ -87,7 +87,8 @@ impl Value<'_> for Conversion {
     }
 }
 
-/// A number that has a meaning only together with another one: how many permits, or which; 0: the word is no integer.
+/// A number that has a meaning only with another one: a limit of permits, or a permit number. 0 if the word is not an
+/// integer.
 pub(super) struct Count(u64);
 
 impl Value<'_> for Count {
@@ -98,7 +99,7 @@ impl Value<'_> for Count {
     }
 }
 
-/// A time whose bounds depend on another one; `None`: the word is no integer.
+/// A time whose bounds depend on another one; `None` if the word is not an integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Milliseconds(pub Option<u64>);
 
@@ -127,7 +128,7 @@ impl Value<'_> for Ballot {
     }
 }
 
-/// Returns the mode that the options of a request name.
+/// Returns the mode that a request's options name.
 pub(super) fn wanted(shared: bool, limit: Option<Count>, number: Option<Count>) -> Result<Wanted, Refusal> {
     match (shared, limit, number) {
         (true, Some(_), _) => Err(Refusal::Excludes { options: "SHARED and LIMIT" }),

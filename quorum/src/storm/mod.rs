@@ -1,8 +1,8 @@
-//! The machines in all modes, while clocks drift, messages are late, lost and repeated, and nodes restart: whoever relies on a lock does
-//! so beside nobody that must not, and tokens are in order.
+//! Runs the machines in all modes while clocks drift, messages are late, lost and repeated, and nodes restart. No two
+//! owners rely on a lock that exclude each other, and tokens are in order.
 //!
-//! Nodes are as simple as can be: one key, leases on a clock of their own, a guard after a restart without data. That the real ones
-//! keep the same rules is for their own tests.
+//! The nodes are minimal: one key, leases on a clock of their own, a guard after a restart without data. The tests of
+//! the real nodes show that these keep the same rules.
 
 mod messages;
 pub(super) mod node;
@@ -18,12 +18,12 @@ use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What a client gives a node to answer.
+/// The time that a client gives a node to answer.
 const GIVEN_US: u64 = 100_000;
-/// So late messages come that a lease has ended.
+/// Long enough for messages to arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
 const CLIENTS: usize = 4;
-/// How long a world lasts.
+/// The length of a run.
 const END_US: u64 = 20_000_000;
 
 enum Stage {
@@ -34,18 +34,18 @@ enum Stage {
         mode: Mode,
         ends: u64,
     },
-    /// The process that took it, or was about to, is gone, and another one looks what the nodes have.
+    /// The process that acquired it, or was about to, is gone, and another one reads what the nodes have.
     Looking {
         start: BootTime,
         seen: Vec<Option<(NodeId, Option<Has>)>>,
         told: Told,
     },
-    /// The tokens that it found are being raised.
+    /// The process raises the tokens that it found.
     Raising {
         machine: Acquire,
         told: Told,
     },
-    /// The lock is being adopted; this many nodes have answered so.
+    /// The lock is being adopted; this many nodes have confirmed it.
     Adopting {
         held: Held,
         adopted: usize,
@@ -53,7 +53,7 @@ enum Stage {
     },
 }
 
-/// What the owner knows of a lock whose process is gone: until when it may rely on it, and its token.
+/// The owner's knowledge of a lock whose process is gone: the end of its validity, and its token.
 #[derive(Clone, Copy, Default)]
 struct Told {
     until: BootTime,
@@ -63,7 +63,7 @@ struct Told {
 
 struct Client {
     acquisition: u32,
-    /// In which mode nodes are asked.
+    /// The mode in which it asks nodes.
     asks: Mode,
     stage: Stage,
     clock: Clock,
@@ -72,13 +72,13 @@ struct Client {
 #[derive(Clone, Copy)]
 enum Says {
     Ask(Ask, Mode),
-    /// Whether it has this.
+    /// Asks whether the owner has this token.
     Look(Token),
-    /// What this owner has.
+    /// Asks what the owner has.
     Show,
-    /// Another process goes on with it.
+    /// Another process continues the grant.
     Adopt,
-    /// Frees it; a plain release is what an attempt sends that had told nobody.
+    /// Frees it. An attempt whose owner never received the lock sends a plain release.
     Release {
         is_plain: bool,
     },
@@ -107,13 +107,13 @@ enum Event {
         request: u64,
     },
     Replaced(Owner),
-    /// The process that another one goes on for does what it would have done.
+    /// The process that was replaced does what it would have done anyway.
     GivesBack(Owner, bool),
     GivesUp(Owner),
     Extends(Owner),
     Shares(Owner),
     Looks(Owner, usize),
-    /// Another process that speaks for the owner raises the tokens of its grants.
+    /// Another process of the owner raises the tokens of its grants.
     Raises(Owner),
     Leaves(Owner),
     Restarts(usize),
@@ -122,17 +122,17 @@ enum Event {
 struct World {
     wrong: Option<Wrong>,
     agenda: Agenda<Event>,
-    /// By name, the server: two names may lead to one.
+    /// The server behind each name; two names may lead to one.
     names: Vec<usize>,
     nodes: Vec<(Node, Clock)>,
     clients: Vec<Client>,
-    /// Requests whose answer is awaited: whose, of which round, and what.
+    /// Outstanding requests: owner, round and question.
     open: BTreeMap<u64, (Owner, u64, Ask)>,
-    /// Looks whose answer is awaited: whose, and at what.
+    /// Outstanding checks: owner and token.
     looks: BTreeMap<u64, (Owner, Token)>,
-    /// What nodes are to show, and to whom.
+    /// Outstanding requests to show a grant, with their owner.
     shows: BTreeMap<u64, Owner>,
-    /// Adoptions whose answer is awaited.
+    /// Outstanding adoptions.
     adoptions: BTreeSet<u64>,
     won: Floors,
     broken: Option<String>,
@@ -163,7 +163,7 @@ impl World {
             resumed: 0,
             raised: 0,
         };
-        // Rates of any two differ by less than 1 %.
+        // Rates of any two clocks differ by less than 1 %.
         let apart = if wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
         let servers = if world.agenda.one_in(2) { 3 } else { 5 };
         world.names = (0..servers).collect();
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// The client's own clock.
+    /// Returns the time on the client's own clock.
     fn local(&self, client: usize) -> BootTime {
         BootTime::from_us(self.clients[client].clock.at(self.agenda.now))
     }
@@ -275,7 +275,7 @@ impl World {
         let owner = (client, it.acquisition);
         self.call(owner, 0, calls);
         if self.agenda.one_in(6) {
-            // Most often while it is being taken, or right after.
+            // Mostly during the acquisition, or right after it.
             let within = if self.agenda.one_in(2) { 10_000 } else { TTL_US };
             let at = self.agenda.now + self.agenda.below(within);
             self.agenda.at(at, Event::Replaced(owner));
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// Some arrive twice.
+    /// Sends a message; some arrive twice.
     fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Says, request: u64) {
         let times = if self.agenda.one_in(20) { 2 } else { 1 };
         for _ in 0..times {
@@ -309,7 +309,7 @@ impl World {
             return;
         }
         client.stage = Stage::Idle;
-        // Or it is gone without a word.
+        // Otherwise it leaves silently.
         if !self.agenda.one_in(4) {
             self.give_back(owner, false);
         }
@@ -338,7 +338,7 @@ impl World {
         self.call(owner, round, calls);
     }
 
-    /// It relies on it, and has relied on it with the token `own` before: 0 if it has not.
+    /// Begins to rely on the lock. The owner has relied on it before with the token `own`; 0 if it has not.
     fn hold(&mut self, owner: Owner, held: Held, own: u64) {
         let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
@@ -357,7 +357,7 @@ impl World {
             self.agenda.at(at, Event::Raises(owner));
         }
         self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
-        // Some rely on their first lease for as long as it lasts.
+        // Some rely on their first lease to its end.
         if !self.agenda.one_in(3) {
             self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
         }
@@ -372,7 +372,7 @@ impl World {
         self.agenda.at(ends, Event::Leaves(owner));
     }
 
-    /// Those who rely on the lock now.
+    /// Checks exclusion and order for all who rely on the lock now.
     fn look(&mut self) {
         let mut relies = vec![];
         for (n, client) in self.clients.iter().enumerate() {

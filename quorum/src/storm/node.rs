@@ -8,45 +8,45 @@ use crate::values::time::BootTime;
 use crate::values::token::Token;
 use crate::{Has, Resumed, resume};
 
-/// How long a lease is, in milliseconds and microseconds.
+/// The length of a lease, in milliseconds and microseconds.
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_US: u64 = TTL_MS as u64 * 1_000;
-/// A client, and which of its acquisitions.
+/// A client and the number of its acquisition.
 pub type Owner = (usize, u32);
 
-/// What is done wrong, to see that it shows.
+/// Deliberate mistakes, each of which the storm must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// Nodes that restarted without their data grant at once.
     NoGuard,
-    /// A node that is to grant a permit again grants whichever is free.
+    /// A node asked to grant a permit again grants any free number.
     HealsAnyNumber,
-    /// Who is a reader by now goes on as a writer.
+    /// A writer that became a reader continues as a writer.
     WritesOn,
-    /// Clocks run at rates that differ by more than the margin is for.
+    /// Clock rates differ by more than the margin allows.
     ClocksApart,
     /// Nodes let readers and writers in together.
     ReadersBesideWriters,
-    /// Nodes take any proposal of a permit, also below the last one of its number.
+    /// Nodes accept any proposal for a permit, also below the last token of its number.
     AnyTokenForPermits,
-    /// What a majority granted counts, whatever tokens they are.
+    /// Grants of a majority count, whatever their tokens.
     NoSecondRound,
-    /// Whoever takes up a lock takes the least of its tokens for its own.
+    /// A process that resumes a lock takes the smallest of its tokens.
     ResumesWithoutRaising,
-    /// It is content with one node less than a majority.
+    /// A process resumes with one node less than a majority.
     ResumesAMinority,
-    /// It relies on leases as if they had begun with its look.
+    /// A process that resumes relies on leases as if they had begun at its query.
     ResumesForAWholeLease,
-    /// It relies on the lock before a majority has it as adopted.
+    /// A process that resumes relies on the lock before a majority has adopted it.
     ResumesUnmarked,
     /// A plain release frees an adopted grant.
     FreesAdopted,
-    /// A process that another one goes on for gives the lock back when its own lease is over.
+    /// A replaced process gives the lock back when its own lease is over.
     GivesBackWhatIsOver,
 }
 
 impl Wrong {
-    /// What a look at the nodes comes to.
+    /// Returns the outcome of asking the nodes, with this mistake.
     pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
         let mut seen = seen.to_vec();
         let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
@@ -73,9 +73,9 @@ pub struct Grant {
     pub owner: Owner,
     mode: Mode,
     pub token: u64,
-    /// Another process of its owner goes on with it.
+    /// Another process of its owner continues the grant.
     is_adopted: bool,
-    /// On the node's clock.
+    /// The end of the lease on the node's clock.
     pub until: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// What it answers.
+    /// Answers a question.
     pub fn answer(&mut self, owner: Owner, ask: Ask, mode: Mode, now: u64, wrong: Option<Wrong>) -> Answer {
         let own = self.grants.iter().position(|grant| grant.owner == owner);
         match (ask, own) {

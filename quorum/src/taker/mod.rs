@@ -1,4 +1,4 @@
-//! Taking a lock for as long as it takes: when to ask, to look for another permit, to join the queues, to pause and to give up.
+//! Acquires a lock with retries: when to ask, to look for another permit, to join the queues, to pause and to give up.
 //!
 //! ```text
 //!   begin ──► Asking ──refused──► Lining up ──its turn──► Asking ──granted──► (done)
@@ -12,8 +12,8 @@
 //!                                                  Backing off
 //! ```
 //!
-//! The machine decides; its caller performs one [`Task`] after the other and says what came of it. An attempt is an [`Acquire`](crate::Acquire),
-//! a look a [`Choice`](crate::Choice), a wait a [`Turn`](crate::Turn).
+//! The machine decides. Its caller performs one [`Task`] after the other and reports the outcome. An attempt is an
+//! [`Acquire`](crate::Acquire), a look a [`Choice`](crate::Choice), a wait a [`Turn`](crate::Turn).
 
 #[cfg(test)]
 mod tests;
@@ -24,153 +24,155 @@ use crate::values::limits::WAIT_MAX_MS;
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// The last attempt, at the caller's limit, and all that is asked of nodes after it take this long together, in milliseconds: a free lock is
-/// taken, and nobody waits for nodes that do not answer.
+/// The length of the last attempt, at the caller's limit, with all requests after it, in milliseconds: long enough to
+/// take a free lock, without waiting for nodes that do not answer.
 pub const LAST_TRY_MS: u32 = 100;
 
-/// First and longest pause, in milliseconds, after an attempt that may succeed a moment later.
+/// The first and the longest pause, in milliseconds, after an attempt that may succeed a moment later.
 const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 
-/// How often in a row nodes may grant too late for the lease, for a caller without a limit: then the lease is too short.
+/// The number of consecutive late grants after which the lease counts as too short, for a caller without a limit.
 const TOO_LATE_TIMES: u32 = 10;
 
-/// How many free-looking permit numbers to try before joining the queues: nodes list no more than so many holders, and others ask too. In
-/// bursts four are enough (the test module `burst`).
+/// The number of free-looking permit numbers to try before joining the queues. Nodes list a bounded number of holders,
+/// and others ask too. Four are enough in bursts (the test module `burst`).
 const LOOKS_MAX: u32 = 8;
 
 /// The longest wait for a majority of nodes to answer, in milliseconds, before they are asked for the lock again.
 const AWAIT_NODES_MS: u32 = 10_000;
 
-/// Jitter takes up to this part of a pause away, in thousandths: not all ask again at the same moment.
+/// The largest part of a pause that jitter takes away, in thousandths, so that callers do not all ask again at the same
+/// moment.
 const JITTER_PERMILLE: u64 = 800;
 
 /// An acquisition by one caller, from its request to a grant or a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Taker {
     wanted: Wanted,
-    /// How many nodes the set has.
+    /// The number of nodes in the set.
     nodes: usize,
     /// The caller's own limit.
     limit: Option<BootTime>,
     place: Place,
-    /// Why the last attempt was refused.
+    /// The reason of the last refusal.
     refused: Option<Refused>,
     /// The next pause, in milliseconds.
     pause_ms: u32,
-    /// The last request stood in a queue; it was told that the lock is free, or not to wait.
+    /// The last request stood in a queue (`waited`), and learnt that the lock is free or that it may not wait
+    /// (`collided`).
     waited: bool,
     collided: bool,
-    /// How many attempts in a row were granted too late.
+    /// The number of consecutive attempts that were granted too late.
     too_late: u32,
-    /// How many looks there were since the last wait.
+    /// The number of looks since the last wait.
     looks: u32,
-    /// When the attempt under way, with its looks, stops waiting for answers.
+    /// The moment at which the current attempt, with its looks, stops waiting for answers.
     by: Option<BootTime>,
 }
 
-/// Where the caller stands among those of its process who want the same lock: that is what a refusal leads on from.
+/// The caller's place among those of its process that want the same lock. It decides what follows a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// Nowhere: it does not wait.
+    /// No place: it does not wait.
     None,
-    /// Not in line yet.
+    /// Before the line.
     BeforeLine,
-    /// In line, or first in it.
+    /// In line, or first in line.
     InLine,
 }
 
-/// What the caller of a [`Taker`] does next.
+/// The next task for the caller of a [`Taker`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Asks every node for the lock in this mode, by then if there is a limit. A wait before left a name in the queues: `keeps_name` asks
-    /// under that name, else under a new one.
+    /// Ask every node for the lock in this mode.
     Ask {
-        /// The mode, of several permits with a number.
+        /// The mode, with a number if it is a permit.
         wanted: Wanted,
-        /// When to stop waiting for answers.
+        /// The moment to stop waiting for answers, if there is a limit.
         by: Option<BootTime>,
-        /// Whether to ask as the one who waited.
+        /// Ask under the name that an earlier wait left in the queues; a new name if false.
         keeps_name: bool,
     },
-    /// Asks the only node for the lock; the request may wait there.
+    /// Ask the only node for the lock; the request may wait there.
     AskAndWait {
-        /// For how long, in milliseconds.
+        /// The longest wait, in milliseconds.
         patience_ms: u32,
-        /// When to stop waiting for the answer.
+        /// The moment to stop waiting for the answer, if there is a limit.
         by: Option<BootTime>,
     },
-    /// Asks every node who holds which of so many permits, by then if there is a limit.
+    /// Ask every node who holds which permits.
     Look {
-        /// How many permits there are.
+        /// The number of permits.
         limit: u16,
-        /// When to stop waiting for answers.
+        /// The moment to stop waiting for answers, if there is a limit.
         by: Option<BootTime>,
     },
-    /// Waits for its turn among those of this process who want the same key, until then if there is a limit.
+    /// Wait for the caller's turn among those of this process that want the same key.
     LineUp {
         /// The caller's limit.
         until: Option<BootTime>,
     },
-    /// Joins the queues of the nodes with the caller's ticket, for up to so long.
+    /// Join the queues of the nodes with the caller's ticket.
     Queue {
-        /// In milliseconds, at least 1.
+        /// The longest wait in milliseconds, at least 1.
         patience_ms: u32,
     },
-    /// Waits until then, and if `for_nodes` is later until a majority of nodes answers requests, at most until that moment.
+    /// Pause, and then wait until a majority of nodes answers requests.
     Pause {
         /// The end of the pause.
         until: BootTime,
-        /// How long to wait for a majority after it.
+        /// The end of the wait for a majority, if there is such a wait.
         for_nodes: Option<BootTime>,
     },
-    /// Tells its caller that it did not get the lock.
+    /// Report that the caller did not get the lock.
     GiveUp(GaveUp),
 }
 
-/// Why a taker gave up.
+/// The reason why a taker gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GaveUp {
-    /// The last refusal does not pass by itself.
+    /// The last refusal is permanent.
     Refused,
-    /// The caller's limit is reached; the last refusal says what stood in the way.
+    /// The caller's limit has passed; the last refusal names the obstacle.
     TimedOut,
-    /// The caller's limit is reached before its turn in this process.
+    /// The caller's limit passed before its turn in this process.
     Behind,
 }
 
-/// Why an attempt came to nothing.
+/// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Others hold the lock, or are before this caller.
+    /// Others hold the lock, or are ahead of this caller.
     Contended,
-    /// Nodes may have forgotten grants, and serve in so many milliseconds.
+    /// Nodes may have forgotten grants.
     Guarded {
-        /// Until enough of them serve.
+        /// The time until enough of them serve, in milliseconds.
         left_ms: u32,
     },
-    /// Granted when nothing of the lease was left.
+    /// The grant came when nothing of the lease was left.
     TooLate,
     /// Too few nodes answered, or could be asked.
     TooFewNodes {
-        /// Whether asking again would not help.
+        /// A permanent cause: asking again would not help.
         is_lasting: bool,
     },
-    /// What asking again does not change: the caller holds it already, or asks for what cannot be.
+    /// A permanent cause: the caller already holds the lock, or asks for something impossible.
     Lasting,
 }
 
 impl Refused {
-    /// Whether those who stand in the queues are served later.
+    /// Returns whether requests that wait in the queues are served later.
     fn may_queue(self) -> bool {
         matches!(self, Self::Contended | Self::Guarded { .. })
     }
 }
 
 impl Taker {
-    /// Begins to take a lock in the mode `wanted` from so many nodes, until `limit` if there is one. `random` draws a permit's number.
+    /// Begins to acquire a lock in the mode `wanted` from `nodes` nodes, until `limit` if there is one. `random` draws
+    /// a permit's number.
     pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>, now: BootTime, random: u64) -> (Self, Task) {
         let mut taker = Self::new(wanted, nodes, limit, Place::BeforeLine);
-        // Those who can hold it together need not wait for each other here. Who comes before whom is the nodes' word.
+        // Callers that can hold it together need not wait for each other here. The nodes decide their order.
         let task = match wanted {
             Wanted::Exclusive => taker.line_up(),
             _ => taker.ask_anew(random, now),
@@ -178,7 +180,8 @@ impl Taker {
         (taker, task)
     }
 
-    /// Begins to take a lock if it is free now: one attempt, and of several permits others as long as any looks free.
+    /// Begins to acquire a lock if it is free now: one attempt and, for permits, further ones as long as any number
+    /// looks free.
     pub fn try_once(wanted: Wanted, nodes: usize, random: u64) -> (Self, Task) {
         let mut taker = Self::new(wanted, nodes, None, Place::None);
         let task = taker.ask_anew(random, BootTime::default());
@@ -201,13 +204,15 @@ impl Taker {
         }
     }
 
-    /// Another version of the set, of so many nodes, is asked from now on: under a new name, and its queues are joined anew.
+    /// Moves to another version of the set, with `nodes` nodes. The next request has a new name, and joins the queues
+    /// anew.
     pub fn move_to(&mut self, nodes: usize) {
         self.nodes = nodes;
         (self.waited, self.collided) = (false, false);
     }
 
-    /// Says that it is this caller's turn in this process; `at_once`: nobody was before it, so what an attempt was told before still counts.
+    /// Handles this caller's turn in its process. `at_once` means that nobody was ahead of it, so an earlier refusal
+    /// still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
         self.looks = 0;
         match self.refused.take().filter(|_| at_once) {
@@ -216,12 +221,12 @@ impl Taker {
         }
     }
 
-    /// Says that the limit was reached before it was this caller's turn.
+    /// Handles the end of the limit before this caller's turn.
     pub fn on_no_turn(&mut self) -> Task {
         Task::GiveUp(GaveUp::Behind)
     }
 
-    /// Says that the attempt was refused. `random` draws pauses and numbers.
+    /// Handles a refused attempt. `random` draws pauses and numbers.
     pub fn on_refused(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         self.refused = Some(refused);
         let is_over = self.by.is_some_and(|by| by <= now);
@@ -236,7 +241,7 @@ impl Taker {
         self.on_refusal(refused, now, random)
     }
 
-    /// Says which number a look showed as free; `None`: none is, or it is not known.
+    /// Handles a look's free number; `None` if none is free, or it is unknown.
     pub fn on_look(&mut self, number: Option<u16>, now: BootTime, random: u64) -> Task {
         match (number, self.wanted) {
             (Some(_), Wanted::Permit { limit, .. }) => {
@@ -246,10 +251,10 @@ impl Taker {
         }
     }
 
-    /// Says that the wait in the queues is over: `told` that the lock is free, with the number of the permit that is kept (1 if none is
-    /// wanted); or not.
+    /// Handles the end of the wait in the queues. `told` is the reserved permit number (1 if no permit is wanted) if
+    /// the lock is free, else `None`.
     pub fn on_queue(&mut self, told: Option<u16>, now: BootTime, random: u64) -> Task {
-        // Told that it is free; or the nodes let nobody wait. (If the time is up, the last attempt follows.)
+        // The lock is free, or the nodes let nobody wait. (If the time is up, the last attempt follows.)
         self.collided = told.is_some() || !self.is_over(now);
         self.looks = 0;
         let wanted = match (self.chooses(), told) {
@@ -260,8 +265,8 @@ impl Taker {
         Task::Ask { wanted, by: self.by, keeps_name: told.is_some() }
     }
 
-    /// Says that the pause is over. Of one node a request for the lock itself can wait: one message less. But each blocks a connection, so
-    /// where `many_wait` over one they queue.
+    /// Handles the end of a pause. With one node, the request for the lock itself can wait there, which saves a
+    /// message. But each such request blocks a connection, so with `many_wait` on one connection they queue.
     pub fn on_paused(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
         let may_queue = self.refused.take().is_some_and(Refused::may_queue);
         (self.waited, self.collided) = (may_queue, false);
@@ -286,7 +291,7 @@ impl Taker {
         Task::Ask { wanted: self.any(random), by: self.by, keeps_name: false }
     }
 
-    /// An attempt, with its looks, came to nothing.
+    /// Handles an attempt that failed with all its looks.
     fn on_refusal(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         match self.place {
             Place::None => return Task::GiveUp(GaveUp::Refused),
@@ -310,13 +315,15 @@ impl Taker {
         self.refused = Some(refused);
         let until = now.plus_us(self.pause_us(refused, now, random));
         let awaits = matches!(refused, Refused::TooFewNodes { .. });
-        // Not again and again meanwhile: as soon as they answer, those who wait go on, as many at a time as can.
+        // No repeated requests meanwhile: as soon as the nodes answer, the waiting callers continue, as many at a time
+        // as possible.
         let for_nodes = awaits.then(|| until.plus_ms(self.patience_ms(until).min(AWAIT_NODES_MS)));
         Task::Pause { until, for_nodes }
     }
 
-    /// How long to pause, in microseconds: not at all where the queues say when to go on. But where the lock was said to be free and
-    /// somebody else was faster, where nodes let nobody wait or grant nothing for a while, and where too few can be asked, longer each time.
+    /// Returns the pause in microseconds. It is zero if the queues say when to go on. It grows from time to time in
+    /// four cases: another client was faster though the lock was free, nodes let nobody wait, nodes grant nothing for a
+    /// while, or too few nodes can be asked.
     fn pause_us(&mut self, refused: Refused, now: BootTime, random: u64) -> u64 {
         let is_guarded = matches!(refused, Refused::Guarded { .. });
         let pauses = !refused.may_queue() || self.collided || (is_guarded && (self.waited || self.nodes > 1));
@@ -334,7 +341,8 @@ impl Taker {
 
     // What it knows.
 
-    /// Of how many permits one is wanted, where this caller has to choose: a single node chooses itself, and some callers have chosen.
+    /// Returns the limit of permits if this caller has to choose a number. A single node chooses by itself, and some
+    /// callers have chosen.
     fn chooses(&self) -> Option<u16> {
         match self.wanted {
             Wanted::Permit { limit, number: None } if self.nodes > 1 => Some(limit),
@@ -342,7 +350,7 @@ impl Taker {
         }
     }
 
-    /// What is wanted, with a number where this caller has to choose one and knows nothing.
+    /// Returns the wanted mode, with a random number if this caller has to choose one.
     fn any(&self, random: u64) -> Wanted {
         match self.chooses() {
             Some(limit) => Wanted::Permit { limit, number: Some(first(limit, random)) },
@@ -350,12 +358,12 @@ impl Taker {
         }
     }
 
-    /// Until when an attempt that begins now waits for answers.
+    /// Returns the moment at which an attempt that begins now stops waiting for answers.
     fn by(&self, now: BootTime) -> Option<BootTime> {
         self.limit.map(|limit| limit.max(now.plus_ms(LAST_TRY_MS)))
     }
 
-    /// Returns when all is over, with the last attempt, if there is a limit.
+    /// Returns the moment at which all is over, with the last attempt, if there is a limit.
     pub fn over(&self) -> Option<BootTime> {
         self.limit.map(|limit| limit.plus_ms(LAST_TRY_MS))
     }
@@ -364,7 +372,7 @@ impl Taker {
         self.limit.is_some_and(|limit| now >= limit)
     }
 
-    /// How long it may wait from now on, in milliseconds: as long as nodes let one wait, at most.
+    /// Returns how long it may wait from now on, in milliseconds, at most as long as nodes let a request wait.
     fn patience_ms(&self, now: BootTime) -> u32 {
         let most = WAIT_MAX_MS;
         self.limit.map_or(most, |limit| u32::try_from(limit.us_since(now) / 1_000).unwrap_or(most).min(most))

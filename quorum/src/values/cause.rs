@@ -1,33 +1,35 @@
-//! Why a node may have forgotten grants.
+//! The causes for which a node may have forgotten grants.
 
-/// Why the guard is armed.
+/// The cause for which the guard is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The node started and cannot prove that it remembers every grant.
     Restart,
-    /// It was a replica: its master may have granted what never reached it.
+    /// The node was a replica: its master may have made grants that never reached it.
     Promotion,
     /// Live locks were dropped (FLUSHALL, FLUSHDB, SWAPDB).
     Flush,
-    /// The server evicted live locks, more than the node remembers one by one.
+    /// The server evicted more live locks than the node remembers individually.
     Eviction,
-    /// A slot of the cluster came without its locks, or they were dropped. In an incarnation: that slot alone; after a start: all.
+    /// A slot of the cluster came without its locks, or they were dropped. Within an incarnation this guards that slot
+    /// only; after a start, all slots.
     Slot,
-    /// An operator's word.
+    /// An operator armed the guard.
     Operator,
 }
 
 impl Cause {
-    /// Every cause, for reading one from its word.
+    /// All causes, for parsing one from its word.
     pub const ALL: [Cause; 6] =
         [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Eviction, Cause::Slot, Cause::Operator];
 
-    /// Whether locks that are in memory since before it are as sure as they were: it is about those alone that are not.
+    /// Returns whether locks that were in memory before the cause stay as certain as they were: the cause is only about
+    /// other locks.
     pub const fn leaves_locks_sure(self) -> bool {
         matches!(self, Cause::Flush | Cause::Eviction)
     }
 
-    /// Its stable word.
+    /// Returns the cause's stable word.
     pub const fn word(self) -> &'static str {
         match self {
             Cause::Restart => "restart",

@@ -1,11 +1,12 @@
-//! Any bytes as text that stands for itself in a configuration file, in INFO and in the labels of a monitor.
+//! Escapes bytes as text that is safe in a configuration file, in INFO and in a monitor's labels.
 
-/// A byte that stands for itself: a visible character of ASCII, but for those that set such texts apart from what is around them.
+/// Returns whether a byte stands for itself: a visible ASCII character, except those that delimit such texts.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%,=\"\\".contains(&byte)
 }
 
-/// `bytes` as visible ASCII without quotes, commas and equals signs: each other byte is `%` and two hexadecimal digits.
+/// Escapes `bytes` as visible ASCII without quotes, commas and equals signs: each other byte becomes `%` and two
+/// hexadecimal digits.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -18,8 +19,8 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that `text` stands for; bytes that could have been escaped and are not stand for themselves. `None`: a `%` is without
-/// two hexadecimal digits behind it.
+/// Returns the bytes that `text` stands for. Bytes that need escaping but are not escaped stand for themselves. `None`
+/// if a `%` is not followed by two hexadecimal digits.
 pub fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);

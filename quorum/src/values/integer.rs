@@ -1,6 +1,6 @@
 //! Integers as clients and operators write them.
 
-/// A decimal integer as Redis takes it: digits only, none of them a leading zero, 64 bits.
+/// Parses a decimal integer as Redis does: digits only, no leading zero, 64 bits.
 #[inline]
 pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
     let well_formed = match bytes {

@@ -1,10 +1,10 @@
-//! Which key of a server a lock has.
+//! The key of a lock.
 
 /// A key of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// The number of its database.
+    /// The database number.
     pub db: u32,
-    /// Its name.
+    /// The key's name.
     pub name: &'a [u8],
 }

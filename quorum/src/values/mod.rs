@@ -1,4 +1,4 @@
-//! Values that everything else is made of.
+//! The basic values of all other modules.
 
 pub mod cause;
 pub mod escaped;

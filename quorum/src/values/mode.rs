@@ -1,7 +1,7 @@
-//! In which mode a grant holds a lock, and which grants may hold it together.
+//! The mode in which a grant holds a lock, and which grants are compatible.
 //!
-//! Grants conflict in *pairs*. That is what majorities of independent nodes can enforce: two majorities share a node, which refuses
-//! one of the two. A count cannot be enforced so: nodes that each admit k holders admit more than k together.
+//! Grants conflict in *pairs*. Majorities of independent nodes can enforce that: two majorities share a node, which
+//! refuses one of the two. They cannot enforce a count: nodes that each admit k holders admit more than k together.
 
 /// Number `number` of `limit` permits, 1 ≤ number ≤ limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,17 +11,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Number `number` of `limit`, if there is such a permit.
+    /// Creates permit `number` of `limit`, if there is one.
     pub const fn new(number: u16, limit: u16) -> Option<Self> {
         if number >= 1 && number <= limit { Some(Self { number, limit }) } else { None }
     }
 
-    /// Which one.
+    /// Returns the permit's number.
     pub const fn number(self) -> u16 {
         self.number
     }
 
-    /// How many its holder lets there be.
+    /// Returns the limit that its holder asked for.
     pub const fn limit(self) -> u16 {
         self.limit
     }
@@ -30,33 +30,33 @@ impl Permit {
 /// The mode of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Nobody else holds the lock.
+    /// No other owner holds the lock.
     Exclusive,
     /// Others may hold it in this mode too.
     Shared,
-    /// Others may hold other numbers, as far as both limits go.
+    /// Others may hold other numbers, within both limits.
     Permit(Permit),
 }
 
 /// The mode that a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
-    /// The lock alone.
+    /// The lock exclusively.
     #[default]
     Exclusive,
-    /// The lock together with others who want it so.
+    /// The lock together with others in this mode.
     Shared,
-    /// One of `limit` permits, 2 or more.
+    /// A permit of `limit`, which is 2 or more.
     Permit {
-        /// How many there may be.
+        /// The number of permits.
         limit: u16,
-        /// Which one; `None`: whichever is free.
+        /// The permit's number; `None` for any free one.
         number: Option<u16>,
     },
 }
 
 impl Wanted {
-    /// For people.
+    /// Returns the mode's name for people.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -65,7 +65,7 @@ impl Wanted {
         }
     }
 
-    /// Every mode that a grant of it can have, of permits the lowest number first.
+    /// Returns every mode that its grant can have, permits from the lowest number on.
     pub fn modes(self) -> impl Iterator<Item = Mode> {
         let (mode, limit, number) = match self {
             Self::Exclusive => (Some(Mode::Exclusive), 0, None),
@@ -76,7 +76,7 @@ impl Wanted {
         mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
     }
 
-    /// Whether a grant of `mode` is what was wanted.
+    /// Returns whether a grant of `mode` satisfies the request.
     pub fn is(self, mode: Mode) -> bool {
         match (self, mode) {
             (Self::Exclusive, Mode::Exclusive) | (Self::Shared, Mode::Shared) => true,
@@ -89,7 +89,7 @@ impl Wanted {
 }
 
 impl Mode {
-    /// For people.
+    /// Returns the mode's name for people.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -98,7 +98,7 @@ impl Mode {
         }
     }
 
-    /// The number of the permit; an exclusive grant is 1 of 1, and readers need no number.
+    /// Returns the permit number; 1 for an exclusive grant, which is 1 of 1, and for readers, which need no number.
     pub const fn number(self) -> u16 {
         match self {
             Mode::Permit(permit) => permit.number,
@@ -106,7 +106,7 @@ impl Mode {
         }
     }
 
-    /// Whether grants of these modes may hold one lock together.
+    /// Returns whether grants of these modes may hold one lock together.
     pub const fn is_compatible(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::Shared, Mode::Shared) => true,
@@ -122,7 +122,7 @@ impl Mode {
 pub(crate) mod tests {
     use super::*;
 
-    /// Every mode with a limit of up to `limit_max`.
+    /// Returns every mode with a limit of up to `limit_max`.
     pub fn all(limit_max: u16) -> Vec<Mode> {
         let permits = (1..=limit_max).flat_map(|limit| (1..=limit).filter_map(move |n| Permit::new(n, limit)));
         [Mode::Exclusive, Mode::Shared].into_iter().chain(permits.map(Mode::Permit)).collect()
@@ -142,7 +142,7 @@ pub(crate) mod tests {
             (Mode::Shared, permit(1, 9), false),
             (permit(1, 3), permit(2, 3), true),
             (permit(2, 3), permit(2, 3), false),
-            // Whoever lets there be fewer is honoured, whichever came first.
+            // The smaller limit counts, in any order.
             (permit(3, 3), permit(1, 2), false),
             (permit(2, 3), permit(1, 2), true),
             // A limit of one is an exclusive lock.
@@ -171,7 +171,7 @@ pub(crate) mod tests {
         assert!(Wanted::Shared.is(Mode::Shared) && !Wanted::Shared.is(Mode::Exclusive) && !Wanted::Shared.is(grant));
     }
 
-    /// Of any set of permits that go together in pairs there are no more than the smallest limit among them.
+    /// A set of pairwise compatible permits is no larger than the smallest limit among them.
     #[test]
     fn no_more_permits_than_the_smallest_limit_go_together() {
         let permits: Vec<_> = all(4).into_iter().filter(|mode| matches!(mode, Mode::Permit(_))).collect();

@@ -3,12 +3,13 @@
 use crate::values::escaped::{escape, unescape};
 use crate::values::limits::{PREFIX_BYTES_MAX, PREFIXES_MAX};
 
-/// At most [`PREFIXES_MAX`] prefixes of 1 to [`PREFIX_BYTES_MAX`] bytes, each once, in the order of their bytes.
+/// A set of at most [`PREFIXES_MAX`] prefixes of 1 to [`PREFIX_BYTES_MAX`] bytes, in byte order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPrefixes(Vec<Box<[u8]>>);
 
 impl KeyPrefixes {
-    /// Those of `text`, between spaces, escaped as [`escape`] does. `None`: it is out of bounds, or damaged.
+    /// Parses prefixes from `text`, separated by spaces and escaped as [`escape`] does. `None` if it is out of bounds
+    /// or malformed.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let mut prefixes: Vec<Box<[u8]>> = vec![];
@@ -23,12 +24,12 @@ impl KeyPrefixes {
         prefixes.is_sorted_by(|one, next| one < next).then_some(Self(prefixes))
     }
 
-    /// The same as text.
+    /// Formats the prefixes as text.
     pub fn to_text(&self) -> String {
         self.0.iter().map(|prefix| escape(prefix)).collect::<Vec<_>>().join(" ")
     }
 
-    /// In the order of their bytes.
+    /// Iterates over the prefixes in byte order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|prefix| &**prefix)
     }

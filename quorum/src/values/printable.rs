@@ -1,8 +1,8 @@
-//! Texts that somebody else chose, as people read them: nothing in them is obeyed by a terminal.
+//! Prints texts that others chose, so that a terminal obeys nothing in them.
 
 use std::fmt::{self, Write};
 
-/// A text with what a terminal would obey escaped. What is escaped already stays as it is.
+/// A text in which characters that a terminal would obey are escaped. Escapes that are already there stay as they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(pub &'a str);
 
@@ -15,8 +15,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Tells whether a character is for the terminal and not for the eye: control characters, line and paragraph separators, and format
-/// characters, which change the order of what is shown, or are not seen at all.
+/// Returns whether a character acts on the terminal instead of being shown: control characters, line and paragraph
+/// separators, and format characters, which reorder what is shown or are invisible.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,4 +1,4 @@
-//! Time as the rules see it: handed in, never read.
+//! Time for the rules: handed in, never read.
 
 use crate::values::limits::TOKEN_HINT_MAX;
 
@@ -11,56 +11,57 @@ const US_PER_MS: u64 = 1_000;
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// Later than anything happens.
+    /// A point later than any event.
     pub const MAX: BootTime = BootTime(u64::MAX);
 
-    /// A point `us` microseconds after boot.
+    /// Creates a point `us` microseconds after boot.
     pub const fn from_us(us: u64) -> Self {
         Self(us)
     }
 
-    /// Microseconds since boot.
+    /// Returns the microseconds since boot.
     pub const fn as_us(self) -> u64 {
         self.0
     }
 
-    /// This point plus `ms` milliseconds.
+    /// Returns this point plus `ms` milliseconds.
     pub const fn plus_ms(self, ms: u32) -> Self {
         self.plus_us(ms as u64 * US_PER_MS)
     }
 
-    /// This point plus `us` microseconds.
+    /// Returns this point plus `us` microseconds.
     pub const fn plus_us(self, us: u64) -> Self {
         Self(self.0.saturating_add(us))
     }
 
-    /// The point `ms` milliseconds before this one; of points that early, the boot.
+    /// Returns the point `ms` milliseconds earlier, at the earliest the boot.
     pub const fn minus_ms(self, ms: u32) -> Self {
         Self(self.0.saturating_sub(ms as u64 * US_PER_MS))
     }
 
-    /// Microseconds from `earlier` to this point; 0 if `earlier` is not earlier.
+    /// Returns the microseconds from `earlier` to this point; 0 if `earlier` is not earlier.
     pub const fn us_since(self, earlier: BootTime) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Whole milliseconds from `earlier` to this point; 0 if `earlier` is not earlier.
+    /// Returns the whole milliseconds from `earlier` to this point; 0 if `earlier` is not earlier.
     pub const fn ms_since(self, earlier: BootTime) -> u64 {
         self.us_since(earlier) / US_PER_MS
     }
 
-    /// Milliseconds from `earlier` to this point, rounded up: how long to wait to be sure.
+    /// Returns the milliseconds from `earlier` to this point, rounded up, for a wait that must not be too short.
     pub const fn ms_since_rounded_up(self, earlier: BootTime) -> u64 {
         self.us_since(earlier).div_ceil(US_PER_MS)
     }
 }
 
-/// One boot of one machine: boot-clock times compare only within one. Random where the system does not tell, so
-/// that nothing compares.
+/// The identity of one boot of one machine: boot-clock times compare only within one. It is random if the system does
+/// not tell, so that nothing compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootId(pub [u8; 16]);
 
-/// The latest that a clock may show elsewhere when one here shows `wall_us`, if clocks are up to `skew_ms` apart.
+/// Returns the latest time that a clock elsewhere may show when one here shows `wall_us`, if clocks are up to `skew_ms`
+/// apart.
 pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
     wall_us + skew_ms as u64 * US_PER_MS
 }
@@ -75,7 +76,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The moment at which the clocks showed `boot` and `wall_us`.
+    /// Creates the moment at which the clocks showed `boot` and `wall_us`.
     pub fn new(boot: BootTime, wall_us: u64) -> Self {
         Self { boot, wall_us: wall_us.min(TOKEN_HINT_MAX) }
     }

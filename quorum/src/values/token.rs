@@ -7,12 +7,12 @@ use crate::values::limits::TOKEN_LIMIT;
 pub struct Token(u64);
 
 impl Token {
-    /// The token with this value, if it is one.
+    /// Creates the token with this value, if it is in bounds.
     pub const fn new(value: u64) -> Option<Self> {
         if value >= 1 && value < TOKEN_LIMIT { Some(Self(value)) } else { None }
     }
 
-    /// Its value.
+    /// Returns the token's value.
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -1,27 +1,28 @@
-//! The wall clock as a hint for tokens: followed, but not at once wherever it jumps.
+//! The wall clock as a hint for tokens, which does not follow every jump at once.
 //!
-//! Tokens never fall. So a wall clock that shows a far future for a moment (a wrong date that somebody corrects, a virtual
-//! machine that wakes up, a broken clock chip) would leave the node's tokens there for good, where no other node follows. Time that
-//! passes and small steps are followed at once; a jump ahead only once the clock has stood by it for a while.
+//! Tokens never fall. A wall clock may show a far future for a moment: a wrong date that somebody corrects, a virtual
+//! machine that wakes up, a broken clock chip. That would leave the node's tokens there permanently, where no other
+//! node follows. Passing time and small steps are followed at once; a jump ahead only once the clock has stayed there
+//! for a while.
 
 use crate::values::limits::{CLOCK_JUMP_US, CLOCK_SETTLES_MS, NODE_DOWN_US};
 use crate::values::time::BootTime;
 
-/// What the wall clock is taken for.
+/// The accepted wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// How far it is ahead of the boot clock, in microseconds.
+    /// The lead over the boot clock, in microseconds.
     ahead_us: u64,
-    /// Where it jumped to, in the same way, and when that was seen first.
+    /// The lead after a jump, and when it was first seen.
     jumped: Option<(u64, BootTime)>,
 }
 
 impl WallClock {
-    /// Before it was looked at.
+    /// The clock before it was first read.
     pub const UNKNOWN: Self = Self { ahead_us: 0, jumped: None };
 
-    /// At the start of a node whose tokens were at most `ceiling`, if that is known: the clock shows `wall_us`. A node is not
-    /// down for years, so a clock that says so is one that jumped.
+    /// Creates the clock at the start of a node, which shows `wall_us`. The node's tokens were at most `ceiling`, if
+    /// that is known. A node is not down for years, so a clock that says so has jumped.
     pub fn new(boot: BootTime, wall_us: u64, ceiling: Option<u64>) -> Self {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         match ceiling {
@@ -32,7 +33,7 @@ impl WallClock {
         }
     }
 
-    /// The clock shows `wall_us` at `boot`.
+    /// Notes that the clock shows `wall_us` at `boot`.
     pub fn look(&mut self, boot: BootTime, wall_us: u64) {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         if wall_ahead <= self.ahead_us.saturating_add(CLOCK_JUMP_US) {
@@ -49,12 +50,12 @@ impl WallClock {
         }
     }
 
-    /// How far it is taken to be ahead of the boot clock, in microseconds.
+    /// Returns the accepted lead over the boot clock, in microseconds.
     pub fn ahead_us(&self) -> u64 {
         self.ahead_us
     }
 
-    /// Where the clock shows a time that is not followed yet: how far ahead of the one that is, in microseconds.
+    /// Returns how far a pending jump is ahead of the accepted time, in microseconds.
     pub fn jump_us(&self) -> Option<u64> {
         self.jumped.map(|(to, _)| to.saturating_sub(self.ahead_us))
     }
@@ -102,7 +103,7 @@ mod tests {
         let mut corrected = clock;
         corrected.look(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
         assert_eq!((shown(&corrected, CLOCK_SETTLES_MS), corrected.jump_us()), (0, None));
-        // Somewhere else: from the beginning.
+        // A jump to another time starts anew.
         let mut elsewhere = clock;
         elsewhere.look(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
         assert_eq!(elsewhere.jump_us(), Some(2 * far - CLOCK_SETTLES_MS * 1_000));

@@ -33,7 +33,7 @@ impl World {
         let mut broken = None;
         match &leader {
             Some((term, sequence, value)) => {
-                // So there is one leader a term, and no candidate that won nothing.
+                // One leader a term, and none that did not win.
                 match self.won.get(term) {
                     Some(owner) if owner_bytes(*owner) == *value => {}
                     _ => {
