@@ -1,48 +1,48 @@
-//! How every model is checked: a search for the shortest way to break it, or a look at all its states.
+//! Checks a model: searches for the shortest way to break it, or explores all its states.
 
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// A model whose states and actions can be told of.
+/// A model whose states and actions can be described in words.
 pub(crate) trait Explained:
     Model<State: Clone + Debug + PartialEq + Hash + Send + Sync, Action: Clone + Debug + PartialEq + Send + Sync>
     + Send
     + Sync
     + 'static
 {
-    /// What is broken in a state.
+    /// The rule that a state breaks, if any.
     fn why(state: &Self::State) -> Option<String>;
 
-    /// What happened.
+    /// Describes an action.
     fn describe(action: &Self::Action) -> String {
         format!("{action:?}")
     }
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Different states.
+    /// The number of distinct states.
     pub states: usize,
-    /// The longest path.
+    /// The length of the longest path.
     pub depth: usize,
-    /// All states within the bounds were seen.
+    /// True if every state within the bounds was explored.
     pub complete: bool,
-    /// What was broken, and how that comes about, a step a line.
+    /// The rule that was broken, and the steps that lead there, one a line.
     pub found: Option<(String, Vec<String>)>,
 }
 
-/// How a model is checked, and in at most how many states.
+/// The kind of check, with the largest number of states to explore.
 enum Look {
     Find(usize),
     Exhaust(usize, usize),
 }
 
-/// A model within bounds, with all rules or without one.
+/// A model within bounds, with every rule or without one.
 pub struct Bounded<R> {
-    /// What it is about: for one with all rules, its bounds; else the rule that is left out.
+    /// The subject: the bounds, if every rule is on; else the rule that is left out.
     pub about: R,
     check: Box<dyn Fn(&Look) -> Outcome>,
 }
@@ -52,12 +52,12 @@ impl<R> Bounded<R> {
         Self { about, check: Box::new(move |look| check(model(), look)) }
     }
 
-    /// Looks for the shortest way to break it, in at most this many states.
+    /// Searches for the shortest way to break the model, in at most `states_max` states.
     pub fn find(&self, states_max: usize) -> Outcome {
         (self.check)(&Look::Find(states_max))
     }
 
-    /// Looks at all its states, in at most this many.
+    /// Explores all states of the model, at most `states_max`.
     pub fn exhaust(&self, states_max: usize, threads: usize) -> Outcome {
         (self.check)(&Look::Exhaust(states_max, threads))
     }

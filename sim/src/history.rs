@@ -1,36 +1,36 @@
-//! What holders of locks did, in true time: what every layer records, and the referee judges.
+//! The events of lock holders in true time: every layer records them, and the referee judges them.
 
 use std::fmt;
 
 use palisade_core::{Mode, Permit, Wanted};
 use serde::{Deserialize, Serialize};
 
-/// Microseconds of true time: one clock for all, which nobody who takes part can read.
+/// Microseconds of true time: one clock for all, which no client or node can read.
 pub type TimeUs = u64;
 
-/// One acquisition of one holder, told from all others.
+/// One acquisition of one client, distinct from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    /// Which client.
+    /// The client's number.
     pub client: u32,
-    /// Which of its acquisitions.
+    /// The acquisition's number within the client.
     pub acquisition: u32,
 }
 
-/// In which mode somebody relies on a lock.
+/// The mode in which a client relies on a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HeldAs {
-    /// Alone, to write.
+    /// Alone, as a writer.
     #[default]
     Exclusive,
-    /// Together with others who read.
+    /// Together with other readers.
     Shared,
-    /// As the one of this number, of as many as its holder lets there be.
+    /// As permit `number`, with at most `limit` holders.
     Permit { number: u16, limit: u16 },
 }
 
 impl HeldAs {
-    /// Whether two may rely on one lock in these modes at one moment.
+    /// Returns true if two clients may rely on one lock in these modes at once.
     pub fn goes_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Shared, Self::Shared) => true,
@@ -41,7 +41,7 @@ impl HeldAs {
         }
     }
 
-    /// The mode of such a grant.
+    /// Returns the grant's mode.
     pub fn mode(self) -> Mode {
         match self {
             Self::Exclusive => Mode::Exclusive,
@@ -50,7 +50,7 @@ impl HeldAs {
         }
     }
 
-    /// What has to be asked for.
+    /// Returns the request that leads to this mode.
     pub fn wanted(self) -> Wanted {
         match self {
             Self::Exclusive => Wanted::Exclusive,
@@ -59,7 +59,7 @@ impl HeldAs {
         }
     }
 
-    /// What one has who asked for `wanted` and was granted the permit `number`.
+    /// Returns the mode of a client that asked for `wanted` and was granted permit `number`.
     pub fn of(wanted: Wanted, number: u16) -> Self {
         match wanted {
             Wanted::Exclusive => Self::Exclusive,
@@ -69,33 +69,34 @@ impl HeldAs {
     }
 }
 
-/// Something that a holder did with a key.
+/// An event: a holder did something with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// The moment.
     pub at: TimeUs,
-    /// Which lock.
+    /// The lock.
     pub key: u32,
-    /// Who.
+    /// The holder.
     pub who: Holder,
-    /// What.
+    /// The action.
     pub what: What,
 }
 
-/// What a holder did.
+/// A holder's action.
 ///
-/// The order is that of events of one moment: who ends, ends before another begins.
+/// The order matters for events of one moment: ends come before beginnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
-    /// It relies on the lock no longer: it begins to give it back, or learns that it is lost.
+    /// The holder no longer relies on the lock: it starts to release it, or learns that it is lost.
     Ended,
-    /// It learns that it holds the lock, for which it began to ask at that time, and on which it relies until then, in true time.
+    /// The holder learns that it has the lock. It began to ask at `since` and relies on the lock until `until`, in true
+    /// time.
     Held { since: TimeUs, until: TimeUs, token: u64, mode: HeldAs },
-    /// It relies on the lock for longer, in true time, or its token rose.
+    /// The holder relies on the lock for longer, in true time, or its token rose.
     Extended { until: TimeUs, token: u64 },
-    /// It relies on the lock in another mode, with its token now.
+    /// The holder relies on the lock in another mode, with `token` from now on.
     Converted { token: u64, mode: HeldAs },
-    /// What it does under the lock reaches the resource that the lock protects: it writes, reads, or uses its permit.
+    /// A write, read or use of a permit under the lock reaches the resource that the lock protects.
     Wrote { token: u64, mode: HeldAs },
 }
 

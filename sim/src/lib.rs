@@ -1,12 +1,12 @@
-//! What shows that the locks keep their promises, for anybody to run again.
+//! Evidence that the locks keep their promises, which anybody can reproduce.
 //!
-//! Three layers, each nearer to what people run than the one before: a [`model`] checker that looks at every order of events
-//! within small bounds, a [`simulation`] of long runs in which everything goes wrong, and a campaign of faults on real servers.
-//! The first two run the rules of `palisade-core`, not a copy of them: around them stand a node without Redis (`server`) and
-//! a client without sockets (`client`). Every layer records what holders did (`history`) and shows it to the same
-//! `referee`.
+//! Three layers, each closer to production than the one before: a [`model`] checker that explores every order of events
+//! within small bounds, a [`simulation`] of long runs in which everything goes wrong, and a campaign of faults on real
+//! servers. The first two run the rules of `palisade-core`, not a copy of them: around them stand a node without Redis
+//! (`server`) and a client without sockets (`client`). Every layer records what holders did (`history`) and hands it to
+//! the same `referee`.
 //!
-//! That the layers see what they are there to see is shown by switching off one [rule](rules) after the other.
+//! Switching off one [rule](rules) after the other shows that the layers see what they are there to see.
 
 pub mod campaign;
 mod checker;

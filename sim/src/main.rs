@@ -1,7 +1,7 @@
 //! `palisade-sim`: checks the rules of the locks in every order of events within bounds, and in long runs in which everything
 //! goes wrong.
 
-// How long it takes is told.
+// Elapsed time is printed.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{IsTerminal, Write};
@@ -14,10 +14,10 @@ use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{self, Failure, Plan, Totals};
 use palisade_sim::{Bounded, family, members, model, queue};
 
-/// How often progress is told.
+/// The interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// So many lines of a story are shown before its end.
+/// The number of lines of a story that are printed before its end.
 const STORY_LINES: usize = 60;
 
 #[derive(Parser)]
@@ -29,49 +29,49 @@ struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// Looks at all states of the models, with every rule in place.
+    /// Explores all states of the models, with every rule in place.
     Model {
-        /// At most so many states a model.
+        /// The largest number of states of a model
         #[arg(long, default_value_t = 10_000_000)]
         states: usize,
-        /// Models whose description has this in it.
+        /// Only models whose description contains this text
         #[arg(default_value = "")]
         only: String,
     },
     /// Switches off one rule after the other, and shows what the model checker and the simulation find.
     Rules {
-        /// This rule alone.
+        /// Only this rule
         rule: Option<Rule>,
-        /// At most so many states.
+        /// The largest number of states
         #[arg(long, default_value_t = 20_000_000)]
         states: usize,
-        /// At most so many seeds.
+        /// The largest number of seeds
         #[arg(long, default_value_t = 5_000)]
         seeds: u64,
     },
     /// Simulates run after run.
     Run {
-        /// So many seeds.
+        /// The number of seeds
         #[arg(long, env = "SEEDS", default_value_t = 300)]
         seeds: u64,
-        /// From this one on.
+        /// The first seed
         #[arg(long, env = "FROM", default_value_t = 0)]
         from: u64,
-        /// Without this rule.
+        /// Without this rule
         #[arg(long)]
         without: Option<Rule>,
     },
-    /// Runs one seed, or a plan that was kept, again, and tells what happened.
+    /// Runs one seed, or a saved plan, again, and prints what happened.
     Replay {
-        /// A seed, or a file with a plan.
+        /// A seed, or a file with a plan
         seed: String,
-        /// Without this rule.
+        /// Without this rule
         #[arg(long)]
         without: Option<Rule>,
-        /// As it was drawn, not made smaller.
+        /// The run as it was drawn, not made smaller
         #[arg(long)]
         whole: bool,
-        /// Writes the plan that was run to this file.
+        /// Writes the plan that was run to this file
         #[arg(long)]
         keep: Option<PathBuf>,
     },
@@ -135,7 +135,8 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     all_found
 }
 
-/// What the model checker finds without a rule, or that it finds nothing.
+/// Prints what the model checker finds without a rule. Returns the table's cell: `Ok` if the rule's absence was
+/// noticed.
 fn in_model(model: &Bounded<Rule>, states: usize) -> Result<String, String> {
     println!("Without: {}", model.about.sentence());
     let outcome = model.find(states);
@@ -190,7 +191,7 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
     failed.is_empty()
 }
 
-/// How a run is told again, from the folder of the sources.
+/// Returns the command that replays a run, from the source folder.
 fn replay_command(seed: u64, without: Without) -> String {
     let rule = without.0.and_then(|rule| rule.to_possible_value());
     let without = rule.map(|rule| format!(" --without {}", rule.get_name())).unwrap_or_default();

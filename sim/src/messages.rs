@@ -1,4 +1,4 @@
-//! What clients and nodes say to each other.
+//! Messages between clients and nodes.
 
 use std::fmt;
 
@@ -7,54 +7,54 @@ use palisade_core::{WaiterId, Wanted};
 
 use crate::history::Holder;
 
-/// What a client sends to a node.
+/// A request from a client to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// Whose it is.
+    /// The acquisition that sent it.
     pub who: Holder,
-    /// Which lock.
+    /// The lock.
     pub key: u32,
-    /// Which node, by its place in the client's list.
+    /// The node, by its place in the client's list.
     pub node: usize,
-    /// Told from the client's other requests.
+    /// The request's number, unique within the client.
     pub number: u32,
-    /// In which mode it is about the lock, where it asks for it.
+    /// The mode, where the request asks for the lock.
     pub wanted: Wanted,
-    /// The version of the set of nodes with which the connection joined that it comes over; `None`: it never did.
+    /// The version of the node set with which the connection joined; `None` if it never joined.
     pub joined: Option<u64>,
-    /// The server that is meant: whoever has connected to another one sends nothing. `None`: whichever is there.
+    /// The server that the request is meant for: a connection to another one sends nothing. `None` accepts any server.
     pub meant: Option<NodeId>,
-    /// What it says.
+    /// The content.
     pub says: Says,
 }
 
 impl Request {
-    /// The name by which a node knows it if it waits.
+    /// Returns the name by which a node knows the request while it waits.
     pub fn waiter(&self) -> WaiterId {
         WaiterId(u64::from(self.who.client) << 32 | u64::from(self.number))
     }
 
-    /// It can make its owner known to a node that knows nothing of it.
+    /// Returns true if the request can introduce its owner to a node that knows nothing of it.
     pub fn makes_known(&self) -> bool {
         matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
     }
 
-    /// A node answers it, and the answer matters.
+    /// Returns true if a node answers the request, and the answer matters.
     pub fn is_answered(&self) -> bool {
         self.says != Says::Release
     }
 }
 
-/// What a request says.
+/// The content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Says {
-    /// A question of the machines.
+    /// A question of the quorum machines.
     Ask(Ask),
     /// LOCK.RELEASE.
     Release,
-    /// LOCK.WAIT for so long; the ticket says where it wants to stand.
+    /// LOCK.WAIT for `ms` milliseconds; the ticket determines the place in the queue.
     Wait { ms: u32, ticket: u64 },
-    /// LOCK.INFO: which permits are free.
+    /// LOCK.INFO: asks which permits are free.
     Look,
     /// A command of a client that locks on one node.
     Command(Command),
@@ -63,74 +63,74 @@ pub enum Says {
 /// A command of a client that locks on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
-    /// LOCK.ACQUIRE, which waits for so long (zero: not at all), and may repeat itself.
+    /// LOCK.ACQUIRE, which waits up to `wait_ms` (zero: not at all), and may be a repetition.
     Acquire { ttl_ms: u32, wait_ms: u32, retry: bool },
-    /// LOCK.EXTEND, to at least this long from now.
+    /// LOCK.EXTEND, to at least `ttl_ms` from now.
     Extend { ttl_ms: u32 },
-    /// LOCK.REENTER: at least this many holds, one hold more where absent; and at least this long from now.
+    /// LOCK.REENTER, to at least `level` holds (one more than now if absent), and at least `ttl_ms` from now.
     Reenter { level: Option<u32>, ttl_ms: Option<u32> },
-    /// LOCK.CONVERT, to a reader; else to a writer.
+    /// LOCK.CONVERT, to a reader if `shares`, else to a writer.
     Convert { shares: bool },
-    /// LOCK.RELEASE, down to one hold less than this.
+    /// LOCK.RELEASE, down to `level` - 1 holds.
     Release { level: u32 },
-    /// No command: the connection is closed on which the request of this number waits.
+    /// Closes the connection on which request `number` waits; not a command.
     Closed { number: u32 },
 }
 
-/// What a node answers.
+/// A node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reply {
-    /// Whose request it was.
+    /// The acquisition whose request is answered.
     pub who: Holder,
-    /// Which.
+    /// The request's number.
     pub number: u32,
-    /// Which server answers.
+    /// The server that answers.
     pub id: NodeId,
-    /// What.
+    /// The content.
     pub says: Hears,
 }
 
 impl Reply {
-    /// To the request that waits on server `id` by the name `waiter`.
+    /// Returns a later reply to the request that waits on server `id` by the name `waiter`.
     pub fn later(waiter: WaiterId, id: NodeId, says: Hears) -> Self {
         let who = Holder { client: (waiter.0 >> 32) as u32, acquisition: 0 };
         Self { who, number: waiter.0 as u32, id, says }
     }
 }
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hears {
-    /// To a question of the machines.
+    /// The answer to a question of the quorum machines.
     Answer(Answer),
-    /// To a wait: the number of the permit that is kept, 1 for the whole lock; 0 if it is not its turn.
+    /// The answer to a wait: the reserved permit's number, 1 for the whole lock; 0 if it is not the request's turn.
     Told(u16),
-    /// To a look: the permits that are free, a bit each.
+    /// The free permits, one bit each.
     Free(u64),
-    /// To nothing: this is not the server that is meant.
+    /// A refusal: this is not the server that the request was meant for.
     Another,
-    /// To nothing: the connection is ended, for the node knows this later version of the set of nodes.
+    /// The end of the connection: the node knows this later version of the node set.
     Later(u64),
-    /// To a command of a client that locks on one node.
+    /// The answer to a command of a client that locks on one node.
     Replied(Replied),
 }
 
-/// What a command is answered.
+/// The answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Replied {
-    /// The lock is the caller's: the token of the grant, the number of its permit, and how long it waited.
+    /// The caller has the lock, with the grant's token, the permit's number, and the time that the request waited.
     Granted { token: u64, number: u16, waited_ms: u64 },
-    /// It is in the mode that was asked for, with this token.
+    /// The lock is in the requested mode, with this token.
     Converted { token: u64 },
-    /// It lasts longer.
+    /// The lease is longer.
     Extended,
-    /// The caller has so many holds.
+    /// The caller has this number of holds.
     Holds(u32),
-    /// Somebody else holds it, or the caller does not.
+    /// Another owner holds the lock, or the caller does not.
     Null,
-    /// The caller holds it already.
+    /// The caller holds the lock already.
     Owned,
-    /// Another refusal.
+    /// Any other refusal.
     Refused,
 }
 

@@ -1,9 +1,9 @@
-//! What must hold of every history: those who hold a lock together may, and tokens grow from one to every other who must not hold it
-//! with him, so that a register guarded by it never goes back, and never refuses who holds the lock.
+//! The laws of every history: holders of one lock are compatible, and tokens grow between any two that are not. So a
+//! register that the lock guards never goes back, and never refuses the present holder.
 //!
-//! Events are shown to the referee in the order of their times. It keeps for each key what a sequential fenced lock would
-//! know: who relies on it until when, the largest tokens (`Highest`), and what the register has seen. The first event that no such
-//! lock could have produced is a [`Violation`].
+//! The referee receives events in the order of their times. For each key it keeps what a sequential fenced lock would
+//! know: who relies on it and until when, the largest tokens (`Highest`), and what the register has seen. The first
+//! event that no such lock could have produced is a [`Violation`].
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use crate::highest::Highest;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 pub use crate::violation::{Claim, Violation};
 
-/// Which laws apply.
+/// The laws that apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Laws {
-    /// All of them.
+    /// Every law.
     All,
-    /// Clocks run at rates further apart than the drift factor: holders may overlap, but tokens still grow from one
-    /// acquisition to every one that begins later, and so the register still never goes back.
+    /// Every law but exclusion, for clocks whose rates differ by more than the drift factor. Holders may overlap, but
+    /// tokens still grow from one acquisition to every one that begins later, so the register never goes back.
     WithoutExclusion,
 }
 
 /// The sequential lock of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Mutex {
-    /// Who relies on it.
+    /// The claims of those who rely on the lock.
     claims: Vec<Claim>,
-    /// The largest tokens that anybody held it with.
+    /// The largest tokens with which the lock was held.
     highest: Highest,
-    /// What the register took.
+    /// The largest tokens that the register accepted.
     register: Floors,
-    /// The last lock that an operator took away as a whole: when, and its largest token.
+    /// The last time an operator broke the whole lock, and its largest token.
     taken_away: Option<(TimeUs, u64)>,
-    /// Tokens of grants that an operator took away, and others stayed.
+    /// The tokens of single grants that an operator broke while others stayed.
     broken: Vec<u64>,
 }
 
-/// Judges a history as it goes.
+/// A judge that reads a history event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Referee {
     laws: Laws,
@@ -46,15 +46,16 @@ pub struct Referee {
 }
 
 impl Referee {
-    /// Nothing has happened yet.
+    /// Returns a referee that has seen nothing.
     pub fn new(laws: Laws) -> Self {
         Self { laws, keys: BTreeMap::new() }
     }
 
-    /// `event` happened, after everything seen before. Answers for a write whether the register takes it.
+    /// Judges `event`, which happened after everything seen before. Returns whether the register accepts it, if it is a
+    /// write.
     ///
     /// # Errors
-    /// It breaks a law.
+    /// The event breaks a law.
     pub fn see(&mut self, event: &Event) -> Result<bool, Violation> {
         let Event { at, key, who, what } = *event;
         let mutex = self.keys.entry(key).or_default();
@@ -72,8 +73,8 @@ impl Referee {
         Ok(true)
     }
 
-    /// At `at` an operator took the lock of `key` away that had this token: its holder, who does not know, may go on relying on it,
-    /// and others may have it. Whoever asks from then on has a larger token.
+    /// Records that an operator broke the lock of `key` with this token at `at`. Its holder does not know and may go on
+    /// relying on it while others have it. Every request from then on gets a larger token.
     pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token > token);
@@ -81,21 +82,21 @@ impl Referee {
         mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
     }
 
-    /// An operator took the grants of `key` away that had this token; others stayed.
+    /// Records that an operator broke the grants of `key` with this token; others stayed.
     pub fn is_broken(&mut self, key: u32, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token != token);
         mutex.broken.push(token);
     }
 
-    /// Who relies on `key` at `at`.
+    /// Returns the claims of those who rely on `key` at `at`.
     pub fn holders(&self, key: u32, at: TimeUs) -> impl Iterator<Item = &Claim> {
         self.keys.get(&key).into_iter().flat_map(|mutex| &mutex.claims).filter(move |claim| claim.until > at)
     }
 }
 
 impl Mutex {
-    /// What was granted with this token may have been taken away before its holder heard of it.
+    /// Returns true if the grant with this token may have been broken before its holder heard of it.
     fn was_taken_away(&self, token: u64) -> bool {
         self.taken_away.is_some_and(|(_, before)| token <= before) || self.broken.contains(&token)
     }
@@ -110,7 +111,7 @@ impl Mutex {
             return Ok(());
         }
         self.is_beside(key, later, laws)?;
-        // Where holders are apart, all earlier ones count; else those who held it before this one began to ask.
+        // With exclusion, all earlier holders count; without, those who held the lock before this one began to ask.
         let known = if laws == Laws::All { TimeUs::MAX } else { since };
         self.is_above(key, later, known)?;
         self.raise(later.from, later.mode, later.token, laws);
@@ -118,7 +119,7 @@ impl Mutex {
         Ok(())
     }
 
-    /// Nobody relies on it whose mode does not go with that of `later`.
+    /// Checks that nobody relies on the lock in a mode that conflicts with that of `later`.
     fn is_beside(&self, key: u32, later: Claim, laws: Laws) -> Result<(), Violation> {
         if laws != Laws::All || later.until <= later.from {
             return Ok(());
@@ -133,7 +134,7 @@ impl Mutex {
         if smallest < Some(count) { Err(Violation::TooMany { key, last: later, count }) } else { Ok(()) }
     }
 
-    /// The token of `later` is above those that it has to be, of those that were known before `known`.
+    /// Checks that the token of `later` is above the ones it has to exceed, as known before `known`.
     fn is_above(&self, key: u32, later: Claim, known: TimeUs) -> Result<(), Violation> {
         match self.highest.floor_of(later.mode, known) {
             before if later.token <= before => Err(Violation::TokenOrder { key, before, later }),
@@ -155,7 +156,7 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
-            // It does not know yet that it was taken away.
+            // The holder does not know yet that its lock was broken.
             return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
         };
         if token < claim.token {
@@ -167,7 +168,7 @@ impl Mutex {
         Ok(())
     }
 
-    /// Whoever relies on it in another mode from `at` on began to in that moment, as far as others go.
+    /// Changes the mode of a claim at `at`. To others, the holder began to rely on the lock at that moment.
     fn convert(
         &mut self,
         key: u32,
@@ -185,7 +186,7 @@ impl Mutex {
         if token < before.token {
             return Err(Violation::TokenFell { key, claim: before, to: token });
         }
-        // A writer whose node never heard that it reads is the writer still.
+        // If its node never heard of the conversion to a reader, a writer is still the writer.
         let was_writer = token == before.token && self.highest.is_of_last_writer(token);
         if mode == HeldAs::Exclusive && before.mode != mode && !was_writer {
             self.is_beside(key, later, laws)?;
@@ -196,16 +197,16 @@ impl Mutex {
         Ok(())
     }
 
-    /// Whether the register takes what comes with this token: one that is smaller than it must be after what it has seen is refused.
-    /// That this never lets an older holder pass follows from the order of tokens; that it never refuses the present one is judged
-    /// here.
+    /// Returns whether the register accepts a write with this token: it refuses a token smaller than what it has seen
+    /// requires. The order of tokens implies that an older holder never passes. That the present holder is never
+    /// refused is judged here.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
         let seen = self.register.floor_of(mode.mode());
         if token >= seen {
             self.register.add(mode.mode(), token);
             return Ok(true);
         }
-        // (A write that it sent before its token rose, or before it became a reader, may come too late.)
+        // A write that was sent before the token rose, or before the holder became a reader, may come too late.
         let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
         match self.claims.iter().find(is_present) {
             Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen }),
@@ -237,7 +238,7 @@ mod tests {
         HeldAs::Permit { number, limit }
     }
 
-    /// Whom a mode goes with, which tokens need no order, and what becomes of a writer that reads.
+    /// Checks which modes are compatible, which tokens need no order, and what happens to a writer that reads.
     #[test]
     fn modes() {
         use HeldAs::{Exclusive, Shared};
@@ -310,7 +311,7 @@ mod tests {
         }
     }
 
-    /// The law that the last of these events breaks.
+    /// Returns the law that the last of these events breaks.
     fn judge(laws: Laws, events: &[(TimeUs, Holder, What)]) -> Option<&'static str> {
         let mut referee = Referee::new(laws);
         for (n, &(at, who, what)) in events.iter().enumerate() {
@@ -336,7 +337,7 @@ mod tests {
                 None,
             ),
             (&[(1, A, held(0, 9, 5)), (9, A, Extended { until: 15, token: 5 })], Some("exclusion"), Some("exclusion")),
-            // Tokens grow; also over a raise.
+            // Tokens grow, also when one is raised.
             (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 5))], Some("token order"), Some("token order")),
             (&[(1, A, held(0, 9, 5)), (9, B, held(0, 20, 5))], Some("token order"), None),
             (
@@ -349,7 +350,7 @@ mod tests {
                 Some("token order"),
                 Some("token order"),
             ),
-            // The register: a late write of an old holder is refused, one of the holder is not.
+            // The register refuses a late write of an old holder, and none of the present one.
             (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 6)), (10, B, wrote(6)), (11, A, wrote(5))], None, None),
             (&[(1, A, held(0, 9, 5)), (2, A, wrote(7)), (3, A, wrote(5))], Some("guarded register"), None),
         ];
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Its holder does not know, and may hear of its grant only then; who asks after that has a larger token.
+    /// The holder does not know, and may hear of its grant only then; later requests get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
         let see = |events: &[(TimeUs, Holder, What)]| {

@@ -1,19 +1,19 @@
-//! The rules that make a lock safe, each of which can be switched off: to see that it is needed, and that its absence is
+//! The rules that make a lock safe. Each can be switched off, to show that it is needed and that its absence is
 //! noticed.
 //!
-//! No rule of `palisade-core` knows a switch. A rule is switched off where its inputs and outputs pass, between the rules and
-//! this crate's nodes, holders and network.
+//! No rule of `palisade-core` knows a switch. A rule is switched off where its inputs and outputs pass, between the
+//! rules and this crate's nodes, holders and network.
 
 use clap::ValueEnum;
 
-/// A rule, by what is done where it holds.
+/// A rule, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum Rule {
     /// Unequal grants of a majority are raised to the largest, and acknowledged, before the lock is held.
     SecondRound,
     /// A node that may have forgotten grants grants nothing for a while.
     Guard,
-    /// That while is as long as the longest lease.
+    /// The guard lasts as long as the longest lease.
     GuardLength,
     /// A proposed token, which comes from a client's clock, counts only above what the node issued before.
     ProposalAboveLast,
@@ -35,17 +35,17 @@ pub enum Rule {
     Ceiling,
     /// Raising a token is not bound by the node's clock.
     FenceBeyondTheClock,
-    /// When a lock ends by itself, its queue is looked at.
+    /// When a lock ends by itself, its queue is served.
     QueueIsLookedAt,
-    /// A token that a client raised far ahead takes no other key along.
+    /// A token that a client raised far ahead affects no other key.
     FarTokensApart,
-    /// A state file counts only for the data that it is about, and a copy of it not at all.
+    /// A state file counts only for the data it belongs to, and a copy of it never counts.
     TiedData,
     /// A slot that a node gains without its locks, or whose locks are dropped together, is guarded until their leases have ended.
     SlotsGuarded,
-    /// A node that gains a slot issues no token in it that its owner before can have issued.
+    /// A node that gains a slot issues no token in it that the slot's former owner can have issued.
     SlotsFloor,
-    /// A round of extension in vain is begun again while there is time.
+    /// A round of extension that failed is begun again while there is time.
     RoundsRepeated,
     /// The first round of a lease begins in time, for others to follow.
     RoundsInTime,
@@ -53,7 +53,7 @@ pub enum Rule {
     TakenAwayIsLost,
     /// A caller that asks for a lock until a limit asks again whenever it is refused before.
     AsksOn,
-    /// A caller gives up at once where what it was refused for does not pass.
+    /// A caller gives up at once if the reason for a refusal does not pass.
     LastingEnds,
     /// A caller pauses between attempts, longer each time.
     BacksOff,
@@ -61,7 +61,7 @@ pub enum Rule {
     TicketIsKept,
     /// A caller asks for the permit that nodes showed as free, or keep for it.
     ShownIsAskedFor,
-    /// Of the callers of one process that want a lock alone one asks the nodes, and the others wait for their turn.
+    /// Among the callers of one process that want a lock alone, one asks the nodes and the others wait for their turn.
     OneOfAProcessAsks,
     /// Waiters are served first in, first out.
     FirstInFirstOut,
@@ -69,19 +69,19 @@ pub enum Rule {
     NoBarging,
     /// A waiter whose client is gone leaves the queue, and the next is served.
     DeadHeadPasses,
-    /// The requests of one owner share a place: all of them are answered by its grant.
+    /// The requests of one owner share a place: one grant answers all of them.
     OwnersShareAPlace,
-    /// What is kept free for one who was told is kept for a moment only.
+    /// A reservation for a waiter whose turn has come lasts only a moment.
     ReservationEnds,
     /// When the guard ends, those who wait are served.
     GuardEndServes,
-    /// Who repeats its request is answered with the grant that it has.
+    /// A repeated request is answered with the grant that it has.
     RepetitionIsAnswered,
-    /// Of the time that a request waited a client counts what is left when clocks drift apart.
+    /// Of the time that a request waited, a client counts what is left after clock drift.
     WaitLessDrift,
     /// Nobody but the holder re-enters a lock.
     HolderReenters,
-    /// A lock that an operator broke is its holder's no more.
+    /// A lock that an operator broke no longer belongs to its holder.
     BrokenEnds,
     /// The lease of a lock that the server evicted keeps others out until it would have ended.
     EvictedBars,
@@ -97,7 +97,7 @@ pub enum Rule {
     ReadersAboveWriters,
     /// A reader does not pass a writer that waits, although others read.
     ReadersWaitForWriters,
-    /// Whoever joins others who hold a lock is told to the AOF and to replicas.
+    /// A grant that joins others is written to the AOF and sent to replicas.
     GrantsAreTold,
     /// A reader becomes a writer only if nobody else reads.
     ConvertsAlone,
@@ -105,15 +105,15 @@ pub enum Rule {
     OneNodeAtATime,
     /// A node agrees to the next version only when leases of clients with older ones have ended there.
     LeasesEndFirst,
-    /// A node takes nothing from clients of a version before the one that it was told.
+    /// A node refuses clients whose version of the set is older than its own.
     OlderClientsAreRefused,
     /// A version is decided once a majority of the one before it has accepted it.
     MajorityAccepts,
-    /// Who accepts a version issues no token any more that clients of earlier versions had.
+    /// A node that accepts a version issues no token that clients of earlier versions had.
     TokensGoOn,
     /// A node knows its version after a restart.
     VersionIsKept,
-    /// A node that lost its memory is no member any more.
+    /// A node that lost its memory is no longer a member.
     MembersHaveIds,
     /// A held lock is extended by a majority of the version that its client works with.
     HeldByTheNewMajority,
@@ -126,23 +126,23 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its sentence.
+    /// Returns the rule's sentence.
     pub fn sentence(self) -> String {
         sentence(self)
     }
 }
 
-/// What the documentation of a rule says.
+/// Returns the documentation of a rule as text.
 pub(crate) fn sentence(rule: impl ValueEnum) -> String {
     rule.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
 }
 
-/// Which rule is switched off; `None`: none is.
+/// The rule that is switched off; `None` if every rule is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Without(pub Option<Rule>);
 
 impl Without {
-    /// Whether `rule` is switched off.
+    /// Returns true if `rule` is switched off.
     pub fn is(self, rule: Rule) -> bool {
         self.0 == Some(rule)
     }

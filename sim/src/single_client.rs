@@ -1,4 +1,5 @@
-//! A client that locks on one node: it waits in that node's queue, re-enters, extends, repeats itself where an answer was lost.
+//! A client that locks on one node: it waits in that node's queue, re-enters, extends, and repeats a request whose
+//! answer was lost.
 //!
 //! It takes one lock at a time, and awaits one answer at a time. Times are those of its own clocks.
 
@@ -10,20 +11,20 @@ use crate::history::{HeldAs, Holder};
 use crate::messages::{Command, Hears, Replied, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
-/// The numbers of these clients begin here: those of others are smaller.
+/// The first number of these clients; other clients have smaller ones.
 pub const FIRST: u32 = 100;
 
-/// Whether the request that waits by the name `id` is that of such a client.
+/// Returns true if the request that waits by the name `id` comes from such a client.
 pub fn is_one(id: WaiterId) -> bool {
     id.0 >> 32 >= u64::from(FIRST)
 }
 
-/// The owner in a name that was made of it.
+/// Returns the owner's part of a name that was made from it.
 pub fn owner_of(name: &[u8]) -> &[u8] {
     &name[..name.len().min(8)]
 }
 
-/// What it is doing.
+/// The client's stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -57,59 +58,60 @@ pub struct SingleClient {
     key: u32,
     ttl_ms: u32,
     without: Without,
-    /// What it asks for, and how it relies on what it has.
+    /// The mode it asks for, and the one in which it relies on its lock.
     wanted: Wanted,
     mode: HeldAs,
     stage: Stage,
     open: Option<Open>,
     requests: u32,
-    /// No answer was missed, and the node is in the same incarnation: it knows how many holds it has.
+    /// True if no answer was missed and the node is in the same incarnation: the client knows its number of holds.
     is_sure: bool,
     wrong: Option<&'static str>,
 }
 
 impl SingleClient {
-    /// Client `number`, of the node in this place.
+    /// Returns client `number`, which locks on the node in place `node`.
     pub fn new(number: u32, node: usize, ttl_ms: u32, without: Without) -> Self {
         Self { number, node, ttl_ms, without, is_sure: true, ..Self::default() }
     }
 
-    /// Its acquisition under way, or the last one.
+    /// Returns the acquisition under way, or the last one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Which lock that is about.
+    /// Returns the lock of that acquisition.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// In which mode it relies on that.
+    /// Returns the mode in which the client relies on that lock.
     pub fn mode(&self) -> HeldAs {
         self.mode
     }
 
-    /// It does nothing.
+    /// Returns true if the client does nothing.
     pub fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
     }
 
-    /// It waits for its lock.
+    /// Returns true if the client waits for its lock.
     pub fn is_acquiring(&self) -> bool {
         matches!(self.stage, Stage::Acquiring { .. })
     }
 
-    /// No answer is awaited.
+    /// Returns true if no answer is awaited.
     pub fn is_free(&self) -> bool {
         self.open.is_none()
     }
 
-    /// The answer to the request `number` is awaited.
+    /// Returns true if the answer to request `number` is awaited.
     pub fn awaits(&self, number: u32) -> bool {
         self.open.is_some_and(|open| open.number == number)
     }
 
-    /// When it began to ask, until when it relies on its lock, the token, and how many holds it counts.
+    /// Returns when the client began to ask, until when it relies on its lock, the token, and the number of holds it
+    /// counts.
     pub fn holding(&self) -> Option<(BootTime, BootTime, u64, u32)> {
         match self.stage {
             Stage::Holding { since, until, token, level } => Some((since, until, token, level)),
@@ -117,19 +119,19 @@ impl SingleClient {
         }
     }
 
-    /// An answer that no right node gives.
+    /// Returns the description of an answer that no correct node gives, if one came.
     pub fn wrong(&self) -> Option<&'static str> {
         self.wrong
     }
 
-    /// Its connection ended: the node may have forgotten what it did last.
+    /// Records that the connection ended: the node may have forgotten its last actions.
     pub fn is_cut_off(&mut self) {
         self.is_sure = false;
     }
 
-    // What it sets out to do.
+    // Actions of the client.
 
-    /// It sets out to take `key` in this mode, and waits for so long.
+    /// Begins to take `key` in this mode, and waits up to `wait_ms`.
     pub fn acquire(&mut self, key: u32, wanted: Wanted, wait_ms: u32, now: Now) -> Step {
         self.acquisition += 1;
         (self.key, self.wanted, self.is_sure) = (key, wanted, true);
@@ -137,7 +139,7 @@ impl SingleClient {
         self.sends(Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: false }, now)
     }
 
-    /// An answer was lost: it sends its request once more, over another connection.
+    /// Sends the open request again over another connection, because its answer was lost.
     pub fn repeat(&mut self, now: Now) -> Step {
         let Some(open) = self.open.take() else { return Step::default() };
         self.is_sure = false;
@@ -146,41 +148,41 @@ impl SingleClient {
                 let repeated = Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: true };
                 self.sends(repeated, now)
             }
-            // One hold more, and again one hold more, would be two.
+            // One more hold, asked for twice, would be two.
             (_, Command::Reenter { level: None, .. }) => Step::default(),
             (_, command) => self.sends(command, now),
         }
     }
 
-    /// It extends its lock.
+    /// Extends the lock.
     pub fn extend(&mut self, now: Now) -> Step {
         self.sends(Command::Extend { ttl_ms: self.ttl_ms }, now)
     }
 
-    /// A writer goes on as a reader: from now on, whenever the node hears of it.
+    /// Turns a writer into a reader: from now on, whenever the node hears of it.
     pub fn share(&mut self, now: Now) -> Step {
         self.mode = HeldAs::Shared;
         Step { says: Some(Status::Converted), ..self.sends(Command::Convert { shares: true }, now) }
     }
 
-    /// A reader asks to be the writer, if nobody else reads.
+    /// Asks for a reader to become the writer, which works if nobody else reads.
     pub fn convert_up(&mut self, now: Now) -> Step {
         self.sends(Command::Convert { shares: false }, now)
     }
 
-    /// It takes one hold more, and says how many that are, or not; and extends its lock with that, or not.
+    /// Takes one more hold. With `says_level` it names the number, with `extends` it also extends the lease.
     pub fn reenter(&mut self, says_level: bool, extends: bool, now: Now) -> Step {
         let level = self.holding().map(|(.., level)| level + 1).filter(|_| says_level || !self.is_sure);
         self.sends(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
     }
 
-    /// It gives its last hold but one back.
+    /// Releases one hold; the last one stays.
     pub fn release_one(&mut self, now: Now) -> Step {
         let Some((.., level)) = self.holding().filter(|(.., level)| *level > 1) else { return Step::default() };
         self.sends(Command::Release { level }, now)
     }
 
-    /// It gives the lock back, whatever it has of it.
+    /// Releases the lock with all its holds.
     pub fn release(&mut self, now: Now) -> Step {
         let says = self.ends();
         let step = self.sends(Command::Release { level: 1 }, now);
@@ -188,7 +190,7 @@ impl SingleClient {
         Step { says, ..step }
     }
 
-    /// It waits no longer, and closes its connection.
+    /// Stops waiting, and closes the connection.
     pub fn leaves(&mut self, now: Now) -> Step {
         let open = self.open.take();
         let says = self.ends();
@@ -198,7 +200,7 @@ impl SingleClient {
         Step { says, ..step }
     }
 
-    /// It relies on nothing any more, and asks for one hold more of what it held.
+    /// Stops relying on the lock, and asks for one more hold of it.
     pub fn reenters_too_late(&mut self, now: Now) -> Step {
         let step = self.sends(Command::Reenter { level: None, ttl_ms: Some(self.ttl_ms) }, now);
         self.open = None;
@@ -215,9 +217,9 @@ impl SingleClient {
         says
     }
 
-    // What it hears.
+    // Answers to the client.
 
-    /// `reply` came; one that is not awaited is nothing.
+    /// Takes in `reply`; ignores one that is not awaited.
     pub fn hear(&mut self, reply: &Reply, now: Now) -> Step {
         let Some(Open { command, sent, .. }) = self.open.filter(|open| open.number == reply.number) else {
             return Step::default();
@@ -248,7 +250,7 @@ impl SingleClient {
                     _ => None,
                 };
                 let later = asked_ms.map_or(until, |ttl_ms| valid_until(sent, ttl_ms).max(until));
-                // It was lost before.
+                // The lock was lost before.
                 if now.boot >= until {
                     return self.release(now);
                 }
@@ -270,13 +272,13 @@ impl SingleClient {
             (Stage::Holding { .. }, Replied::Null) if command == (Command::Convert { shares: false }) => {
                 Step::default()
             }
-            // It was taken away, or its lease has ended.
+            // The lock was broken, or its lease has ended.
             (Stage::Holding { .. }, Replied::Null) => Step { sends: vec![], says: self.ends() },
             (Stage::Holding { .. } | Stage::Idle, _) => Step::default(),
         }
     }
 
-    /// How many holds it has, by an answer.
+    /// Returns the number of holds according to an answer.
     fn counts(&mut self, command: Command, replied: Replied, level: u32) -> u32 {
         let Replied::Holds(holds) = replied else { return level };
         let meant = match command {
@@ -290,7 +292,7 @@ impl SingleClient {
         meant
     }
 
-    /// When its lease began, at the earliest, if the node says that the request waited so long.
+    /// Returns the earliest start of the lease, given how long the node says the request waited.
     fn granted(&self, sent: BootTime, waited_ms: u64) -> BootTime {
         if self.without.is(Rule::WaitLessDrift) {
             sent.plus_us(waited_ms * 1_000)
@@ -299,7 +301,7 @@ impl SingleClient {
         }
     }
 
-    /// It looks at its clock: a lock that is valid no more is lost.
+    /// Reads the clock: a lock whose validity has ended is lost.
     pub fn look(&mut self, now: Now) -> Step {
         match self.stage {
             Stage::Holding { until, .. } if now.boot >= until => self.release(now),

@@ -1,43 +1,43 @@
-//! Laws that a history can break, and how that is told.
+//! Laws that a history can break, and their descriptions.
 
 use std::fmt;
 
 use crate::history::{HeldAs, Holder, TimeUs};
 
-/// Who relies on a lock, and until when.
+/// A client's reliance on a lock, with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// Who.
+    /// The holder.
     pub who: Holder,
-    /// In which mode.
+    /// The mode.
     pub mode: HeldAs,
-    /// Its token.
+    /// The token.
     pub token: u64,
-    /// Since when.
+    /// The beginning.
     pub from: TimeUs,
-    /// Until when.
+    /// The end.
     pub until: TimeUs,
 }
 
 /// A law that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Violation {
-    /// Two rely on one lock at one moment, in modes that do not go together.
+    /// Two holders rely on one lock at one moment in conflicting modes.
     Overlap { key: u32, first: Claim, second: Claim },
     /// A later holder's token is not larger than the largest one before.
     TokenOrder { key: u32, before: u64, later: Claim },
     /// A holder's token fell while it held the lock.
     TokenFell { key: u32, claim: Claim, to: u64 },
-    /// More permits are held than the smallest limit of those who hold them.
+    /// More permits are held than the smallest limit among their holders.
     TooMany { key: u32, last: Claim, count: usize },
-    /// It relied on a lock again that it had lost.
+    /// A holder relied again on a lock that it had lost.
     Revived { key: u32, who: Holder },
-    /// A write of the one who holds the lock was refused: the register had seen a larger token.
+    /// A write of the present holder was refused: the register had seen a larger token.
     FencedOut { key: u32, claim: Claim, seen: u64 },
 }
 
 impl Violation {
-    /// The law's name.
+    /// Returns the law's name.
     pub fn law(&self) -> &'static str {
         match self {
             Self::Overlap { .. } | Self::TooMany { .. } | Self::Revived { .. } => "exclusion",
@@ -83,7 +83,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A mode, where there are others.
+/// Returns the mode as text; empty for an exclusive lock.
 fn shown(mode: HeldAs) -> String {
     match mode {
         HeldAs::Exclusive => String::new(),

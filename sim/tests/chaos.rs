@@ -1,27 +1,29 @@
-//! A fault campaign in short: it passes if no law is broken and everything is well when the last fault is healed. What goes
-//! wrong in it is drawn anew each time; the seed is printed, `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=` does so
-//! for longer.
+//! A short fault campaign: it passes if no law is broken and everything is well when the last fault is healed. Its
+//! faults are drawn anew each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos
+//! SEED=` does so for longer.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// For how long faults are done, in seconds.
+/// The length of the faults, in seconds.
 const SECONDS: &str = "15";
 
-/// Of the faults that a campaign can be run without, those that are done here.
+/// The faults used here, among those that a campaign can be run without.
 const FAULTS: &[&str] =
     &["flush-one-database", "lift-and-crash", "bursts-and-stalls", "outages-under-elect", "release-of-a-lost-lock"];
 
-/// The same on a cluster: it lasts until a replica took over and its guard is over, and a slot has moved.
+/// The length on a cluster, in seconds: the campaign lasts until a replica took over and its guard is over, and a slot
+/// has moved.
 const BRIEF_SECONDS: &str = "2";
 
-/// `lock.max-ttl` there: leases outlast the promotion by a second and more, and the guard is no longer than it must be.
+/// `lock.max-ttl` there: leases outlast the promotion by a second and more, and the guard is no longer than necessary.
 const MAX_TTL: &str = "4000";
 
-/// `lock.max-clock-skew` there, by which the guard is longer.
+/// `lock.max-clock-skew` there, which lengthens the guard.
 const MAX_SKEW: &str = "500";
 
-/// What of this build is tested, from the package of this name. Cargo does not build it for tests of another one, so it is told to.
+/// Builds a file from the package of this name, and returns its path: Cargo does not build it for tests of another
+/// package.
 fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -37,7 +39,7 @@ fn module() -> PathBuf {
     std::env::var_os("PALISADE_MODULE").map_or_else(|| built("palisade", "libpalisade.so"), PathBuf::from)
 }
 
-/// A campaign with these arguments besides; its report.
+/// Runs a campaign with these additional arguments. Returns its report.
 fn campaign(arguments: &[&str]) -> String {
     let out = tempfile::Builder::new().prefix("palisade-chaos-report-").tempdir().unwrap();
     let folder = out.path().join("report");
@@ -52,7 +54,7 @@ fn campaign(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&run.stdout);
     let report = std::fs::read_to_string(folder.join("report.md")).unwrap_or_default();
     if !run.status.success() {
-        // What a person needs to find the cause stays.
+        // The files that a person needs to find the cause stay.
         let kept = out.keep();
         let again = "cargo test --package palisade-sim --test chaos, with the PALISADE_SEED that is named first";
         panic!(

@@ -1,10 +1,10 @@
-//! The models: nothing is found with all rules in place, and something with each of them switched off.
+//! The models: nothing is found with every rule in place, and something with each of them switched off.
 
 use std::fmt::Debug;
 
 use palisade_sim::{Bounded, family, members, model, queue};
 
-/// Nothing is broken in the first states of each.
+/// Checks that nothing is broken in the first states of each model.
 fn are_sound(models: &[Bounded<&str>], states_max: usize) {
     for model in models {
         let outcome = model.exhaust(states_max, 2);
@@ -13,7 +13,7 @@ fn are_sound(models: &[Bounded<&str>], states_max: usize) {
     }
 }
 
-/// Without any one rule something is broken.
+/// Checks that something is broken without any one rule.
 fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
     for model in models {
         let outcome = model.find(states_max);
@@ -23,7 +23,7 @@ fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
     }
 }
 
-/// All of the small ones, the beginning of the others.
+/// Explores all states of the small models, and the beginning of the others.
 #[test]
 fn nodes_with_every_rule_are_sound() {
     are_sound(&model::sound(), 300_000);

@@ -1,4 +1,4 @@
-//! The simulation: every law is kept in any run, a run is its seed, and what was found once is kept.
+//! The simulation: every law holds in any run, a run is its seed, and plans that failed once are kept.
 
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{Failure, Fault, Keeps, Kind, Plan, Totals, run, smallest, tell};
@@ -41,7 +41,8 @@ fn every_law_is_kept() {
     assert!(all.had_in_time > 50 && all.kept > 500, "{} and {} are not a test", all.had_in_time, all.kept);
 }
 
-/// The first failure without `rule` among plans in which nothing goes wrong but what `is_meant`, and none with it.
+/// Returns the first failure without `rule` among plans whose only faults are `is_meant`, and checks that there is none
+/// with it.
 fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     let alone = |seed| {
         let mut plan = Plan::draw(seed);
@@ -53,7 +54,8 @@ fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     run(&plan, Without(Some(rule))).1.expect("it fails again")
 }
 
-/// That `law` breaks without `rule` in one of these plans, and none with it. Another law may break in an earlier one.
+/// Checks that `law` breaks without `rule` in one of these plans, and none with it. Another law may break in an earlier
+/// one.
 fn breaks(rule: Rule, law: &str) {
     let is_it = |plan: &Plan| run(plan, Without(Some(rule))).1.is_some_and(|failure| failure.law() == law);
     let plan = (0..2_000).map(Plan::draw).find(is_it).unwrap_or_else(|| panic!("{rule:?}: {law} holds"));
@@ -72,8 +74,8 @@ fn every_way_in_which_a_slot_loses_its_locks_needs_its_guard() {
     }
 }
 
-/// A node gains a slot without its locks, and is killed before their leases have ended. What it then finds on its disk proves that
-/// it remembers its own grants, and not those of the slot's owner before.
+/// A node gains a slot without its locks, and is killed before their leases have ended. Its disk then proves that it
+/// remembers its own grants, and not those of the slot's former owner.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_crash() {
     for seed in 0..20 {
@@ -113,7 +115,7 @@ fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
     assert!(matches!(found(Rule::RoundsInTime, is_meant), Failure::Lost { .. }));
 }
 
-/// Nothing goes wrong but bursts, stalls and locks that are broken: no lock is lost else, and every caller gets what is free.
+/// With no faults but bursts, stalls and broken locks, no other lock is lost, and every caller gets what is free.
 #[test]
 fn through_moments_alone_locks_are_kept_and_had() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. } | Kind::BreakAll { .. });
@@ -184,7 +186,8 @@ fn every_rule_of_locks_that_are_held_together_is_needed() {
     }
 }
 
-/// A set of nodes that changes while locks are held: each rule by the law that breaks without it, in one of a hundred seeds from this one on.
+/// A set of nodes that changes while locks are held: each rule by the law that breaks without it, in one of a hundred
+/// seeds from this one on.
 #[test]
 fn every_rule_of_a_set_that_changes_is_needed() {
     let rules = [
@@ -209,7 +212,7 @@ fn every_rule_of_a_set_that_changes_is_needed() {
     }
 }
 
-/// A round of extension is under way, and an answer to the one before comes, which no node heard of.
+/// A round of extension is under way, of which no node heard, and an answer to the one before arrives.
 #[test]
 fn an_answer_counts_for_its_own_round() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::LateAnswers { .. } | Kind::Cut { .. });

@@ -17,10 +17,10 @@ struct Cli {
 enum What {
     /// Run a campaign, and write a report.
     Run(Settings),
-    /// Be one of its client processes.
+    /// Run as one of its client processes.
     #[command(hide = true)]
     Client { settings: String },
-    /// Be one of its agents.
+    /// Run as one of its agents.
     #[command(hide = true)]
     Agent { settings: String },
 }

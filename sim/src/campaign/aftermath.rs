@@ -1,4 +1,4 @@
-//! What must hold when the last fault is healed: locks can be had, nothing is stuck, no server is the worse for it.
+//! Conditions that must hold when the last fault is healed: locks can be had, nothing is stuck, no server is damaged.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,10 +17,10 @@ use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
 use crate::history::{Event, HeldAs, Holder, What};
 
-/// A server that holds no lock needs no more: a few MiB for itself, buffers of connections and of replication.
+/// The most memory of a server that holds no lock: a few MiB for itself, and buffers of connections and replication.
 const MEMORY_MAX: u64 = 64 << 20;
 
-/// What no log may have in it.
+/// Words that no log may contain.
 const ALARMS: &[&str] = &[
     "panic",
     "LOCKPANIC",
@@ -31,16 +31,16 @@ const ALARMS: &[&str] = &[
     "Internal error in RDB",
 ];
 
-/// How a server ended up.
+/// A server's state at the end.
 #[derive(Clone, Debug)]
 pub struct EndState {
-    /// Its machine.
+    /// The machine's name.
     pub name: String,
     /// The server's version.
     pub version: String,
     /// Memory, in bytes.
     pub memory: u64,
-    /// Locks, entries of deadlines, waiters.
+    /// The numbers of locks, deadline entries and waiters.
     pub left: (u64, u64, u64),
 }
 
@@ -58,11 +58,11 @@ pub async fn finish(world: &World) {
     }
 }
 
-/// How long a lock may take that nobody holds, where the nodes that are up serve.
+/// The longest time to obtain a free lock while the nodes that are up serve.
 const OBTAINED: Duration = Duration::from_secs(20);
 
-/// Takes every lock with any one node or any two away: the others are a majority that is healthy. Answers with how many
-/// majorities.
+/// Takes every lock while any one node or any two are unreachable: the others are a healthy majority. Returns the
+/// number of majorities that could.
 pub async fn majorities(world: &World, history: &mut History) -> usize {
     let keys = CONTENDED_KEYS + CLIENTS as u32;
     each_majority(world, async |client, options, number| {
@@ -75,7 +75,8 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
     .await
 }
 
-/// The same with one key that nobody wants, while the clients go on.
+/// Takes one key that nobody else wants on each majority, while the clients go on. Returns the number of majorities
+/// that could.
 pub async fn majorities_in_calm(world: &World) -> usize {
     each_majority(world, async |client, options, _| match client.with(options).lock("chaos:majority").await {
         Ok(guard) => {
@@ -87,8 +88,8 @@ pub async fn majorities_in_calm(world: &World) -> usize {
     .await
 }
 
-/// Has `take` take locks on each majority of nodes, with a number for each; that one cannot is a finding. Answers with
-/// how many could.
+/// Calls `take` on each majority of nodes, with a number for each; a failure is a finding. Returns the number of
+/// successes.
 async fn each_majority(
     world: &World,
     mut take: impl AsyncFnMut(&Client, &Options, u32) -> Result<(), String>,
@@ -99,10 +100,10 @@ async fn each_majority(
             return 0;
         }
     }
-    // Addresses of this machine where nobody listens.
+    // Addresses of this machine where nothing listens.
     let Ok(closed) = free_port() else { return 0 };
     let ttl = Duration::from_millis(world.settings.max_ttl_ms);
-    // As long as a node may take on a busy machine.
+    // The longest time a node may take on a busy machine.
     let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
     let away: Vec<(usize, usize)> = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other))).collect();
     for (number, &(one, other)) in away.iter().enumerate() {
@@ -121,7 +122,7 @@ async fn each_majority(
     away.len()
 }
 
-/// Takes every lock once more, with a larger token than anybody had.
+/// Takes every lock once more, and expects a token larger than any before.
 pub async fn probe(world: &World, history: &mut History) {
     let client = world.client();
     let options = Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).wait(PATIENCE);
@@ -133,7 +134,7 @@ pub async fn probe(world: &World, history: &mut History) {
     }
 }
 
-/// Takes a lock for a moment, as the referee sees it.
+/// Takes a lock for a moment, and records it for the referee.
 async fn take(
     client: &Client,
     options: &Options,
@@ -154,13 +155,13 @@ async fn take(
     };
     let (at, token) = (now_us(), guard.token());
     see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive });
-    // Of one moment ends come first.
+    // Of events of one moment, ends come first.
     see(now_us().max(at + 1), What::Ended);
     guard.release().await;
     Ok(())
 }
 
-/// Looks at every server, and at what it wrote into its log.
+/// Inspects every server and its log.
 pub async fn inspect(world: &World) -> Vec<EndState> {
     let mut ends = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
@@ -204,7 +205,7 @@ fn scan_logs(world: &World) {
     }
 }
 
-/// How many starts proved that they remember every grant, and how many could not.
+/// Returns the number of starts that proved that they remember every grant, and the number that could not.
 pub fn starts(world: &World) -> (usize, usize) {
     let logs = fs::read_dir(&world.common.logs).into_iter().flatten().flatten();
     let logs: String =

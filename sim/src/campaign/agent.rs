@@ -1,17 +1,17 @@
-//! An agent of a campaign: the one that `palisade agent` runs, in a process of this program.
+//! An agent of a campaign, the one that `palisade agent` runs, in a process of this program.
 
 use palisade_agent::{Agent, Config, OnEnd};
 use palisade_client::Client;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-/// Connections of all clients, and more.
+/// The connections of all clients, with some room.
 const CONNECTIONS_MAX: usize = 256;
 
-/// What an agent is started with.
+/// The settings of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: String,
     /// The nodes.
     pub nodes: Vec<String>,

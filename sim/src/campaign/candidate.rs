@@ -1,4 +1,5 @@
-//! Two tasks of a client process in elections: one is a candidate, and writes to the register with its term while it leads; one observes.
+//! Two tasks of a client process in elections: a candidate, which writes its term to the register while it leads, and
+//! an observer.
 
 use std::time::Duration;
 
@@ -11,25 +12,25 @@ use super::process::Task;
 use super::register::Access;
 use crate::history::{HeldAs, Holder};
 
-/// The key of the register of election 0; the others follow.
+/// The register's key of election 0; the others follow.
 pub const FIRST_KEY: u32 = 200;
 
-/// So many elections.
+/// The number of elections.
 pub const ELECTIONS: u32 = 2;
 
-/// How often an observer looks whether it is to finish.
+/// The interval at which an observer checks whether to finish.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn name(election: u32) -> String {
     format!("chaos:election:{election}")
 }
 
-/// What a candidate proclaims: who it is.
+/// Returns what a candidate proclaims: its identity.
 fn value(who: Holder) -> String {
     format!("{}.{}", who.client, who.acquisition)
 }
 
-/// Who proclaims this.
+/// Returns the candidate that proclaims this value.
 fn whose(value: &[u8]) -> Option<Holder> {
     let (client, acquisition) = std::str::from_utf8(value).ok()?.split_once('.')?;
     Some(Holder { client: client.parse().ok()?, acquisition: acquisition.parse().ok()? })
@@ -74,7 +75,7 @@ impl Task {
         }
     }
 
-    /// Observes one election, some time with each observation.
+    /// Observes one election after the other, for some time each.
     pub(super) async fn observe(mut self) {
         while !self.is_to_finish() {
             let election = self.dice.random_range(0..ELECTIONS);

@@ -1,4 +1,4 @@
-//! A connection to a node or an agent that is asked by hand.
+//! A connection to a node or an agent, for requests made by hand.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use tokio::time::timeout;
 
-/// What is reached answers within this.
+/// The longest time for a reachable node to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Number(u64),
-    /// Of numbers.
+    /// A list of numbers.
     List(Vec<u64>),
     Null,
 }
@@ -21,13 +21,13 @@ pub enum Reply {
 pub struct Connection(MultiplexedConnection);
 
 impl Connection {
-    /// To the node or the agent at this URL.
+    /// Connects to the node or the agent at this URL.
     pub async fn open(url: &str) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
         Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await.map(Self)
     }
 
-    /// Errors are what is refused, too.
+    /// Sends a command, and waits up to `limit` for the answer. Refusals are errors, too.
     pub async fn ask(&mut self, words: &[&str], limit: Duration) -> RedisResult<Reply> {
         let mut command = cmd(words[0]);
         let asked = timeout(limit, command.arg(&words[1..]).query_async(&mut self.0)).await;

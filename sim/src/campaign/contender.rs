@@ -1,11 +1,11 @@
-//! A client process: several tasks that take locks, do something under them at the register, and write down what they rely
-//! on. It does nothing to survive what the nemesis does to it.
+//! A client process: several tasks that take locks, access the register under them, and record what they rely on. It
+//! makes no effort to survive what the nemesis does to it.
 //!
-//! What is written down is never less than what the client crate promises. A claim lasts until `valid_for`, read once, after
-//! which the clock is read *again*: the clock before it would end the claim too early by what lies between the two, and two
-//! holders could overlap there unseen. So that a process which is stopped between the two does not claim seconds that it
-//! was never promised, both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`], a twentieth of
-//! the 2 ms that nodes keep a lock for longer than its holder relies on it.
+//! What is recorded is never less than what the client crate promises. A claim lasts until `valid_for`, read once,
+//! after which the clock is read *again*: the clock before it would end the claim too early by the time between the
+//! two, and two holders could overlap there unseen. A process that is stopped between the two must not claim seconds
+//! that it was never promised. So both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`],
+//! a twentieth of the 2 ms that nodes keep a lock for longer than its holder relies on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,31 +23,31 @@ use super::through::{self, Through};
 use super::world::connect;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
-/// A claim is longer than what the crate promises by at most this.
+/// The most by which a claim exceeds what the crate promises, in microseconds.
 pub const CLAIM_SLACK_US: u64 = 100;
 
-/// A validity that changed by less than this is the same, read twice.
+/// The largest change of a validity that counts as no change, in microseconds: it was read twice.
 const SAME_US: u64 = 2 * CLAIM_SLACK_US;
 
-/// How often a holder's validity and token are looked at.
+/// The interval at which a holder's validity and token are checked.
 const OBSERVED_EVERY: Duration = Duration::from_millis(8);
 
-/// Shortest lease that is asked for.
+/// The shortest lease that is requested.
 const TTL_MIN_MS: u64 = 200;
 
-/// Longest that a task waits before it asks for the next lock.
+/// The longest pause of a task before its next lock.
 const PAUSE_MAX_MS: u64 = 40;
 
-/// Most permits of a lock. Those who ask for one do not agree how many there are.
+/// The most permits of a lock. Those who ask for one do not agree on the limit.
 const PERMITS_MAX: u16 = 4;
 
-/// Longest that a key of the client's own is kept: over the restart of several nodes.
+/// The longest time that a key of the client's own is kept: over the restart of several nodes.
 const LONG_HOLD_MAX_MS: u64 = 12_000;
 
-/// Tasks of a client process that hold locks of one node by KEEPALIVE.
+/// The tasks of a client process that hold locks of one node by KEEPALIVE.
 const KEEPERS: u64 = 2;
 
-/// In which way a lock is asked for.
+/// The way in which a lock is requested.
 #[derive(Clone, Copy, Debug)]
 enum Wants {
     Alone,
@@ -56,7 +56,7 @@ enum Wants {
 }
 
 impl Wants {
-    /// Takes the lock `name`, waiting for it or not.
+    /// Takes the lock `name`, with or without waiting for it.
     async fn take(self, client: &Client, name: &str, options: &Options, waits: bool) -> Result<(Guard, HeldAs), Error> {
         match self {
             Self::Alone => {
@@ -82,7 +82,7 @@ impl Wants {
     }
 }
 
-/// Runs until the standard input ends, and then until every task has given back what it holds and got what it waits for.
+/// Runs until the standard input ends, then until every task has released what it holds and obtained what it waits for.
 ///
 /// # Panics
 /// The register or the journal is gone.
@@ -115,11 +115,11 @@ pub async fn run(settings: Settings) {
 
 struct Contender {
     task: Task,
-    /// It keeps the client's own key for long, over whatever happens to the nodes.
+    /// True for a task that keeps the client's own key for long, whatever happens to the nodes.
     own: bool,
 }
 
-/// What is relied on.
+/// A promise to rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claim {
     read_at: TimeUs,
@@ -127,7 +127,7 @@ struct Claim {
     token: u64,
 }
 
-/// What `guard` promises now; `None`: nothing.
+/// Returns what `guard` promises now; `None` if nothing.
 fn claim(guard: &Guard) -> Option<Claim> {
     loop {
         let token = guard.token();
@@ -159,7 +159,7 @@ impl Contender {
         let extends = self.own || !self.task.once_in(3);
         let waits = !self.task.once_in(4);
         let mut options = Options::new().ttl(ttl).auto_extend(extends).node_timeout(ttl / 5).note("chaos");
-        // One in four waits as long as it takes.
+        // One in four waits without a limit.
         if !self.task.once_in(4) {
             options = options.wait(self.task.ms(300, 4_000));
         }
@@ -172,13 +172,14 @@ impl Contender {
         self.task.write(Line::Asked { at, key, waits, took_us: at - since, answer });
         match taken {
             Ok((guard, mode)) => self.hold(key, since, guard, mode, ttl).await,
-            // A lock that cannot be had right now is not asked for in a hot loop.
+            // A lock that cannot be had now is not requested in a hot loop.
             Err(error) if error.kind() == ErrorKind::Contended => sleep(self.task.ms(1, 100)).await,
             Err(_) => sleep(self.task.ms(20, 200)).await,
         }
     }
 
-    /// Of four locks two are held alone, one is read and written, and one has permits, which somebody who wants it alone drains.
+    /// Of four locks, two are held alone, one is read and written, and one has permits, which an exclusive request
+    /// drains.
     fn wants(&mut self, key: u32) -> Wants {
         match key % 4 {
             2 if !self.task.once_in(4) => Wants::ToRead,
@@ -198,7 +199,7 @@ impl Contender {
         let observer = Observer { shared: Arc::clone(&self.task.shared), key, who, guard: Arc::clone(&guard), known };
         let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
-        // Mostly short, so that locks change hands often; some over what happens to nodes.
+        // Mostly short, so that locks change hands often; sometimes longer than what happens to nodes.
         let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.own || self.task.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
         while now_us() < end && !observer.is_finished() && !self.task.shared.is_to_finish() {
@@ -208,7 +209,7 @@ impl Contender {
         let _ = stop.send(());
         let lost = observer.await.expect("the observer does not fail");
         if lost {
-            // Who does not look: the register refuses it as soon as there is a newer holder.
+            // A holder that does not check its lock: the register refuses it as soon as there is a newer holder.
             if self.task.once_in(2) {
                 sleep(self.task.ms(0, 300)).await;
                 let token = guard.token();
@@ -233,10 +234,10 @@ impl Contender {
         }
     }
 
-    /// Something under the lock.
+    /// Works under the lock.
     async fn at_work(&mut self, key: u32, who: (Holder, HeldAs), guard: &Guard, ttl: Duration) {
         match self.task.dice.random_range(0..20) {
-            // The critical section: read, a while, write one more; who reads finds the same again.
+            // The critical section: read, pause, write one more; a reader finds the same value again.
             0..8 => {
                 if !guard.is_valid() {
                     return;
@@ -246,7 +247,7 @@ impl Contender {
                 if self.task.once_in(3) {
                     sleep(self.task.ms(0, 60)).await;
                 }
-                // The token of the moment at which it looked; the lock may be long gone when the write arrives.
+                // The token of the moment of the check; the lock may be long gone when the write arrives.
                 let (valid, token) = (guard.is_valid(), guard.token());
                 if self.task.once_in(12) {
                     sleep(ttl.mul_f64(self.task.dice.random_range(0.1..1.5))).await;
@@ -276,7 +277,8 @@ impl Contender {
     }
 }
 
-/// Writes down what a holder is promised, while that changes, and that it is lost; whatever the holder does meanwhile.
+/// A task that records what a holder is promised while that changes, and that it is lost, whatever the holder does
+/// meanwhile.
 struct Observer {
     shared: Arc<Shared>,
     key: u32,
@@ -286,7 +288,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// Until it is lost (true), or `stopped`.
+    /// Runs until the lock is lost (returns true), or until `stopped`.
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> bool {
         let Self { key, who, .. } = self;
         let event = |at, what| Line::Event(Event { at, key, who, what });
@@ -305,7 +307,8 @@ impl Observer {
                     return true;
                 }
                 Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
-                    // It was extended while it was valid, else it would be lost: at the latest right before its end.
+                    // The lock was extended while it was valid, else it would be lost: at the latest right before its
+                    // end.
                     let at = now.read_at.min(self.known.until - 1);
                     self.write(event(at, What::Extended { until: now.until, token: now.token }));
                     self.known = now;

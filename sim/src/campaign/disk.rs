@@ -1,18 +1,18 @@
-//! A node's disk: a small file system in memory, which can be full. Where mounting is not permitted, a plain folder that
-//! never is.
+//! A node's disk: a small file system in memory, which can fill up. Where mounting is not permitted, a plain folder
+//! that never does.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Its size: a few rewrites of the AOF, and the state file.
+/// The size: room for a few rewrites of the AOF, and the state file.
 const SIZE: &str = "size=24m";
 
-/// What fills it.
+/// The file that fills the disk.
 const FILLER: &str = "filler";
 
-/// A disk; unmounted with its value.
+/// A disk; dropping it unmounts it.
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new, empty one at `path`.
+    /// Creates a new, empty disk at `path`.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -31,17 +31,17 @@ impl Disk {
         Ok(Self { path, mounted })
     }
 
-    /// Where it is.
+    /// Returns the disk's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is one that can be full.
+    /// Returns true if the disk can fill up.
     pub fn can_be_full(&self) -> bool {
         self.mounted
     }
 
-    /// Leaves no free byte.
+    /// Fills the disk to the last byte.
     pub fn fill(&self) {
         let block = [0; 1 << 12];
         if let Ok(mut filler) = File::create(self.path.join(FILLER)) {
@@ -49,7 +49,7 @@ impl Disk {
         }
     }
 
-    /// Frees what was filled.
+    /// Frees the space that `fill` used.
     pub fn empty(&self) {
         let _ = fs::remove_file(self.path.join(FILLER));
     }

@@ -1,4 +1,4 @@
-//! Judges elections: one leader a term, terms that no observer sees fall, and no leader that did not win.
+//! Judges elections: one leader a term, terms that never fall for an observer, and no leader that did not win.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use super::journal::Line;
 
 use crate::history::{Holder, TimeUs};
 
-/// What came of all elections.
+/// The result of all elections.
 #[derive(Clone, Debug, Default)]
 pub struct Elections {
     /// Terms whose leader knew that it had won.
     pub terms: usize,
-    /// Proclamations of another value, or the same again, in a term.
+    /// Proclamations within a term after the first, of the same or another value.
     pub proclaimed: usize,
-    /// Leaders and proclamations that observers were told of.
+    /// Leaders and proclamations that observers received.
     pub observed: usize,
-    /// Of these, of candidates that were killed, or lost their lead, before they knew that they had won.
+    /// Those observed of candidates that were killed, or lost their lead, before they knew that they had won.
     pub unfinished: usize,
-    /// What is wrong.
+    /// The violations.
     pub wrong: Vec<Wrong>,
 }
 
-/// Judges all of them.
+/// Judges all elections.
 pub fn judge(lines: &[Line]) -> Elections {
     let mut all = Elections::default();
     let mut begun: BTreeMap<Holder, (TimeUs, u32)> = BTreeMap::new();
@@ -51,7 +51,7 @@ pub fn judge(lines: &[Line]) -> Elections {
             wins.push((begun.get(&who).map_or(at, |(since, _)| *since), at, election, term, who));
         }
     }
-    // Whoever began after another had won is later.
+    // A term that began after another was won has the larger number.
     wins.sort_unstable();
     for (since, at, election, term, who) in &wins {
         let earlier = wins.iter().filter(|win| win.2 == *election && win.1 < *since).map(|win| win.3).max();
@@ -74,7 +74,7 @@ pub fn judge(lines: &[Line]) -> Elections {
         let campaigned = begun.get(&leader).is_some_and(|(since, of)| *since < at && *of == election);
         match won.get(&leader) {
             Some(won) if *won == term => {}
-            // It lost an earlier term before it knew of it, or it was killed.
+            // The candidate lost an earlier term before it knew of it, or it was killed.
             Some(won) if campaigned && term < *won => all.unfinished += 1,
             None if campaigned => all.unfinished += 1,
             won => {

@@ -1,10 +1,10 @@
-//! A node is examined by itself: it grants a lock that nobody else wants, something happens to it, and it is asked again.
+//! An exam of a single node: it grants a lock that nobody else wants, something happens to it, and it is asked again.
 //!
-//! A lock on one node is a lock: while the lease of the first grant runs nobody else may be granted it, and the token of
-//! the second grant is larger. Both ends err on the sharp side only by what a request takes: the lease is counted from
-//! before the first request was sent, and the second grant from when its answer came. So what is found is a broken
-//! promise of that node, whatever else happens to it meanwhile. (The hands that do the exception of the contract, taking a
-//! lock away by hand, do not exist; a flush is guarded.)
+//! A lock on one node is a lock: while the first grant's lease runs, nobody else may be granted it, and the second
+//! grant's token is larger. Both bounds are sharp except for the time of a request: the lease is counted from before
+//! the first request was sent, and the second grant from when its answer came. So a finding is a broken promise of that
+//! node, whatever else happens to it meanwhile. (Nothing here performs the contract's exception, taking a lock away by
+//! hand; a flush is guarded.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,56 +18,56 @@ use super::patience::until;
 use super::world::World;
 use crate::history::TimeUs;
 
-/// Longer than any guard that is armed here.
+/// A time longer than any guard that is armed here.
 pub const GUARD: Duration = Duration::from_secs(8);
 
-/// How long one question may take.
+/// The longest time that one question may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// A node without a state file starts at least so far above its clock and twice the greatest skew, in microseconds.
+/// The least distance, in microseconds, between the first token of a node that starts without a state file and its
+/// clock plus twice the greatest skew.
 const START_AHEAD_US: u64 = 5_000_000;
 
-/// Tokens that were granted a moment ago may be missing in what is known of them: as far ahead as that they are taken for,
-/// in microseconds.
+/// The allowance, in microseconds, for tokens that were granted a moment ago and are not yet known.
 const UNSEEN_US: u64 = 1_000_000;
 
 /// A lock that a node granted.
 #[derive(Clone, Debug)]
 pub struct Exam {
-    /// Parameters of the connection: the user, the database.
+    /// Parameters of the connection: the user and the database.
     as_whom: &'static str,
-    /// Its name.
+    /// The key.
     key: String,
-    /// With this token.
+    /// The grant's token.
     pub token: u64,
-    /// Its lease does not end before; 0: it was given back.
+    /// The earliest end of the lease; 0 if the lock was released.
     until: TimeUs,
     owner: String,
 }
 
-/// What came of the second question.
+/// The result of the second question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
-    /// It was granted with a larger token, after the lease.
+    /// A grant with a larger token, after the lease.
     Right,
-    /// It was not granted: guarded, stopped, paused.
+    /// No grant: the node is guarded, stopped or paused.
     None,
-    /// A promise was broken.
+    /// A broken promise.
     Wrong,
 }
 
 impl Exam {
-    /// Takes `key` on the node at `socket`, for `ttl_ms`. None: it does not grant it now.
+    /// Takes `key` on the node at `socket` for `ttl_ms`. Returns `None` if the node does not grant it now.
     pub async fn take(as_whom: &'static str, socket: &Path, key: &str, ttl_ms: u64) -> Option<Self> {
         let sent = now_us();
         let token = acquire(as_whom, socket, key, sent, ttl_ms).await.ok()??;
         Some(Self { as_whom, key: key.to_owned(), token, until: sent + ttl_ms * 1_000, owner: owner(sent) })
     }
 
-    /// Raises its token.
+    /// Raises the token.
     ///
     /// # Errors
-    /// It is refused.
+    /// The node refuses.
     pub async fn raise(&mut self, socket: &Path, token: u64) -> Result<(), String> {
         let words = ["LOCK.FENCE", &self.key, &self.owner, &token.to_string()];
         if let Some(raised) = ask_as::<Option<u64>>(self.as_whom, socket, &words, ANSWER).await? {
@@ -76,15 +76,16 @@ impl Exam {
         Ok(())
     }
 
-    /// Gives it back: from now on its token alone counts.
+    /// Releases the lock: from now on, its token alone counts.
     pub async fn release(&mut self, socket: &Path) {
         say_as(self.as_whom, socket, &["LOCK.RELEASE", &self.key, &self.owner]).await;
         self.until = 0;
     }
 
-    /// Asks the node again until it grants the lock, for so long. `tokens`: also the order of tokens is judged.
+    /// Asks the node again until it grants the lock, at most for `patience`. With `tokens`, it also judges the order of
+    /// tokens.
     pub async fn examine(&self, world: &World, socket: &Path, patience: Duration, tokens: bool, after: &str) -> Second {
-        // For a moment only, and as one whom nobody mistakes for the first.
+        // The second grant is short, and its owner's name differs from the first one's.
         let again = until!(patience, acquire(self.as_whom, socket, &self.key, now_us(), 1).await.ok().flatten());
         again.map_or(Second::None, |token| self.judge(world, token, tokens, after))
     }
@@ -115,23 +116,23 @@ async fn acquire(
     ask_as(as_whom, socket, &["LOCK.ACQUIRE", key, &owner(sent), &ttl_ms.to_string()], ANSWER).await
 }
 
-/// One for each request.
+/// Returns an owner name of its own for each request.
 fn owner(sent: TimeUs) -> String {
     format!("exam {sent}")
 }
 
-/// Whether a node that starts now, without any memory and with a clock that is right, starts above every token there is:
-/// what the contract asks for before a state file may be lost.
+/// Returns true if a node that starts now, without any memory and with a correct clock, starts above every token that
+/// exists. The contract requires this before a state file may be lost.
 pub fn starts_above_all(world: &World) -> bool {
     !world.is_wild() && starts_above(world, world.highest_token.load(Ordering::Relaxed) + UNSEEN_US)
 }
 
-/// The same for one token.
+/// Returns true if such a node starts above `token`.
 pub fn starts_above(world: &World, token: u64) -> bool {
     token <= wall_us() + 2 * world.settings.skew_ms * 1_000 + START_AHEAD_US
 }
 
-/// Asks as `who`, and forgets the answer.
+/// Sends a command as `who`, and ignores the answer.
 pub async fn say_as(who: &'static str, socket: &Path, words: &[&str]) {
     let _ = ask_as::<Value>(who, socket, words, ANSWER).await;
 }

@@ -1,4 +1,4 @@
-//! What the nemesis did, and what was found wrong besides what the referee judges.
+//! The faults that the nemesis injected, and the findings beside those of the referee.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::journal::now_us;
 use crate::history::TimeUs;
 
-/// What a fault is done to; nodes and clients are numbered from 0, and shown from 1.
+/// The target of a fault; nodes and clients are numbered from 0, and shown from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum On {
     /// A node.
@@ -41,26 +41,26 @@ impl fmt::Display for On {
 /// A fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fault {
-    /// What it is called in the report.
+    /// The name in the report.
     pub kind: &'static str,
-    /// What it is done to.
+    /// The target.
     pub on: On,
-    /// When it began.
+    /// The beginning.
     pub from: TimeUs,
-    /// When it was healed; none: it lasts.
+    /// The end; `None` while it lasts.
     pub until: Option<TimeUs>,
-    /// More of it.
+    /// A remark for the report.
     pub note: String,
 }
 
-/// Something that must not have happened.
+/// An event that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// When.
+    /// The moment.
     pub at: TimeUs,
-    /// With which lock; none: with none in particular.
+    /// The lock; `None` if it concerns no lock in particular.
     pub key: Option<u32>,
-    /// What.
+    /// The description.
     pub what: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Wrong {
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Wrong>)>>);
 
-/// A fault that lasts, until this is dropped.
+/// A fault that lasts until this is dropped.
 #[derive(Debug)]
 #[must_use = "a fault is healed when this is dropped"]
 pub struct Lasting<'a> {
@@ -83,7 +83,7 @@ impl Drop for Lasting<'_> {
 }
 
 impl Log {
-    /// A fault begins.
+    /// Begins a fault.
     pub fn begin(&self, kind: &'static str, on: On, note: impl Into<String>) -> Lasting<'_> {
         let fault = Fault { kind, on, from: now_us(), until: None, note: note.into() };
         let number = self.with(|(faults, _)| {
@@ -93,23 +93,23 @@ impl Log {
         Lasting { log: self, number }
     }
 
-    /// A fault of one moment.
+    /// Records a fault of one moment.
     pub fn moment(&self, kind: &'static str, on: On, note: impl Into<String>) {
         drop(self.begin(kind, on, note));
     }
 
-    /// Something is wrong.
+    /// Records a finding.
     pub fn found(&self, what: impl Into<String>) {
         let finding = Wrong { at: now_us(), key: None, what: what.into() };
         self.with(|(_, findings)| findings.push(finding));
     }
 
-    /// All faults so far.
+    /// Returns all faults so far.
     pub fn faults(&self) -> Vec<Fault> {
         self.with(|(faults, _)| faults.clone())
     }
 
-    /// All findings so far.
+    /// Returns all findings so far.
     pub fn findings(&self) -> Vec<Wrong> {
         self.with(|(_, findings)| findings.clone())
     }

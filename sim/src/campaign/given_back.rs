@@ -1,7 +1,8 @@
-//! Judges what agents answer to RELEASE: an owner that had lost the lock must not be told that it held it until now.
+//! Judges what agents answer to RELEASE: an owner that had lost the lock must not hear that it held it until now.
 //!
-//! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if somebody else, whom the
-//! lock does not go with, relied on it for all of that time: that one had a majority of the nodes throughout.
+//! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if a
+//! holder with a conflicting mode relied on the lock for all of that time: that one had a majority of the nodes
+//! throughout.
 
 use super::faults::Wrong;
 use super::journal::Line;
@@ -12,13 +13,13 @@ use super::judge::{Claim, Seen, claims};
 pub struct GivenBack {
     /// Answers that the owner held the lock until now.
     pub held: usize,
-    /// Those of them to owners whose validity was over.
+    /// Those among them to owners whose validity was over.
     pub late: usize,
-    /// Violations.
+    /// The violations.
     pub wrong: Vec<Wrong>,
 }
 
-/// Judges all of them.
+/// Judges all releases.
 pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
     let claims = claims(seen);
     let mut all = GivenBack::default();

@@ -1,5 +1,5 @@
-//! What each process of a campaign leaves behind: a file of lines, each written by one call, so that a process which is
-//! killed leaves whole lines only, and nothing that it has done before is missing.
+//! The journal of a process of a campaign: a file of lines, each written by one call. So a process that is killed
+//! leaves whole lines only, and everything that it did before is there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Holder, TimeUs};
 
-/// Microseconds of the boot clock: one for all processes of a machine, and nobody can set it. The true time of a campaign.
+/// Returns the boot clock in microseconds: one clock for all processes of a machine, which nobody can set. It is the
+/// true time of a campaign.
 pub fn now_us() -> TimeUs {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
-/// The true wall clock, in microseconds.
+/// Returns the true wall clock, in microseconds.
 pub fn wall_us() -> u64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
@@ -26,73 +27,73 @@ pub fn wall_us() -> u64 {
 /// A lease that the node keeps for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// When it was asked for.
+    /// The moment of the request.
     pub since: TimeUs,
-    /// When the holder knew.
+    /// The moment at which the holder knew.
     pub at: TimeUs,
-    /// On which node, from 0 on.
+    /// The node, counted from 0.
     pub node: usize,
-    /// Whose.
+    /// The holder.
     pub who: Holder,
-    /// How long the lease is, in milliseconds.
+    /// The lease's length, in milliseconds.
     pub ttl_ms: u64,
-    /// KEEPALIVE ends then, or later.
+    /// The earliest end of KEEPALIVE.
     pub until: TimeUs,
 }
 
-/// How a lease that was kept ended.
+/// The end of a kept lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// Its holder gave it back.
+    /// The holder released it.
     Released,
-    /// The node said that the holder has it no more.
+    /// The node said that the holder no longer has it.
     Lost,
-    /// The connection broke, or the node did not answer as it should.
+    /// The connection broke, or the node gave an unexpected answer.
     Unknown,
-    /// The holder closed its connection, and the lease was over then.
+    /// The holder closed its connection, and the lease was over in time.
     LeftAndOver,
-    /// The same, and it was not.
+    /// The holder closed its connection, and the lease was not over in time.
     LeftAndHeld,
 }
 
-/// One line of a journal; `at` is when it was known.
+/// One line of a journal; `at` is when the process knew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Line {
-    /// For the referee.
+    /// An event for the referee.
     Event(Event),
-    /// A lock was asked for, with `lock` (`waits`) or `try_lock`, and this is the answer: `held`, or the kind of error.
+    /// A lock was requested with `lock` (`waits`) or `try_lock`; the answer is `held`, or the kind of error.
     Asked { at: TimeUs, key: u32, waits: bool, took_us: u64, answer: String },
-    /// The holder was told that its lock is lost, on which it had relied until then.
+    /// The holder learned that its lock is lost; it had relied on it until `until`.
     Lost { at: TimeUs, key: u32, who: Holder, until: TimeUs },
-    /// A lock was given back, and this is the answer: `Released`, `AlreadyExpired` and so on.
+    /// A lock was released; the answer is `Released`, `AlreadyExpired` and so on.
     Released { at: TimeUs, answer: String },
-    /// An agent answered to a RELEASE, sent at that time, that the owner held the lock until now.
+    /// An agent answered a RELEASE, sent at `sent`: the owner held the lock until now.
     ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
-    /// A lease that is kept by KEEPALIVE begins.
+    /// A lease that KEEPALIVE keeps begins.
     Kept(Kept),
-    /// It ended.
+    /// A kept lease ended.
     KeptEnded { at: TimeUs, who: Holder, how: Ended },
     /// A candidate begins to campaign.
     Campaigns { at: TimeUs, election: u32, who: Holder },
-    /// It leads.
+    /// A candidate leads.
     Won { at: TimeUs, election: u32, who: Holder, term: u64 },
     /// A leader proclaimed once more.
     Proclaimed { at: TimeUs, who: Holder },
-    /// An observer was told who leads, and the number of what that one proclaims.
+    /// An observer learned who leads, and the number of that leader's proclamation.
     Observed { at: TimeUs, election: u32, observer: Holder, leader: Holder, term: u64, sequence: u64 },
-    /// Something that must not be.
+    /// A violation that the process itself saw.
     Wrong { at: TimeUs, what: String },
 }
 
-/// Where a process writes its lines.
+/// The file of a process's lines.
 #[derive(Debug)]
 pub struct Journal(Mutex<File>);
 
 impl Journal {
-    /// Begins one at `path`.
+    /// Opens a journal at `path`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
     }
@@ -100,7 +101,7 @@ impl Journal {
     /// Writes a line, by one call.
     ///
     /// # Panics
-    /// It cannot be written: a campaign without its journal proves nothing.
+    /// The line cannot be written: a campaign without its journal proves nothing.
     pub fn write(&self, line: &Line) {
         let mut text = serde_json::to_vec(line).expect("a line is plain data");
         text.push(b'\n');
@@ -110,7 +111,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal while it grows.
+/// A reader that follows a journal while it grows.
 #[derive(Debug)]
 pub struct Follower {
     file: File,
@@ -118,18 +119,18 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// From its beginning.
+    /// Opens a journal at its beginning.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, rest: vec![] })
     }
 
-    /// The whole lines that have come since the last call.
+    /// Returns the whole lines that have come since the last call.
     ///
     /// # Panics
-    /// The journal cannot be read, or a line is none.
+    /// The journal cannot be read, or a line is invalid.
     pub fn read(&mut self) -> Vec<Line> {
         self.file.read_to_end(&mut self.rest).expect("the journal can be read");
         let Some(end) = self.rest.iter().rposition(|&byte| byte == b'\n') else { return vec![] };

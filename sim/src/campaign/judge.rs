@@ -1,8 +1,8 @@
-//! Puts together what all processes wrote down, in the order of true time, and shows it to the referee: while the campaign
-//! runs, from the beginning each time, and once more at its end.
+//! Merges what all processes recorded in the order of true time, and hands it to the referee: while the campaign runs,
+//! from the beginning each time, and once more at its end.
 //!
-//! A line that is still missing can only hide something, never accuse: a holder writes that it ends before it begins to give
-//! the lock back, so that is always there when the next holder's line is. So what is found while the campaign runs stands.
+//! A missing line can only hide something, never accuse: a holder records its end before it begins to release the lock,
+//! so that line is always there when the next holder's is. So a finding made while the campaign runs stands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -15,38 +15,38 @@ use super::world::World;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::referee::{Laws, Referee};
 
-/// What happened so recently is not judged yet: lines may be under way.
+/// The age below which events are not judged yet: lines may be under way.
 pub const LAG: Duration = Duration::from_millis(500);
 
-/// An event, and for an access to the register whether it was taken.
+/// An event, and for an access to the register whether it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// What the register really did.
+    /// The register's record of the access.
     pub arrival: Option<Arrival>,
 }
 
-/// A time for which somebody relied on a lock.
+/// A time during which somebody relied on a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// Which lock.
+    /// The lock.
     pub key: u32,
-    /// Who.
+    /// The holder.
     pub who: Holder,
-    /// In which mode.
+    /// The mode.
     pub mode: HeldAs,
-    /// Its last token.
+    /// The last token.
     pub token: u64,
-    /// When it began.
+    /// The beginning.
     pub from: TimeUs,
-    /// When it ended.
+    /// The end.
     pub until: TimeUs,
-    /// End of its validity.
+    /// The end of the validity.
     pub valid_until: TimeUs,
 }
 
-/// What each holder relied on, in the order in which they began.
+/// Returns what each holder relied on, in the order in which they began.
 pub fn claims(seen: &[Seen]) -> Vec<Claim> {
     let mut all: Vec<Claim> = vec![];
     let mut places: BTreeMap<Holder, usize> = BTreeMap::new();
@@ -69,14 +69,14 @@ pub fn claims(seen: &[Seen]) -> Vec<Claim> {
     all
 }
 
-/// All that is known of a run so far.
+/// Everything known of a run so far.
 #[derive(Debug, Default)]
 pub struct History {
     followers: Vec<Follower>,
     arrivals: usize,
-    /// In the order of time, after [`History::sort`].
+    /// The events, in the order of time after [`History::sort`].
     pub seen: Vec<Seen>,
-    /// What is not for the referee.
+    /// The lines that are not for the referee.
     pub lines: Vec<Line>,
 }
 
@@ -107,7 +107,7 @@ impl History {
         self.seen.extend(arrivals.into_iter().map(|arrival| Seen { event: arrival.event, arrival: Some(arrival) }));
     }
 
-    /// When each key was first held after `from`.
+    /// Returns when each key was first held after `from`.
     pub fn first_held(&self, from: TimeUs) -> BTreeMap<u32, TimeUs> {
         let mut first = BTreeMap::new();
         for Seen { event, .. } in &self.seen {
@@ -119,7 +119,7 @@ impl History {
         first
     }
 
-    /// The largest token that `key` was held with.
+    /// Returns the largest token with which `key` was held.
     pub fn highest_token(&self, key: u32) -> u64 {
         let tokens = self.seen.iter().filter(|seen| seen.event.key == key).map(|seen| match seen.event.what {
             What::Held { token, .. } | What::Extended { token, .. } | What::Converted { token, .. } => token,
@@ -128,8 +128,8 @@ impl History {
         tokens.max().unwrap_or(0)
     }
 
-    /// Puts everything into the order of true time. Of one moment: who ends, ends before another begins; and accesses stay in
-    /// the order in which the register took them.
+    /// Sorts everything by true time. At one moment, ends come before beginnings, and accesses stay in the register's
+    /// order.
     pub fn sort(&mut self) {
         let rank = |what: What| match what {
             What::Ended => 0,
@@ -150,7 +150,8 @@ impl History {
             }
         }
         let mut referee = Referee::new(Laws::All);
-        // Who broke a law once is not heard again: what follows would only follow from that.
+        // A holder that broke a law once is ignored from then on: its later violations would only follow from the
+        // first.
         let mut out: BTreeSet<Holder> = BTreeSet::new();
         for Seen { event, arrival } in self.seen.iter().take_while(|seen| seen.event.at <= until) {
             let mut add = |what: String| wrong.push(Wrong { at: event.at, key: Some(event.key), what });

@@ -1,5 +1,5 @@
-//! A task of a client process that holds locks of one node by KEEPALIVE: it extends nothing, and asks LOCK.CHECK before each write.
-//! Some wait, some say nothing for seconds, some go without a word, so that their connection ends.
+//! A task of a client process that holds locks of one node by KEEPALIVE: it extends nothing, and asks LOCK.CHECK before
+//! each write. Some wait, some are silent for seconds, some leave without a word, so that their connection ends.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::process::Task;
 use super::register::Access;
 use crate::history::{HeldAs, Holder, TimeUs};
 
-/// The key of the register of the lock on node 0; the others follow.
+/// The register's key of the lock on node 0; the others follow.
 pub const FIRST_KEY: u32 = 100;
 
-/// Lengths of leases, in milliseconds.
+/// The lengths of leases, in milliseconds.
 const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
 
-/// A node that is reached answers within this.
+/// The longest time for a reachable node to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// So long after its ttl a lease whose connection ended is over, whatever this machine does meanwhile.
+/// The time after its ttl by which a lease whose connection ended is over, however slow this machine is.
 const OVER: Duration = Duration::from_millis(500);
 
 impl Task {
     /// Keeps one lock after the other.
     pub(super) async fn keep(mut self) {
         while !self.is_to_finish() {
-            // What breaks is begun anew.
+            // After a failure, the next lock begins anew.
             let _ = self.keep_one().await;
             sleep(self.ms(50, 500)).await;
         }
@@ -46,7 +46,7 @@ impl Task {
         let mut node_says = Connection::open(&address).await?;
         let since = now_us();
         let asked = ["LOCK.ACQUIRE", &name, &owner, &ttl, "KEEPALIVE", &keep, "WAIT", wait];
-        // The token, and for how long it was waited for.
+        // The token, and how long the request waited.
         let token = match node_says.ask(&asked, PATIENCE + Duration::from_secs(3)).await? {
             Reply::List(list) => list[0],
             Reply::Number(_) | Reply::Null => return Ok(()),
@@ -83,7 +83,7 @@ impl Task {
         Ok(())
     }
 
-    /// Works under the lock until `end`; how it ended before that, if it did.
+    /// Works under the lock until `end`. Returns how the lock ended before that, if it did.
     async fn holds(
         &mut self,
         node_says: &mut Connection,
@@ -107,7 +107,7 @@ impl Task {
             if let Some(number) = number.filter(|_| now_us() < until) {
                 self.access(access(Some(number + 1))).await;
             }
-            // Some say nothing for longer than their lease.
+            // Some are silent for longer than their lease.
             let pause = if self.once_in(20) { self.ms(1_000, 4_000) } else { self.ms(20, 300) };
             sleep(pause).await;
         }

@@ -1,5 +1,5 @@
-//! Judges what KEEPALIVE promises: while its connection is open and nothing is done to its node a lease does not end before
-//! KEEPALIVE does, and when the connection has ended the lease ends too.
+//! Judges KEEPALIVE's promises: while the connection is open and nothing is done to its node, a lease does not end
+//! before KEEPALIVE does. When the connection has ended, the lease ends too.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use super::journal::{Ended, Kept, Line};
 
 use crate::history::{Holder, TimeUs};
 
-/// A fault is written down this close to when it is done, in microseconds.
+/// The largest distance between a fault and its record, in microseconds.
 const NEAR_US: u64 = 200_000;
 
-/// A lease may end this much before KEEPALIVE does, in microseconds: the node counts in milliseconds.
+/// The most by which a lease may end before KEEPALIVE does, in microseconds: the node counts in milliseconds.
 const ROUNDED_US: u64 = 2_000;
 
-/// What is done to a node, its links or a client, and excuses no lost lease.
+/// Faults of a node, its links or a client that excuse no lost lease.
 const HARMLESS: [&str; 6] = ["wall clock stepped", "BGSAVE", "BGREWRITEAOF", "CONFIG SET", "delay", "client stopped"];
 
-/// What came of all leases that were kept.
+/// The result of all kept leases.
 #[derive(Clone, Debug, Default)]
 pub struct KeptLeases {
-    /// How many there were.
+    /// The number of kept leases.
     pub kept: usize,
-    /// Of these, nothing was done to the node or the connection of so many: they had to last.
+    /// Those whose node and connection no fault touched: they had to last.
     pub judged: usize,
-    /// And of these, so many were held for longer than their ttl.
+    /// Those among the judged ones that were held for longer than their ttl.
     pub prolonged: usize,
-    /// After so many their connection ended, and nothing was done until the lease was over.
+    /// Those whose connection ended, with no fault until the lease was over.
     pub left: usize,
-    /// What is wrong.
+    /// The violations.
     pub wrong: Vec<Wrong>,
 }
 
-/// Judges all of them. `lives` says which client each process was, from the first on.
+/// Judges all kept leases. `lives` names the client of each process, from the first on.
 pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let kept = lines.iter().filter_map(|line| if let Line::Kept(kept) = line { Some(*kept) } else { None });
     let ends: BTreeMap<Holder, (TimeUs, Ended)> = lines
@@ -42,7 +42,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let mut all = KeptLeases::default();
     for kept in kept {
         all.kept += 1;
-        // A process that was killed tells no end: its connection ended with it.
+        // A process that was killed records no end: its connection ended with it.
         let Some(&(at, how)) = ends.get(&kept.who) else { continue };
         let client = lives.get(kept.who.client as usize - 1).copied().unwrap_or(usize::MAX);
         if how == Ended::Unknown || faults.iter().any(|fault| is_done_to(fault, &kept, client, at)) {
@@ -68,7 +68,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     all
 }
 
-/// Whether something was done to the node or the connection of this lease until `at`.
+/// Returns true if a fault touched the node or the connection of this lease until `at`.
 fn is_done_to(fault: &Fault, kept: &Kept, client: usize, at: TimeUs) -> bool {
     let is_near = match fault.on {
         On::Node(node) => node == kept.node,

@@ -4,14 +4,14 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-/// One of them; its name on the command line is the same in kebab case.
+/// A fault; its name on the command line is the same in kebab case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Kind {
     /// A server finds an older copy of its folder, or of a part of it.
     CopiedFolders,
     /// A server lives for a while with another state file, or with none.
     OtherStateFile,
-    /// A client that may use some keys only raises their tokens as far as it can.
+    /// A client with access to some keys only raises their tokens as far as it can.
     HostileFence,
     /// A node's wall clock shows a year that tokens have no room for.
     #[value(name = "clock-beyond-2112")]

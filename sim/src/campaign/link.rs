@@ -1,7 +1,8 @@
-//! The connection of one client process to one node: a proxy that can cut, swallow, hold and delay what goes through it.
+//! The connection of one client process to one node: a proxy that can cut, swallow, hold and delay what passes through.
 //!
-//! It does what a network can do to TCP, and nothing else. A connection that lost a byte delivers no later one: where bytes
-//! are swallowed the connection is dead, and it ends when the network is well again. What is held is delivered late, in order.
+//! It does what a network can do to TCP, and nothing else. A connection that lost a byte delivers no later one: where
+//! bytes are swallowed the connection is dead, and it ends when the network is well again. Bytes that are held arrive
+//! late, in order.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -12,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::sleep;
 
-/// What a link does with what goes through it.
+/// A link's treatment of the bytes that pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// Lets it pass.
+    /// Lets everything pass.
     Pass,
-    /// Closes every connection, and takes no new one.
+    /// Closes every connection, and accepts no new one.
     Cut,
-    /// Resets every connection at once, and takes new ones.
+    /// Resets every connection at once, and accepts new ones.
     Reset,
     /// Swallows requests and answers.
     Swallow,
@@ -28,16 +29,16 @@ pub enum Mode {
     SwallowRequests,
     /// Swallows answers.
     SwallowAnswers,
-    /// Holds everything back, and delivers it when it passes again.
+    /// Holds everything back, and delivers it when the link passes again.
     Hold,
 }
 
 impl Mode {
-    /// Those that hurt.
+    /// The modes that do harm.
     pub const FAULTS: [Self; 6] =
         [Self::Cut, Self::Reset, Self::Swallow, Self::SwallowRequests, Self::SwallowAnswers, Self::Hold];
 
-    /// Its name in the report.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -51,10 +52,10 @@ impl Mode {
     }
 }
 
-/// How often a held connection looks whether it passes again.
+/// The interval at which a held connection checks whether the link passes again.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// Which server is behind a node's links at the moment.
+/// The server that is behind a node's links at the moment.
 pub type Target = Arc<Mutex<PathBuf>>;
 
 #[derive(Debug)]
@@ -84,7 +85,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// To `target`, on a port of its own.
+    /// Opens a link to `target`, on a port of its own.
     ///
     /// # Errors
     /// No port is free.
@@ -110,22 +111,22 @@ impl Link {
         Ok(Self { port, state, listens: listens.abort_handle() })
     }
 
-    /// Its port on the loopback.
+    /// Returns the link's port on the loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address, as a client takes it.
+    /// Returns the link's address, as a client takes it.
     pub fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on it does this.
+    /// Sets what the link does from now on.
     pub fn set(&self, mode: Mode) {
         self.state.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// From now on everything takes so much longer, each way.
+    /// Delays everything by `delay` from now on, each way.
     pub fn delay(&self, delay: Duration) {
         self.state.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
@@ -164,7 +165,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     loop {
         let count = tokio::select! {
             count = from.read(&mut buffer) => count.unwrap_or(0),
-            // The other end knows nothing of a byte that was lost: it ends the connection when it hears of it again.
+            // The other end knows nothing of a lost byte: it ends the connection when it hears of it again.
             () = passes(state, way), if dead => return,
         };
         let delay = state.delay_us.load(Ordering::Relaxed);
@@ -175,7 +176,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             sleep(LOOK_AGAIN).await;
         }
         if count == 0 {
-            // That it was closed does not arrive either.
+            // The close does not arrive either.
             while swallows(state, way) {
                 sleep(LOOK_AGAIN).await;
             }
@@ -194,7 +195,7 @@ fn swallows(state: &State, way: Way) -> bool {
         || (way == Way::Answers && state.is(Mode::SwallowAnswers))
 }
 
-/// Returns when nothing is swallowed this way any more.
+/// Returns when nothing is swallowed this way any longer.
 async fn passes(state: &State, way: Way) {
     while swallows(state, way) {
         sleep(LOOK_AGAIN).await;

@@ -1,4 +1,4 @@
-//! A server process with the module, in a folder of its own: what the nemesis starts, kills and starts again.
+//! A server process with the module, in a folder of its own: the nemesis starts, kills and restarts it.
 
 use std::fs;
 use std::io;
@@ -16,22 +16,22 @@ use tokio::time::timeout;
 
 use super::patience::{PATIENCE, until};
 
-/// What a server keeps on its disk.
+/// The data that a server keeps on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The AOF, synced before every answer.
     AofAlways,
-    /// Snapshots now and then.
+    /// Snapshots from time to time.
     Snapshots,
     /// Nothing but the node's state file.
     Nothing,
 }
 
 impl Durability {
-    /// Every one.
+    /// Every variant.
     pub const ALL: [Self; 3] = [Self::AofAlways, Self::Snapshots, Self::Nothing];
 
-    /// Its name in the report.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::AofAlways => "AOF always",
@@ -49,20 +49,20 @@ impl Durability {
     }
 }
 
-/// What all servers of a campaign have in common.
+/// Settings that all servers of a campaign share.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The server program.
     pub server: PathBuf,
     /// The module.
     pub module: PathBuf,
-    /// What lets their wall clocks be stepped.
+    /// The library that lets their wall clocks be stepped.
     pub shim: PathBuf,
     /// `lock.max-ttl`.
     pub max_ttl_ms: u64,
     /// `lock.max-clock-skew`.
     pub skew_ms: u64,
-    /// Where their logs are.
+    /// The folder of their logs.
     pub logs: PathBuf,
 }
 
@@ -71,7 +71,7 @@ pub struct Common {
 pub struct WallClock(PathBuf);
 
 impl WallClock {
-    /// One that shows the truth; its offset is in the file at `path`.
+    /// Creates a correct clock; its offset is in the file at `path`.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -80,17 +80,17 @@ impl WallClock {
         Ok(Self(path))
     }
 
-    /// From now on it shows so many seconds more than the truth.
+    /// Makes the clock show `seconds` more than the truth from now on.
     ///
     /// # Panics
-    /// Its file is gone.
+    /// The clock's file is gone.
     pub fn set(&self, seconds: i64) {
         // Written in place: the file stays mapped.
         let file = fs::OpenOptions::new().write(true).open(&self.0).expect("the clock's file is there");
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the clock's file can be written");
     }
 
-    /// Whether it shows the truth.
+    /// Returns true if the clock is correct.
     pub fn is_right(&self) -> bool {
         fs::read(&self.0).is_ok_and(|offset| offset == 0_i64.to_ne_bytes())
     }
@@ -107,19 +107,19 @@ pub struct Machine {
     name: String,
     dir: PathBuf,
     port: u16,
-    /// Its wall clock.
+    /// The wall clock.
     pub clock: WallClock,
-    /// What its next incarnation keeps.
+    /// The data that the next incarnation keeps.
     pub durability: Durability,
-    /// `lock.state-file` of its next incarnation; none: as it is unless set.
+    /// `lock.state-file` of the next incarnation; `None` leaves it unset.
     pub state_file: Option<&'static str>,
-    /// More options of its next incarnation.
+    /// More options of the next incarnation.
     pub options: Vec<String>,
     child: Option<Child>,
 }
 
 impl Machine {
-    /// A new machine with an empty disk at `dir`; nothing is started. Its clock's file is beside its log.
+    /// Returns a new machine with an empty disk at `dir`; nothing is started. Its clock's file is beside its log.
     ///
     /// # Errors
     /// The folder cannot be made, or no port is free.
@@ -130,27 +130,27 @@ impl Machine {
         Ok(Self { name, dir, port, clock, durability, state_file: None, options: vec![], child: None })
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The port of its next incarnation.
+    /// Sets the port of the next incarnation.
     pub fn listen_on(&mut self, port: u16) {
         self.port = port;
     }
 
-    /// Where it is reached.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("socket")
     }
 
-    /// Its folder.
+    /// Returns the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -158,9 +158,9 @@ impl Machine {
     /// Starts an incarnation and waits until it answers.
     ///
     /// # Errors
-    /// It ended, or it does not answer within [`PATIENCE`].
+    /// The server ended, or does not answer within [`PATIENCE`].
     pub async fn start(&mut self, common: &Common, replica_of: Option<u16>) -> Result<(), String> {
-        // The socket of the incarnation before would answer "connection refused", not "absent".
+        // The socket of the last incarnation would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&common.server);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--loglevel", "notice"]);
@@ -194,22 +194,22 @@ impl Machine {
         answers.unwrap_or_else(|| Err(format!("{} does not answer after its start", self.name)))
     }
 
-    /// How it ended, if it did.
+    /// Returns how the process ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
-    /// Sends it a signal; nothing if it does not run.
+    /// Sends a signal; does nothing if the process does not run.
     pub fn signal(&self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
     }
 
-    /// kill -9.
+    /// Kills the process (kill -9).
     pub async fn kill(&mut self) {
         kill(&mut self.child).await;
     }
 
-    /// Waits until it has ended by itself, for so long.
+    /// Waits up to `limit` until the process has ended by itself.
     pub async fn wait_ended(&mut self, limit: Duration) -> bool {
         match &mut self.child {
             Some(child) => timeout(limit, child.wait()).await.is_ok(),
@@ -217,27 +217,27 @@ impl Machine {
         }
     }
 
-    /// Asks it something, on a connection of its own.
+    /// Sends a command on a connection of its own.
     ///
     /// # Errors
-    /// It does not answer, or refuses.
+    /// The server does not answer, or refuses.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, String> {
         ask(&self.socket(), words, Duration::from_secs(2)).await
     }
 }
 
-/// Asks the server at `socket` something, on a connection of its own.
+/// Sends a command to the server at `socket`, on a connection of its own.
 ///
 /// # Errors
-/// It does not answer in time, or refuses.
+/// The server does not answer in time, or refuses.
 pub async fn ask<T: FromRedisValue>(socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
     ask_as("", socket, words, limit).await
 }
 
-/// The same as another user or in another database, as parameters of a URL.
+/// Sends a command as another user or in another database, given as parameters of a URL.
 ///
 /// # Errors
-/// It does not answer in time, or refuses.
+/// The server does not answer in time, or refuses.
 pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str], limit: Duration) -> Result<T, String> {
     let asked = async {
         let client = redis::Client::open(format!("unix://{}?protocol=resp3{who}", socket.display()))?;
@@ -250,14 +250,14 @@ pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str],
     answer.map_err(|why| why.to_string())
 }
 
-/// Ports of servers: below those that the system gives to connections (32 768 and up), so that no connection takes the port of a server
-/// that is down.
+/// Ports of servers: below those that the system gives to connections (32 768 and up), so that no connection takes the
+/// port of a server that is down.
 const PORTS: Range<u16> = 12_000..21_000;
 
-/// A port that nobody listens on. Two that are asked for at once differ.
+/// Returns a port that nobody listens on. Two calls at once return different ports.
 ///
 /// # Errors
-/// There is none.
+/// No port is free.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.len() as u32;
@@ -270,14 +270,14 @@ pub fn free_port() -> io::Result<u16> {
     ports.find(is_free).ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse))
 }
 
-/// Kills `child` and waits for its end; nothing if it does not run.
+/// Kills `child` and waits for its end; does nothing if it does not run.
 pub async fn kill(child: &mut Option<Child>) {
     if let Some(child) = child {
         let _ = child.kill().await;
     }
 }
 
-/// Sends `child` a signal; nothing if it does not run.
+/// Sends `child` a signal; does nothing if it does not run.
 pub fn signal_to(child: Option<&Child>, signal: Signal) {
     if let Some(pid) = child.and_then(Child::id).and_then(|id| Pid::from_raw(id as i32)) {
         let _ = kill_process(pid, signal);

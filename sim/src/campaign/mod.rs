@@ -1,11 +1,11 @@
 //! The fault campaign: real servers, real client processes, and a nemesis that does to them what the world does.
 //!
-//! Five servers with the module (`machine`) are reached by several client processes ([`contender`]) over links that can
-//! fail (`link`). Clients take locks and access a register under them (`register`); each writes down what it relies on
-//! (`journal`). The `nemesis` kills, stops, cuts, fills and sets clocks, at random from a seed. What everybody did is put
-//! together and judged by the referee, while it happens and at the end (`judge`); what a node by itself must not forget is
-//! asked in an `exam`; what needs a calm moment to be judged is done in `drills`, and what must hold when all is healed is
-//! looked at in `aftermath`. docs/chaos.md tells users what this shows.
+//! Several client processes ([`contender`]) reach five servers with the module (`machine`) over links that can fail
+//! (`link`). Clients take locks and access a register under them (`register`); each records what it relies on
+//! (`journal`). The `nemesis` kills, stops, cuts, fills and sets clocks, at random from a seed. The records of all are
+//! merged and judged by the referee, while the campaign runs and at the end (`judge`). An `exam` asks what a node by
+//! itself must not forget, `drills` do what needs a calm moment to be judged, and `aftermath` checks what must hold
+//! when all is healed. docs/chaos.md tells users what this shows.
 
 mod aftermath;
 pub mod agent;
@@ -56,71 +56,71 @@ use world::{CONTENDED_KEYS, World};
 
 use crate::history::TimeUs;
 
-/// How long the nemesis works before everything is healed, and locks must be had again.
+/// The time that the nemesis works before everything is healed, and locks must be obtainable again.
 const STORM: Duration = Duration::from_secs(30);
 
-/// How long it is calm after that.
+/// The calm after that.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Pause between two looks.
+/// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Everything was healed, and then every lock that all want was had again.
+/// A recovery: everything was healed, and then every contended lock was obtained again.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
-    /// When the last fault was healed.
+    /// The moment at which the last fault was healed.
     pub from: TimeUs,
-    /// How long the nodes that are needed were still guarded, in microseconds: a majority, or all of a cluster.
+    /// The time, in microseconds, for which nodes that are needed were still guarded: a majority, or all of a cluster.
     pub guard_us: u64,
-    /// How long it took, in microseconds.
+    /// The time until the recovery, in microseconds.
     pub took_us: u64,
 }
 
-/// What came of a campaign.
+/// The result of a campaign.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What it was run with.
+    /// The settings.
     pub settings: Settings,
-    /// When it began.
+    /// The beginning.
     pub from: TimeUs,
-    /// When it ended.
+    /// The end.
     pub until: TimeUs,
-    /// All that happened.
+    /// Everything that happened.
     pub history: History,
-    /// All that was done.
+    /// Every fault that was injected.
     pub faults: Vec<Fault>,
-    /// All that is wrong.
+    /// All findings.
     pub wrong: Vec<Wrong>,
-    /// When the first of it was noticed.
+    /// The moment at which the first finding was noticed.
     pub noticed: Option<TimeUs>,
-    /// All guards that were seen.
+    /// All guards that were observed.
     pub guards: Vec<Guarded>,
-    /// Each time that everything was healed.
+    /// The recoveries, one for each time that everything was healed.
     pub recoveries: Vec<Recovery>,
-    /// Majorities of nodes, each of which was asked alone for every key at the end.
+    /// The number of majorities that were asked alone for every key at the end, with success.
     pub majorities: usize,
     /// The servers at the end.
     pub ends: Vec<EndState>,
-    /// Starts that proved that they remember every grant, and that did not.
+    /// The numbers of starts that proved that they remember every grant, and of those that did not.
     pub starts: (usize, usize),
-    /// For each incarnation of a client process, from 1 on, which client it was.
+    /// The client of each incarnation of a client process, from 1 on.
     pub lives: Vec<usize>,
-    /// Leases that were kept by KEEPALIVE.
+    /// Leases that KEEPALIVE kept.
     pub kept: kept::KeptLeases,
     /// Elections.
     pub elections: elected::Elections,
     /// Answers of agents to RELEASE.
     pub given_back: given_back::GivenBack,
-    /// Whether disks could be full.
+    /// True if disks could fill up.
     pub full_disks: bool,
-    /// Where report and journals are.
+    /// The folder of the report and the journals.
     pub out: PathBuf,
 }
 
-/// Runs a campaign. `tell` is given a line now and then.
+/// Runs a campaign. Calls `tell` with a line from time to time.
 ///
 /// # Errors
-/// It cannot be run here: what is missing.
+/// The campaign cannot run here; the text says what is missing.
 pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Outcome, String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-").tempdir().map_err(|why| why.to_string())?;
     let out = settings.out.clone();
@@ -137,7 +137,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let recoveries = campaign.storms(&mut tell).await;
     tell("all faults are healed: every client finishes".to_owned());
     let Campaign { world, guards, mut history, from, noticed } = campaign;
-    // Who ends from here on ends because it is told to.
+    // A process that ends from here on was asked to end.
     watchers.shutdown().await;
     aftermath::finish(&world).await;
     history.read(&world);
@@ -178,7 +178,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     })
 }
 
-/// Every register has as many updates as it took.
+/// Checks that every register counts as many updates as it accepted.
 fn counters(world: &World, history: &History) -> Vec<Wrong> {
     let taken = |key: u32| {
         let of_key = history.seen.iter().filter_map(|seen| seen.arrival).filter(|arrival| arrival.event.key == key);
@@ -209,7 +209,8 @@ impl Campaign {
         let mut drills = Drills::of(&self.world);
         for era in 0.. {
             let left = end.saturating_sub(now_us());
-            // On a busy machine the guards of new nodes may take all the time there is: some faults are done all the same.
+            // On a busy machine the guards of new nodes may use up the whole time: some faults are injected all the
+            // same.
             if left == 0 && era > 0 {
                 break;
             }
@@ -231,7 +232,7 @@ impl Campaign {
                     _ = tokio::signal::ctrl_c() => interrupted = true,
                     () = sleep(Duration::from_secs(2)) => self.progress(tell),
                 }
-                // In the middle of it clocks get wild, so that short campaigns have both.
+                // Halfway through, clocks become wild, so that short campaigns have both.
                 self.world.wild_clocks.store(now_us() > half, Ordering::Relaxed);
                 if now_us() >= storm_ends || interrupted {
                     self.world.storm.store(false, Ordering::Relaxed);
@@ -244,7 +245,7 @@ impl Campaign {
             }
             drills.next(&self.world).await;
             if now_us() < end && self.world.cluster.is_none() {
-                // At the end they are asked for every key.
+                // At the end, the majorities are asked for every key.
                 aftermath::majorities_in_calm(&self.world).await;
             }
             self.progress(tell);
@@ -257,7 +258,7 @@ impl Campaign {
         recoveries
     }
 
-    /// Everything is healed: waits until all keys that all want were had again.
+    /// Heals everything, and waits until all contended keys were obtained again.
     async fn recover(&mut self, tell: &mut impl FnMut(String)) -> Recovery {
         let from = now_us();
         let mut left = vec![];

@@ -1,15 +1,15 @@
-//! How a campaign waits for what must come about.
+//! Waiting of a campaign for conditions.
 
 use std::time::Duration;
 
-/// How long anything may take that must happen: only reached when something is wrong.
+/// The longest time for anything that must happen: only reached when something is wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pause between two looks.
+/// The pause between two checks.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Looks again and again until something is there, for so long; `None`: it did not come about. (No function: the future of an async closure
-/// is not known to be `Send`.)
+/// Checks again and again until a value is there, at most for `$limit`; `None` at the limit. (A macro and not a
+/// function: the future of an async closure is not known to be `Send`.)
 macro_rules! until {
     ($limit:expr, $look:expr) => {{
         let begun = tokio::time::Instant::now();
@@ -23,7 +23,7 @@ macro_rules! until {
     }};
 }
 
-/// The same for something that is so or not.
+/// Waits like `until!`, for a condition that is true or false.
 macro_rules! comes_true {
     ($limit:expr, $look:expr) => {
         $crate::campaign::patience::until!($limit, ($look).then_some(())).is_some()

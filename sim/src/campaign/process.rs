@@ -1,4 +1,4 @@
-//! A client process: what it is started with, and what its tasks share.
+//! A client process: its settings, and what its tasks share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::journal::{Journal, Line};
 use super::register::{Access, Connection};
 use crate::history::Holder;
 
-/// What a client process is started with.
+/// The settings of a client process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// Which client it is.
+    /// The client's number.
     pub number: u32,
-    /// Of its choices.
+    /// The seed of its choices.
     pub seed: u64,
-    /// Where it writes what it did.
+    /// The journal's path.
     pub journal: PathBuf,
-    /// Where the register is.
+    /// The register's path.
     pub register: PathBuf,
     /// The nodes.
     pub nodes: Vec<String>,
-    /// The nodes are one cluster.
+    /// True if the nodes are one cluster.
     pub cluster: bool,
     /// The agents.
     pub agents: Vec<String>,
-    /// As many keys, from 0 on, are wanted by all.
+    /// The number of keys, from 0 on, that all clients want.
     pub contended_keys: u32,
     /// One more key, which nobody else wants while this client lives.
     pub own_key: u32,
@@ -42,12 +42,12 @@ pub struct Settings {
     pub max_ttl_ms: u64,
 }
 
-/// The name of a key.
+/// Returns the name of a key.
 pub fn key_name(key: u32) -> String {
     format!("chaos:{key}")
 }
 
-/// What the tasks of a process have in common.
+/// State that the tasks of a process share.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) client: Client,
@@ -57,12 +57,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Begins a process in which nothing was acquired; `finish` says when to end it.
+    /// Returns the state of a process in which nothing was acquired; `finish` turns true when it has to end.
     pub(super) fn new(settings: Settings, client: Client, journal: Journal, finish: watch::Receiver<bool>) -> Self {
         Self { settings, client, journal, acquisitions: AtomicU32::new(0), finish }
     }
 
-    /// What is held is to be given back, and nothing new begun.
+    /// Returns true if held locks have to be released, and nothing new begun.
     pub(super) fn is_to_finish(&self) -> bool {
         *self.finish.borrow()
     }
@@ -72,7 +72,7 @@ impl Shared {
     }
 }
 
-/// What every task of a client process has.
+/// State that every task of a client process has.
 pub(super) struct Task {
     pub(super) shared: Arc<Shared>,
     pub(super) dice: ChaCha8Rng,
@@ -80,7 +80,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// A task with choices of its own.
+    /// Returns a task with choices of its own.
     pub(super) async fn new(shared: &Arc<Shared>, number: u64) -> Self {
         let register = Connection::open(&shared.settings.register).await.expect("the register is there");
         let dice = ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(number));
@@ -103,13 +103,13 @@ impl Task {
         self.shared.is_to_finish()
     }
 
-    /// The next acquisition of this process.
+    /// Returns the next acquisition of this process.
     pub(super) fn sets_out(&self) -> Holder {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         Holder { client: self.shared.settings.number, acquisition }
     }
 
-    /// Reads or writes: the number there is now, or `None` if the token is too small.
+    /// Reads or writes the register. Returns its present number, or `None` if the token is too small.
     pub(super) async fn access(&mut self, access: Access) -> Option<u64> {
         self.register.access(access).await.expect("the register is there")
     }

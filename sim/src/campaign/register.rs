@@ -1,9 +1,10 @@
-//! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach over a
-//! socket. It keeps the largest token of a writer and the largest of anybody, and takes no write with a smaller token than anybody's,
-//! and no reader's access with a smaller one than a writer's. Each permit number has a number of its own there, and a largest token.
+//! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach
+//! over a socket. It keeps the largest token of a writer and the largest of anybody. It refuses a write with a smaller
+//! token than anybody's, and a reader's access with a smaller one than a writer's. Each permit number has a number of
+//! its own there, and a largest token.
 //!
-//! A writer's reads carry its token too. A register that checks writes alone would lose updates: an old holder's write between the
-//! new holder's read and its write has a token that the register has no reason to refuse yet.
+//! A writer's reads carry its token too. A register that checks writes alone would lose updates: an old holder's write
+//! between the new holder's read and its write has a token that the register has no reason to refuse yet.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,35 +20,35 @@ use tokio::net::{UnixListener, UnixStream};
 use super::journal::now_us;
 use crate::history::{Event, HeldAs, Holder, What};
 
-/// What a client asks of the register: to read a key's number, or to write it.
+/// A client's request to the register: to read a key's number, or to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// Which key.
+    /// The key.
     pub key: u32,
-    /// Who asks.
+    /// The holder.
     pub who: Holder,
-    /// With which token.
+    /// The token.
     pub token: u64,
-    /// In which mode it relies on the lock.
+    /// The mode in which the holder relies on the lock.
     pub mode: HeldAs,
-    /// The number to write; none: to read.
+    /// The number to write; `None` to read.
     pub write: Option<u64>,
 }
 
 /// An access that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// As the referee sees it.
+    /// The event for the referee.
     pub event: Event,
-    /// Whether it was taken.
+    /// True if the register accepted it.
     pub taken: bool,
-    /// It was a write.
+    /// True for a write.
     pub writes: bool,
-    /// What was written is not one more than there was: an update was lost.
+    /// True if the number written is not one more than the last: an update was lost.
     pub lost_update: bool,
 }
 
-/// All registers, and all that happened to them.
+/// All registers, and all accesses to them.
 #[derive(Clone, Debug, Default)]
 pub struct Register(Arc<Mutex<Inner>>);
 
@@ -59,14 +60,15 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// By permit number; 0: that of writers and readers.
+    /// The numbers by permit number; 0 is that of writers and readers.
     numbers: BTreeMap<u16, u64>,
-    /// The largest tokens that accesses came with.
+    /// The largest tokens of accesses so far.
     seen: Floors,
 }
 
 impl Cell {
-    /// Whether an access in `mode` with `token` is taken; if it is, smaller ones that must not come after it are not.
+    /// Returns true if an access in `mode` with `token` is accepted. If so, later accesses with tokens that are too
+    /// small are refused.
     fn takes(&mut self, mode: HeldAs, token: u64) -> bool {
         let takes = token >= self.seen.floor_of(mode.mode());
         if takes {
@@ -106,10 +108,10 @@ impl Register {
         }
     }
 
-    /// One access: the number there is now, or `None` if it is refused.
+    /// Performs one access. Returns the present number, or `None` if it is refused.
     pub fn access(&self, access: Access) -> Option<u64> {
         let mut inner = self.inner();
-        // Read under the lock: the order of times is the order of accesses.
+        // Read under the lock, so that the order of times is the order of accesses.
         let at = now_us();
         let Access { key, who, token, mode, write } = access;
         let cell = inner.cells.entry(key).or_default();
@@ -126,12 +128,12 @@ impl Register {
         answer
     }
 
-    /// All that arrived from the `first` on.
+    /// Returns all accesses from number `first` on.
     pub fn arrivals_from(&self, first: usize) -> Vec<Arrival> {
         self.inner().arrivals[first..].to_vec()
     }
 
-    /// The keys, each with its number, and those of its permits.
+    /// Returns the keys, each with the sum of its number and those of its permits.
     pub fn numbers(&self) -> Vec<(u32, u64)> {
         self.inner().cells.iter().map(|(&key, cell)| (key, cell.numbers.values().sum())).collect()
     }
@@ -141,7 +143,7 @@ impl Register {
     }
 }
 
-/// A client's connection to the register. One task uses one: accesses arrive in the order in which they are asked.
+/// A client's connection to the register. One task uses one: accesses arrive in the order of its requests.
 #[derive(Debug)]
 pub struct Connection {
     lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
@@ -152,13 +154,13 @@ impl Connection {
     /// Connects to the register at `path`.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// Nobody listens there.
     pub async fn open(path: &Path) -> io::Result<Self> {
         let (from, to) = UnixStream::connect(path).await?.into_split();
         Ok(Self { lines: BufReader::new(from).lines(), to })
     }
 
-    /// Asks, and waits for the answer: the number there is now, or `None` if the token is too small.
+    /// Sends an access, and waits for the answer: the present number, or `None` if the token is too small.
     ///
     /// # Errors
     /// The campaign has ended.
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
     }
 
-    /// Each access is one of a mode with a token: whether it is taken.
+    /// Checks for accesses, each of one mode with a token, whether the register accepts them.
     #[test]
     fn readers_and_permits_are_refused_what_is_older_than_a_writer_and_no_more() {
         let permit = |number| HeldAs::Permit { number, limit: 3 };

@@ -1,4 +1,4 @@
-//! What a campaign comes to, for people.
+//! The report of a campaign for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,22 +17,23 @@ use super::world::{CLIENTS, CONTENDED_KEYS};
 use super::{Outcome, timeline};
 use crate::history::{HeldAs, Holder, TimeUs, What};
 
-/// How much of what happened around a violation is shown, before and after it.
+/// The time before and after a violation from which events are shown, in microseconds.
 const AROUND_US: u64 = 2_000_000;
 
-/// Most lines that are shown around a violation.
+/// The most lines that are shown around a violation.
 const AROUND_MAX: usize = 60;
 
-/// Most violations that are shown with what happened around them.
+/// The most violations that are shown with the events around them.
 const SHOWN_MAX: usize = 10;
 
-/// A loss that is told this long after the end of its validity is still told in time: this machine is busy.
+/// The delay, in microseconds, within which a loss that is reported after the end of its validity is in time: this
+/// machine is busy.
 const IN_TIME_US: u64 = 20_000;
 
-/// The client crate's longest pause between two attempts to connect.
+/// The client crate's longest pause between two attempts to connect, in microseconds.
 const RECONNECT_US: u64 = 1_000_000;
 
-/// A line for the terminal.
+/// Returns a progress line for the terminal.
 pub fn progress(from: TimeUs, history: &History, faults: &[Fault], wrong: usize) -> String {
     let numbers = Numbers::of(history);
     let mut text = format!(
@@ -55,35 +56,35 @@ fn by_kind(faults: &[Fault]) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
-/// What can be counted.
+/// The counts of a campaign.
 #[derive(Debug, Default)]
 pub struct Numbers {
     /// Locks that were taken.
     pub acquired: usize,
-    /// Of these, to read.
+    /// Those of readers.
     pub shared: usize,
-    /// Of these, permits.
+    /// Those of permits.
     pub permits: usize,
-    /// Of these, by one who had asked while another held it.
+    /// Those of clients that had asked while another held the lock.
     pub handed_over: usize,
     /// Extensions of leases, and tokens raised.
     pub extended: usize,
-    /// Answers to those who asked.
+    /// The answers to requests for locks, by kind.
     pub answers: BTreeMap<String, usize>,
-    /// How long those waited who were served, in microseconds, sorted.
+    /// The waits of requests that were served, in microseconds, sorted.
     pub waits_us: Vec<u64>,
     /// Locks that were lost while they were held.
     pub lost: usize,
-    /// What releases came to.
+    /// The results of releases, by kind.
     pub released: BTreeMap<String, usize>,
-    /// Updates that the register took.
+    /// Updates that the register accepted.
     pub updates: usize,
-    /// Accesses that it refused.
+    /// Accesses that the register refused.
     pub refused: usize,
 }
 
 impl Numbers {
-    /// Of a history in order.
+    /// Counts the events of a sorted history.
     pub fn of(history: &History) -> Self {
         let mut numbers = Self::default();
         for line in &history.lines {
@@ -132,7 +133,7 @@ impl Numbers {
     }
 }
 
-/// The value at this part of a sorted list.
+/// Returns the value at this fraction of a sorted list.
 fn at<T: Copy + Default>(sorted: &[T], part: f64) -> T {
     let n = (sorted.len().saturating_sub(1)) as f64 * part;
     sorted.get(n.round() as usize).copied().unwrap_or_default()
@@ -258,7 +259,8 @@ fn markdown(outcome: &Outcome) -> String {
         );
     }
     if let Some(worst) = outcome.recoveries.iter().max_by_key(|recovery| recovery.took_us) {
-        // A majority serves, the longest lease of a dead holder ends, and who gave up a connection makes it again.
+        // A majority serves, the longest lease of a dead holder ends, and a client that gave up a connection opens it
+        // again.
         let expected = worst.guard_us + settings.max_ttl_ms * 1_000 + RECONNECT_US;
         row(
             "recoveries",
@@ -306,8 +308,8 @@ fn markdown(outcome: &Outcome) -> String {
     text
 }
 
-/// When losses were told, against the end of the validity. A process that was stopped meanwhile cannot be told before it goes
-/// on.
+/// Describes when losses were reported, against the end of the validity. A process that was stopped meanwhile can hear
+/// of its loss only when it continues.
 fn losses(outcome: &Outcome) -> String {
     let (mut early, mut in_time, mut stopped, mut late) = (0, 0, 0, vec![]);
     for line in &outcome.history.lines {
@@ -339,7 +341,7 @@ fn losses(outcome: &Outcome) -> String {
     )
 }
 
-/// A moment as the reader sees it: seconds since the campaign began.
+/// Returns a moment for the reader: seconds since the campaign began.
 fn time(outcome: &Outcome, at: TimeUs) -> String {
     format!("{:.6} s", (at.cast_signed() - outcome.from.cast_signed()) as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! What a campaign is run with.
+//! The settings of a campaign.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use clap::Args;
 use super::cluster;
 use super::kinds::Kind;
 
-/// Nodes that are independent: two may be away at a time.
+/// The number of independent nodes: two may be down at a time.
 pub const NODES: usize = 5;
 
-/// Tasks of each.
+/// The number of tasks of each client process.
 const TASKS: u32 = 11;
 
-/// The same in brief: those who wait at the end have all had their turn soon.
+/// The number of tasks in a brief campaign: all that wait at the end have their turn soon.
 const TASKS_IN_BRIEF: u32 = 5;
 
-/// What a campaign is run with.
+/// The settings of a campaign.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     /// The server program.
@@ -29,14 +29,14 @@ pub struct Settings {
     /// The `palisade` program, for outages under `palisade elect`; without it, they are left out.
     #[arg(long, env = "PALISADE_PROGRAM", value_parser = absolute)]
     pub palisade: Option<PathBuf>,
-    /// For how long faults are done, in seconds.
+    /// The length of the faults, in seconds
     #[arg(long, default_value_t = 300)]
     pub seconds: u64,
-    /// Of all choices; random unless given.
+    /// The seed of all choices; random unless given
     // Ten digits are easy to type again.
     #[arg(long, env = "PALISADE_SEED", default_value_t = rand::random::<u64>() % 10_000_000_000, hide_default_value = true)]
     pub seed: u64,
-    /// `lock.max-ttl` in milliseconds, and the longest lease that is asked for.
+    /// `lock.max-ttl` in milliseconds, and the longest lease that is requested
     #[arg(long = "max-ttl", default_value_t = 2_000)]
     pub max_ttl_ms: u64,
     /// `lock.max-clock-skew` in milliseconds.
@@ -51,10 +51,10 @@ pub struct Settings {
     /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.
     #[arg(long, conflicts_with = "faults")]
     pub cluster: bool,
-    /// Of a cluster: a master that dies and slots that move, under the faults of clients and links; no other fault.
+    /// For a cluster: a master that dies and slots that move, under the faults of clients and links; no other fault
     #[arg(long, requires = "cluster")]
     pub brief: bool,
-    /// Of the faults that can be left out, do these alone; all unless given, none of them if nothing follows.
+    /// Of the faults that can be left out, only these; all unless given, none if nothing follows
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     pub faults: Option<Vec<Kind>>,
 }
@@ -64,18 +64,19 @@ fn absolute(path: &str) -> io::Result<PathBuf> {
 }
 
 impl Settings {
-    /// Tasks of each client process; the first keeps a key of the client's own, the others want the keys that all want.
+    /// Returns the number of tasks of each client process. The first keeps a key of the client's own, the others want
+    /// the contended keys.
     pub fn tasks(&self) -> u32 {
         if self.brief { TASKS_IN_BRIEF } else { TASKS }
     }
 
-    /// Whether this fault takes part.
+    /// Returns true if this fault is part of the campaign.
     pub fn does(&self, kind: Kind) -> bool {
         let is_asked_for = !self.cluster && self.faults.as_ref().is_none_or(|faults| faults.contains(&kind));
         is_asked_for && (kind != Kind::OutagesUnderElect || self.palisade.is_some())
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         if self.cluster { cluster::NODES } else { NODES }
     }

@@ -1,5 +1,6 @@
-//! A task of a client process that takes locks through agents, as a program in any language does: it knows the name of its owner and the
-//! clock, and nothing of nodes. Agents are killed under it. Then it goes to another one, which goes on with what the first took.
+//! A task of a client process that takes locks through agents, as a program in any language does: it knows its owner
+//! name and the clock, and nothing of nodes. Agents are killed under it. Then it goes to another one, which goes on
+//! with what the first took.
 
 use std::time::Duration;
 
@@ -13,26 +14,26 @@ use super::process::{Task, key_name};
 use super::register::Access;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 
-/// Tasks of a client process that do so.
+/// The number of such tasks in a client process.
 pub const TASKS: u64 = 3;
 
-/// Shortest lease that is asked for, in milliseconds.
+/// The shortest lease that is requested, in milliseconds.
 const TTL_MIN_MS: u64 = 300;
 
-/// An agent answers within this, and what was waited for.
+/// The longest time for an agent to answer, beside the time to wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Most permits of a lock. Those who ask for one do not agree how many there are.
+/// The most permits of a lock. Those who ask for one do not agree on the limit.
 const PERMITS_MAX: u16 = 4;
 
-/// What the holder may rely on of a lease that was asked for at `sent`, as docs/agent.md says.
+/// Returns the end of the holder's validity for a lease that was requested at `sent`, as docs/agent.md says.
 pub(super) fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
     (sent + waited_ms * 1_000 + ttl_ms * 990).saturating_sub(2_000)
 }
 
 pub(super) struct Through {
     task: Task,
-    /// To the agent that was asked last.
+    /// The connection to the agent that was asked last.
     agent: Option<Connection>,
 }
 
@@ -59,7 +60,7 @@ impl Through {
         }
     }
 
-    /// Asks the agent that it is connected to, or another one.
+    /// Asks the agent that the task is connected to, or another one.
     async fn ask(&mut self, words: &[&str]) -> RedisResult<Reply> {
         let mut agent = match self.agent.take().filter(|_| !self.task.once_in(20)) {
             Some(agent) => agent,
@@ -100,7 +101,7 @@ impl Through {
         }
         let since = now_us();
         let mut sent = since;
-        // One whose agent went away asks another one: it may have the lock.
+        // A task whose agent went away asks another one: it may have the lock.
         let mut reply = self.ask(&words).await;
         for _ in 0..2 {
             if reply.is_ok() {
@@ -132,7 +133,7 @@ impl Through {
             answer: answer.to_owned(),
         });
         let Some((token, waited_ms, number)) = granted else {
-            // What an agent that is gone may have taken ends with its lease, or here.
+            // A lock that a lost agent may have taken ends with its lease, or here.
             if self.task.once_in(2) {
                 let _ = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
             }
@@ -152,12 +153,13 @@ impl Through {
         let held = self.hold(held, &name, &owner).await;
         let is_lost = now_us() >= held.until;
         self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
-        // Who lost it and does not look: by then another one may have it, and an extension that reached some nodes only may run there.
+        // A holder that lost the lock and does not check: by then another one may have it, and an extension that
+        // reached only some nodes may be running there.
         if is_lost && self.task.once_in(2) {
             let late = self.task.ms(0, held.ttl_ms);
             sleep(late).await;
         }
-        // Some go without a word.
+        // Some leave without a word.
         if !self.task.once_in(6) {
             let sent = now_us();
             let reply = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
@@ -175,7 +177,7 @@ impl Through {
         Ok(())
     }
 
-    /// Works under the lock, and extends it, until it has had enough or the lock is lost.
+    /// Works under the lock, and extends it, until the work is done or the lock is lost.
     async fn hold(&mut self, mut held: Held, name: &str, owner: &str) -> Held {
         let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.task.once_in(3) { 1 } else { 5 });
         let end = now_us() + (3.0 * held.ttl_ms as f64 * part * 1_000.0) as u64;
@@ -202,7 +204,7 @@ impl Through {
         }
     }
 
-    /// Whether it still holds it, as far as it knows.
+    /// Extends the lock. Returns true if the task still holds it, as far as it knows.
     async fn extend(&mut self, held: &mut Held, name: &str, owner: &str) -> bool {
         let sent = now_us();
         let ttl = held.ttl_ms.to_string();
@@ -213,7 +215,7 @@ impl Through {
             let what = format!("{} had token {} of key {}, and was told {token}", held.who, held.token, held.key);
             self.task.write(Line::Wrong { at, what });
         }
-        // An answer that came when the lease was over is another lease's beginning: it stops.
+        // An answer that came after the lease was over belongs to another lease: the task stops.
         if at >= held.until {
             return false;
         }

@@ -1,8 +1,8 @@
-//! The picture of a campaign: who held what when, and what was done meanwhile.
+//! The picture of a campaign: who held what when, and which faults there were meanwhile.
 //!
-//! Above the whole run, then windows of some seconds around what is worth a look: violations first, else moments of much
-//! trouble. In a window each lock is a row, with its holders as bars; each node is a row with what happened to it; the
-//! network and the clients follow.
+//! Above is the whole run. Below are windows of some seconds around the interesting moments: violations first, else
+//! times with many faults. In a window each lock is a row, with its holders as bars; each node is a row with what
+//! happened to it; the network and the clients follow.
 
 use std::io;
 use std::path::Path;
@@ -21,13 +21,13 @@ const MARGIN: f64 = 150.0;
 const ROW: f64 = 26.0;
 const LANE: f64 = 14.0;
 
-/// Width of a window, in microseconds.
+/// The width of a window, in microseconds.
 const WINDOW_US: u64 = 12_000_000;
 
-/// Windows that are shown.
+/// The number of windows.
 const WINDOWS: usize = 5;
 
-/// About the width of a letter.
+/// The approximate width of a letter.
 const LETTER: f64 = 5.6;
 
 const TEXT: &str = "#333";
@@ -61,7 +61,7 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
     svg::save(path, &document)
 }
 
-/// Where windows begin: at violations, else where most was wrong with the nodes, apart from each other.
+/// Returns where windows begin: at violations, else where nodes had the most trouble, apart from each other.
 fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut begins: Vec<TimeUs> = vec![];
     let last = outcome.until.saturating_sub(WINDOW_US).max(outcome.from);
@@ -130,13 +130,13 @@ impl Drawing {
         self.y += 10.0;
     }
 
-    /// A bar with a tooltip, and with `text` in it where that fits.
+    /// Draws a bar with a tooltip, and with `text` in it where that fits.
     fn bar(&mut self, x: (f64, f64), y: (f64, f64), fill: &str, text: &str, tip: String) {
         let width = (x.1 - x.0).max(1.0);
         let rectangle =
             Rectangle::new().set("x", x.0).set("y", y.0).set("width", width).set("height", y.1).set("fill", fill);
         let mut group = Group::new().add(Title::new(tip)).add(rectangle);
-        // What fits, whole words first.
+        // The text that fits, whole words first.
         let room = (width / LETTER) as usize;
         if room > 3 && !text.is_empty() {
             let text: String = text.chars().take(room).collect();
@@ -172,7 +172,7 @@ impl Drawing {
         self.y += 16.0;
     }
 
-    /// The whole run: acquisitions a second, what was done, when all was healed.
+    /// Draws the whole run: acquisitions a second, faults, and when all was healed.
     fn overview(&mut self, outcome: &Outcome, holds: &[Claim]) {
         let (from, until) = (outcome.from, outcome.until);
         let kinds = outcome.faults.len();
@@ -294,7 +294,7 @@ impl Drawing {
         self.y = self.y.max(y + ROW);
     }
 
-    /// Faults as bars, beside each other where they overlap.
+    /// Draws faults as bars, beside each other where they overlap.
     fn lanes<'a>(
         &mut self,
         name: &str,
@@ -312,7 +312,7 @@ impl Drawing {
             }
             let text = text(fault);
             let x0 = place(fault.from.max(from), from, until);
-            // Wide enough to be read, at the cost of looking longer than it was: its true length is in the tooltip.
+            // Wide enough to be read, though this makes a short fault look longer: its true length is in the tooltip.
             let x1 = place(end.min(until), from, until).max(x0 + 4.0);
             let lane = ends.iter().position(|&end| end + 1.0 < x0).unwrap_or(ends.len());
             let room = if x1 - x0 < 40.0 { text.len().min(24) as f64 * LETTER } else { 0.0 };
@@ -334,7 +334,7 @@ impl Drawing {
     }
 }
 
-/// Where a moment is, from left to right.
+/// Returns the horizontal place of a moment.
 fn place(at: TimeUs, from: TimeUs, until: TimeUs) -> f64 {
     MARGIN + (at - from) as f64 / (until - from) as f64 * WIDTH
 }

@@ -1,4 +1,4 @@
-//! Looks at the nodes and clients while a campaign runs: who is guarded, and whether a process ended by itself.
+//! Watches the nodes and clients while a campaign runs: who is guarded, and whether a process ended by itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,22 +12,22 @@ use super::machine::ask;
 use super::world::World;
 use crate::history::TimeUs;
 
-/// Pause between two looks.
+/// The pause between two checks.
 const EVERY: Duration = Duration::from_millis(150);
 
-/// How long a node may take to answer a look.
+/// The longest time for a node to answer a check.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A time for which a node was guarded.
+/// A time during which a node was guarded.
 #[derive(Clone, Debug)]
 pub struct Guarded {
-    /// Which node.
+    /// The node.
     pub node: usize,
-    /// When that was seen first.
+    /// The moment at which the guard was first seen.
     pub from: TimeUs,
-    /// When it ended, or will.
+    /// The end of the guard, past or expected.
     pub until: TimeUs,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -36,7 +36,7 @@ pub struct Guarded {
 pub struct Guards(Arc<Mutex<Vec<Guarded>>>);
 
 impl Guards {
-    /// All of them so far.
+    /// Returns all guards so far.
     pub fn all(&self) -> Vec<Guarded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -45,7 +45,7 @@ impl Guards {
         let now = now_us();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = all.iter_mut().rev().find(|guarded| guarded.node == node);
-        // One that was seen to go on a moment ago is the same.
+        // A guard that was seen a moment ago and goes on is the same one.
         match open {
             Some(open) if open.until >= now && left_ms == 0 => open.until = now,
             Some(open) if open.until + LOOK.as_micros() as u64 >= now && open.reason == reason && left_ms > 0 => {
@@ -57,7 +57,7 @@ impl Guards {
     }
 }
 
-/// Watches one node, for ever.
+/// Watches one node, forever.
 pub async fn node(world: Arc<World>, node: usize, guards: Guards) {
     loop {
         sleep(EVERY).await;
@@ -68,18 +68,19 @@ pub async fn node(world: Arc<World>, node: usize, guards: Guards) {
     }
 }
 
-/// For how long the node at `socket` is guarded still, and why; `None`: it does not tell.
+/// Returns the remaining guard of the node at `socket` in milliseconds, and its reason; `None` if the node does not
+/// answer.
 async fn guard(socket: &Path) -> Option<(u64, String)> {
     let told: HashMap<String, String> = ask(socket, &["LOCK.NODE"], LOOK).await.ok()?;
     Some((told.get("guard_ms")?.parse().ok()?, told.get("guard_reason")?.clone()))
 }
 
-/// For how long the node at `socket` is guarded still, in milliseconds.
+/// Returns the remaining guard of the node at `socket`, in milliseconds.
 pub async fn guard_left_ms(socket: &Path) -> u64 {
     guard(socket).await.map_or(0, |(left_ms, _)| left_ms)
 }
 
-/// Watches one client or agent, for ever.
+/// Watches one client or agent, forever.
 pub async fn process(world: Arc<World>, number: usize) {
     loop {
         sleep(EVERY).await;

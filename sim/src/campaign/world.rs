@@ -1,4 +1,5 @@
-//! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the register.
+//! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the
+//! register.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -23,51 +24,51 @@ pub use super::settings::NODES;
 use super::settings::Settings;
 use super::{agent, process};
 
-/// How often a server is started that does not come up, before it is left down.
+/// The number of attempts to start a server, before it is left down.
 const STARTS: usize = 3;
 
-/// What the nodes keep on their disks at first.
+/// The durability of each node at first.
 const DURABILITIES: [Durability; NODES] =
     [Durability::AofAlways, Durability::Snapshots, Durability::AofAlways, Durability::Nothing, Durability::AofAlways];
 
-/// Client processes.
+/// The number of client processes.
 pub const CLIENTS: usize = 4;
 
-/// Keys that all clients want.
+/// The number of keys that all clients want.
 pub const CONTENDED_KEYS: u32 = 8;
 
-/// A node: a machine behind its links, which may be replaced by another.
+/// A node: a machine behind its links, which another may replace.
 #[derive(Debug)]
 pub struct Slot {
-    /// Its disk.
+    /// The disk.
     pub disk: Disk,
-    /// The machine. Who has the lock does something to its process; an end that is seen by others is none of the nemesis.
+    /// The machine. The holder of this mutex acts on its process; an end that others see is not the nemesis's doing.
     pub machine: tokio::sync::Mutex<Machine>,
-    /// Where it is reached.
+    /// The server that the links lead to.
     pub target: Target,
-    /// The port of its first machine, past all links; a node of a cluster has no other.
+    /// The port of the first machine, past all links; a node of a cluster has no other.
     port: u16,
-    /// The wall clock of the machine that is reached.
+    /// The wall clock of the machine that the links lead to.
     clock: Mutex<WallClock>,
 }
 
 impl Slot {
-    /// The socket of the machine that is reached.
+    /// Returns the socket of the machine that the links lead to.
     pub fn socket(&self) -> PathBuf {
         relock(&self.target).clone()
     }
 
-    /// The port of its first machine, past all links; a node of a cluster has no other.
+    /// Returns the port of the first machine, past all links; a node of a cluster has no other.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The wall clock of the machine that is reached.
+    /// Returns the wall clock of the machine that the links lead to.
     pub fn clock(&self) -> WallClock {
         relock(&self.clock).clone()
     }
 
-    /// From now on `machine` is reached.
+    /// Makes the links lead to `machine` from now on.
     pub fn reach(&self, machine: &Machine) {
         *relock(&self.target) = machine.socket();
         *relock(&self.clock) = machine.clock.clone();
@@ -77,59 +78,61 @@ impl Slot {
 /// A process of the campaign beside the servers.
 #[derive(Debug)]
 pub struct Process {
-    /// Which client or agent it is.
+    /// The client or agent that it is.
     pub on: On,
     child: Option<Child>,
-    /// Its wall clock.
+    /// The wall clock.
     pub clock: WallClock,
 }
 
 impl Process {
-    /// Sends it a signal.
+    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
     }
 
-    /// kill -9.
+    /// Kills the process (kill -9).
     pub async fn kill(&mut self) {
         kill(&mut self.child).await;
     }
 
-    /// Whether it has ended.
+    /// Returns true if the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Lets it finish: what it holds it gives back, what it waits for it gets.
+    /// Lets the process finish: it releases what it holds, and obtains what it waits for.
     pub fn finish(&mut self) {
         self.child.as_mut().map(|child| child.stdin.take());
     }
 }
 
-/// All of it.
+/// Everything that takes part in a campaign.
 #[derive(Debug)]
 pub struct World {
-    /// What it was made with.
+    /// The settings.
     pub settings: Settings,
-    /// What all servers have in common.
+    /// Settings that all servers share.
     pub common: Common,
-    /// What was done, and what was found.
+    /// The faults and findings.
     pub log: Log,
     /// The nodes.
     pub slots: Vec<Slot>,
-    /// By client, then by node. A server of a cluster announces one address to all, so there all clients share one row.
+    /// The links by client, then by node. A server of a cluster announces one address to all, so there all clients
+    /// share one row.
     pub links: Vec<Vec<Link>>,
-    /// What makes the nodes one cluster, if they are.
+    /// The cluster, if the nodes are one.
     pub cluster: Option<Cluster>,
-    /// The client processes; then the agents, one beside each client, which every client asks. There are no agents in a cluster.
+    /// The client processes; then the agents, one beside each client, which every client uses. There are no agents in a
+    /// cluster.
     pub processes: Vec<tokio::sync::Mutex<Process>>,
     /// The resource.
     pub register: Register,
     /// The highest token that anybody held so far.
     pub highest_token: AtomicU64,
-    /// Whether the nemesis is at work.
+    /// True while the nemesis is at work.
     pub storm: AtomicBool,
-    /// Whether clocks may be stepped further than nodes tolerate; disks are lost only before.
+    /// True once clocks may be stepped further than nodes tolerate; disks are lost only before.
     pub wild_clocks: AtomicBool,
     lives: Mutex<Vec<(usize, PathBuf)>>,
     machines_made: AtomicU32,
@@ -155,10 +158,10 @@ impl World {
         }
     }
 
-    /// Makes it and starts the servers, on new disks: they are guarded for a while.
+    /// Creates the world and starts the servers, on new disks: they are guarded for a while.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Something cannot be made.
     pub async fn make(settings: Settings, folder: &Path) -> Result<Arc<Self>, String> {
         let said = |what: &'static str| move |why: io::Error| format!("{what}: {why}");
         fs::create_dir_all(&settings.out).map_err(said("the folder for the report"))?;
@@ -242,7 +245,7 @@ impl World {
     /// Starts a process in the place of the last.
     ///
     /// # Panics
-    /// It cannot be started.
+    /// The process cannot be started.
     pub fn run(&self, process: &mut Process) {
         let arguments = match process.on {
             On::Client(client) => ["client".to_owned(), json(&self.client_settings(client))],
@@ -260,7 +263,7 @@ impl World {
         process.child = Some(command.spawn().expect("this program can be started again"));
     }
 
-    /// The next life of a client. Its journal is there before anybody reads it.
+    /// Returns the settings of the next life of a client. Its journal exists before anybody reads it.
     fn client_settings(&self, client: usize) -> process::Settings {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
@@ -282,17 +285,18 @@ impl World {
         }
     }
 
-    /// The client processes.
+    /// Returns the client processes.
     pub fn clients(&self) -> &[tokio::sync::Mutex<Process>] {
         &self.processes[..CLIENTS]
     }
 
-    /// The agents.
+    /// Returns the agents.
     pub fn agents(&self) -> &[tokio::sync::Mutex<Process>] {
         &self.processes[CLIENTS..]
     }
 
-    /// A node's machine, if nobody else is at work on it. One that ended by itself is a finding, and is started again.
+    /// Returns a node's machine, if nobody else is at work on it. A machine that ended by itself is a finding, and is
+    /// started again.
     pub async fn take_machine(&self, node: usize) -> Option<tokio::sync::MutexGuard<'_, Machine>> {
         let mut machine = self.slots[node].machine.try_lock().ok()?;
         if let Some(status) = machine.ended() {
@@ -302,7 +306,7 @@ impl World {
         Some(machine)
     }
 
-    /// Stops the servers of these nodes until what is returned is dropped.
+    /// Stops the servers of these nodes until the returned value is dropped.
     pub async fn stop(&self, nodes: impl IntoIterator<Item = usize>) -> Stopped<'_> {
         let mut machines = vec![];
         for node in nodes {
@@ -312,50 +316,50 @@ impl World {
         Stopped(machines)
     }
 
-    /// What a client reaches the nodes by.
+    /// Returns the links by which a client reaches the nodes.
     pub fn links_of(&self, client: usize) -> &[Link] {
         &self.links[client % self.links.len()]
     }
 
-    /// A client of this process, that reaches the nodes as the client processes do.
+    /// Returns a client in this process, which reaches the nodes as the client processes do.
     ///
     /// # Panics
-    /// Never: the addresses are good.
+    /// Never: the addresses are valid.
     pub fn client(&self) -> Client {
         connect(self.addresses(0), self.settings.cluster)
     }
 
-    /// By which addresses a client, and the agent beside it, reach the nodes.
+    /// Returns the addresses by which a client, and the agent beside it, reach the nodes.
     pub fn addresses(&self, client: usize) -> Vec<String> {
         self.links_of(client).iter().map(Link::address).collect()
     }
 
-    /// Where an agent listens.
+    /// Returns the address on which an agent listens.
     pub fn agent_url(&self, agent: usize) -> String {
         format!("unix://{}", self.folder.join(format!("agent-{}", agent + 1)).display())
     }
 
-    /// The journals of all client processes so far, from the `first` on.
+    /// Returns the journals of all client processes so far, from number `first` on.
     pub fn journals_from(&self, first: usize) -> Vec<PathBuf> {
         relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
     }
 
-    /// Which client each incarnation of a process was, from life 1 on.
+    /// Returns the client of each incarnation of a process, from life 1 on.
     pub fn lives(&self) -> Vec<usize> {
         relock(&self.lives).iter().map(|&(client, _)| client).collect()
     }
 
-    /// A new machine for `node`, on an empty folder of its disk.
+    /// Creates a new machine for `node`, on an empty folder of its disk.
     ///
     /// # Errors
-    /// Its folder cannot be made.
+    /// The folder cannot be made.
     pub fn new_machine(&self, node: usize, durability: Durability) -> io::Result<Machine> {
         let number = self.machines_made.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("node-{}-machine-{number}", node + 1);
         Machine::new(&self.common, name, self.slots[node].disk.path().join(number.to_string()), durability)
     }
 
-    /// Lets everything pass again.
+    /// Lets every link pass again.
     pub fn heal_links(&self) {
         for link in self.links.iter().flatten() {
             link.set(Mode::Pass);
@@ -363,17 +367,17 @@ impl World {
         }
     }
 
-    /// Whether clocks may be stepped further than nodes tolerate.
+    /// Returns true if clocks may be stepped further than nodes tolerate.
     pub fn is_wild(&self) -> bool {
         self.wild_clocks.load(Ordering::Relaxed)
     }
 
-    /// Whether this fault takes part.
+    /// Returns true if this fault is part of the campaign.
     pub fn does(&self, kind: Kind) -> bool {
         self.settings.does(kind)
     }
 
-    /// Whether the nemesis goes on.
+    /// Returns true while the nemesis goes on.
     pub fn storms(&self) -> bool {
         self.storm.load(Ordering::Relaxed)
     }
@@ -388,7 +392,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// By which name files about a process go.
+/// Returns the name for files about a process.
 fn file_name(on: On) -> String {
     on.to_string().replace(' ', "-")
 }
@@ -397,10 +401,10 @@ fn json(settings: &impl Serialize) -> String {
     serde_json::to_string(settings).expect("plain data")
 }
 
-/// A client of nodes at these addresses.
+/// Returns a client of nodes at these addresses.
 ///
 /// # Panics
-/// One of them is none.
+/// An address is invalid.
 pub fn connect(addresses: Vec<String>, cluster: bool) -> Client {
     let client = match cluster {
         true => Client::builder().cluster(addresses.iter().map(|address| address.replace("redis://", ""))).build(),

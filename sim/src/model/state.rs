@@ -163,8 +163,7 @@ impl State {
         });
     }
 
-    /// A server crashes, and comes back without its data.
-    /// A hostile client raises the token of a key of its own on this server, twice: it was to be repeated.
+    /// Raises the token of a hostile client's own key on this server, twice: the answer asks for a repetition.
     pub(super) fn raise(&mut self, place: usize, config: &Config) {
         let tick = self.tick;
         let node = Arc::make_mut(&mut self.servers[place]);

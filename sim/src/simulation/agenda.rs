@@ -1,4 +1,4 @@
-//! What happens next: moments in the order of true time.
+//! The agenda of a run: moments in the order of true time.
 
 use palisade_core::quorum::NodeId;
 use palisade_core::{BootTime, NodeState};
@@ -7,23 +7,23 @@ use super::changer::{Answers, Asks, Message};
 use crate::history::{HeldAs, Holder};
 use crate::messages::{Reply, Request};
 
-/// What happens next.
+/// A next event.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
     /// A request reaches a server.
     Arrives(usize, Request),
     /// An answer reaches a client.
     Returns(Reply),
-    /// A node's timer, and its regular look after itself.
+    /// A node's timer, and its regular check of itself.
     Timer(usize),
     Tick(usize),
     /// A node's snapshot of its data.
     Snapshot(usize),
     /// A state is on a node's disk: of this incarnation, with this number.
     Written(usize, u32, u64, Box<NodeState>),
-    /// Something comes to a client's mind, in an acquisition.
+    /// A client acts by itself, in an acquisition.
     Wakes(Holder, Wake),
-    /// The same, of one that locks on one node.
+    /// A client that locks on one node acts by itself.
     SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {
@@ -32,22 +32,22 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
-    /// A program that changes the set asks a node, hears its answer, has waited for answers, and looks anew.
+    /// A program that changes the set asks a node, receives its answer, has waited for answers, and starts a new round.
     ToMember(Box<Message<Asks>>),
     FromMember(NodeId, Box<Message<Answers>>),
     ChangerGoesOn(usize, u32),
     ChangerLooks(usize, u32),
-    /// A holder must have noticed by now that its lock was taken away.
+    /// The latest moment for a holder to notice that its lock was taken away.
     MustHaveLost(Holder),
-    /// A client takes up a version of the set.
+    /// A client moves to a version of the set.
     Learns(u32, u64),
-    /// A fault begins, does again what it does, for the so manieth time, and ends.
+    /// A fault begins, repeats its action with this count, and ends.
     Begins(usize),
     Again(usize, usize),
     Ends(usize),
 }
 
-/// What comes to a client's mind.
+/// An action that a client decides by itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wake {
     Wants,
@@ -66,7 +66,7 @@ pub(super) enum Wake {
     Leaves,
 }
 
-/// What comes to the mind of a client that locks on one node.
+/// An action that a client that locks on one node decides by itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SingleWake {
     Wants,

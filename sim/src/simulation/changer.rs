@@ -1,42 +1,42 @@
-//! A program that changes the set of nodes: what it knows, and what it says.
+//! A program that changes the set of nodes: its knowledge, and its messages.
 
 use std::collections::BTreeMap;
 
 use palisade_core::Members;
 use palisade_core::quorum::{Change, MemberSays, TellMember};
 
-/// A program that runs.
+/// A running program.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
-    /// The places of the nodes that it wants, a bit each.
+    /// The places of the wanted nodes, one bit each.
     pub(super) wants: u16,
-    /// It dies when it has sent so many messages more.
+    /// The number of further messages after which it dies.
     pub(super) dies_after: Option<u16>,
-    /// Which look it is at: what belongs to an earlier one comes too late.
+    /// The number of the present round: messages of an earlier one come too late.
     pub(super) look: u32,
-    /// Who answered, and the latest version that was told of.
+    /// The ids of the nodes that answered, and the latest version that a node reported.
     pub(super) ids: BTreeMap<usize, u128>,
     pub(super) latest: Members,
     pub(super) attempt: Option<Change>,
 }
 
-/// What a program asks a node.
+/// A program's question to a node.
 #[derive(Clone, Debug)]
 pub(super) enum Asks {
     /// LOCK.NODE and LOCK.MEMBERS.
     Look,
-    /// LOCK.SETMEMBERS with PROMISE or ACCEPT: which member is meant.
+    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the member that is meant.
     Tell(usize, TellMember),
     /// LOCK.SETMEMBERS with DECIDED.
     Decided(Members),
 }
 
-/// What it is answered.
+/// A node's answer to a program.
 #[derive(Clone, Debug)]
 pub(super) enum Answers {
-    /// The version that the node was told last.
+    /// The last version that the node learned of.
     Knows(Members),
-    /// Of this member, to what it was told.
+    /// This member's answer to a message.
     Says(usize, TellMember, MemberSays),
 }
 

@@ -1,7 +1,8 @@
-//! Programs that change the set of nodes, as an operator runs them: one step after the other, each found by a majority of the members.
+//! Programs that change the set of nodes, as an operator runs them: one step after the other, each found by a majority
+//! of the members.
 //!
-//! A program looks which nodes answer, and which version they were told. The first version it founds; to the nodes that are wanted it
-//! goes by single steps. Two of them may run at once, and one may die at any message.
+//! A program asks which nodes answer, and which version they know. It founds the first version, and goes to the wanted
+//! nodes by single steps. Two programs may run at once, and one may die at any message.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use super::sets::{address, place};
 use super::world::World;
 use crate::rules::Rule;
 
-/// Messages of a program are of no client: cuts of single clients do not meet them.
+/// The client number of a program's messages: cuts of single clients do not affect them.
 const NO_CLIENT: usize = usize::MAX;
 
 impl World<'_> {
@@ -28,7 +29,7 @@ impl World<'_> {
         self.changer_looks(of);
     }
 
-    /// It asks all nodes anew what they know.
+    /// Asks all nodes again what they know.
     fn changer_looks(&mut self, of: usize) {
         let Some(changer) = self.changers.get_mut(&of) else { return };
         changer.look += 1;
@@ -37,7 +38,7 @@ impl World<'_> {
         self.changer_waits(of, 0);
     }
 
-    /// It gives the nodes their time to answer, after a pause.
+    /// Gives the nodes their time to answer, after a pause.
     fn changer_waits(&mut self, of: usize, pause_us: u64) {
         if let Some(changer) = self.changers.get(&of) {
             let patience_us = u64::from(self.plan.node_timeout_ms) * 1_000;
@@ -62,7 +63,7 @@ impl World<'_> {
         }
     }
 
-    /// What a program asks arrives at a node.
+    /// Delivers a program's question to a node.
     pub(super) fn member_hears(&mut self, Message { of, look, node, says }: Message<Asks>) {
         let answers = match says {
             Asks::Look => self.on_server(node, |server, _| Answers::Knows(server.members().clone())),
@@ -94,7 +95,7 @@ impl World<'_> {
         }
     }
 
-    /// What a node says is on its disk before it says it. Whether the disk takes it now.
+    /// Writes the node's membership to its disk, before it answers. Returns true if the disk takes it now.
     fn writes_members(&mut self, node: usize) -> bool {
         let hangs = self.nodes[node].hangs_until > self.at;
         if !hangs {
@@ -103,7 +104,7 @@ impl World<'_> {
         !hangs
     }
 
-    /// What a node answers comes back.
+    /// Delivers a node's answer to the program.
     pub(super) fn changer_hears(&mut self, id: NodeId, message: Message<Answers>) -> Result<(), Failure> {
         let Message { of, look, node, says } = message;
         let Some(changer) = self.changers.get_mut(&of).filter(|changer| changer.look == look) else { return Ok(()) };
@@ -136,7 +137,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The members of the present version are asked what the attempt is at.
+    /// Sends the attempt's next message to the members of the present version.
     fn changer_tells(&mut self, of: usize) {
         let Some(changer) = self.changers.get(&of) else { return };
         let Some(attempt) = &changer.attempt else { return };
@@ -164,12 +165,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Its time for answers is over: it begins an attempt, or looks anew.
+    /// Ends the time for answers: the program begins an attempt, or starts a new round.
     pub(super) fn changer_goes_on(&mut self, of: usize, look: u32) {
         let Some(changer) = self.changers.get(&of).filter(|changer| changer.look == look) else { return };
         let was_looking = changer.attempt.is_none() && !changer.ids.is_empty();
         let Some(list) = self.changer_step(changer).filter(|_| was_looking) else {
-            // It is where it wants to be, or something did not answer: it looks again some time.
+            // The program is done, or something did not answer: it starts another round after a while.
             let pause = self.rng.random_range(0..u64::from(self.plan.ttl_ms) * 1_000);
             if let Some(changer) = self.changers.get_mut(&of) {
                 changer.attempt = None;
@@ -200,13 +201,14 @@ impl World<'_> {
         }
     }
 
-    /// The list that it proposes; `None`: nothing is to be done, or it would leave the set without a majority of nodes that answer.
+    /// Returns the list that it proposes; `None` if nothing is to be done, or a majority of the proposed nodes would
+    /// not answer.
     fn changer_step(&self, changer: &Changer) -> Option<Vec<Member>> {
         let member = |node: usize| Member { id: changer.ids.get(&node).copied(), address: address(node) };
         let present = &changer.latest;
         let next = if present.version == 0 {
             if self.newest().is_some() {
-                // Its operator knows that there is a set, and none of its nodes answers.
+                // The operator knows that there is a set, and none of its nodes answers.
                 return None;
             }
             (0..self.plan.first_set()).map(member).collect()

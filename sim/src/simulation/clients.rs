@@ -1,4 +1,4 @@
-//! Clients of a run: when they want a lock, keep it, write under it, and give it back.
+//! Clients of a run: when they want a lock, keep it, write under it, and release it.
 
 use palisade_core::{Now, Wanted};
 use rand::RngExt;
@@ -11,23 +11,23 @@ use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::messages::Says;
 
-/// A client that hopes where it should not looks again after so long, in microseconds.
+/// The time, in microseconds, after which a client that wrongly relies on a lock checks it again.
 const HOPES_US: u64 = 1_000;
 
-/// How soon another round may begin, as a part of the ttl.
+/// The earliest begin of another round: one part in this number of the ttl.
 const AGAIN: u64 = 10;
 
-/// Between a client's last look at its lock and its write, in microseconds.
+/// The time between a client's last check of its lock and its write, in microseconds.
 const LOOK_TO_WRITE_US: u64 = 20_000;
 
 impl World<'_> {
-    /// Something comes to mind after about `mean_us` of true time.
+    /// Plans a client's action after about `mean_us` of true time.
     pub(super) fn wakes(&mut self, who: Holder, mean_us: u64, wake: Wake) {
         let after = self.rng.random_range(0..=2 * mean_us);
         self.plan_at(self.at + after, Next::Wakes(who, wake));
     }
 
-    /// What somebody wants who may want the lock in any mode (a `limit` above zero), permits of about so many.
+    /// Draws the mode for a client that may want any mode (a `limit` above zero), with permits of about that limit.
     pub(super) fn draws_mode(&mut self, limit: u16) -> Wanted {
         if limit == 0 {
             return Wanted::Exclusive;
@@ -38,13 +38,13 @@ impl World<'_> {
             _ => {
                 let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
                 let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
-                // Of one permit, or none, there is one holder.
+                // With a limit below two, there is one holder.
                 palisade_core::request::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
             }
         }
     }
 
-    /// For how long somebody is ready to wait: not at all, for some time, or as long as it takes.
+    /// Draws the time that a client is willing to wait: none, some time, or without a limit.
     fn draws_limit(&mut self) -> Option<u64> {
         match self.rng.random_range(0..10) {
             0..2 => Some(0),
@@ -72,7 +72,7 @@ impl World<'_> {
             Wake::Extends if holds => {
                 let again = self.on_client(who.client, |client, now| client.extend(now));
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
-                // Now and then it begins another round before the last one is over.
+                // Sometimes the client begins another round before the last one is over.
                 let soon = self.rng.random_ratio(1, 5);
                 let after = if soon { ttl_us / AGAIN } else { ttl_us * self.plan.extended_after_permille / 1_000 };
                 self.plan_at(self.at + after, Next::Wakes(who, Wake::Extends));
@@ -128,7 +128,8 @@ impl World<'_> {
         }
     }
 
-    /// A client does something: what it sends goes out, the referee hears what it says of itself, and it thinks of what is next.
+    /// Runs `body` on a client: its requests go out, the referee receives its change of status, and its next action is
+    /// planned.
     pub(super) fn on_client(
         &mut self,
         number: u32,
@@ -149,7 +150,7 @@ impl World<'_> {
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
             if matches!(request.says, Says::Ask(_) | Says::Look) {
-                // Its time begins when it is asked.
+                // The timeout counts from the delayed sending.
                 self.plan_at(
                     self.at + u64::from(after_ms) * 1_000 + timeout_us,
                     Next::Wakes(who, Wake::Misses(request.number)),
@@ -174,7 +175,7 @@ impl World<'_> {
             self.takes_no_more(number, true)?;
             let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
             let after = ttl_us * self.plan.extended_after_permille / 1_000;
-            // What is extended in the background is extended by hand now and then.
+            // Locks that are extended in the background are sometimes also extended by hand.
             if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
                 self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
             }
@@ -202,14 +203,14 @@ impl World<'_> {
             (Some(Status::Ended | Status::Left), _) => self.rest(number)?,
             _ => {}
         }
-        // Whatever it heard, it looks at its clock.
+        // After any answer, the client checks its clock.
         if (is_taken_away || holding.is_some_and(|(_, until, _)| until <= at)) && step.says != Some(Status::Ended) {
             self.plan_at(at + HOPES_US, Next::Wakes(who, Wake::Looks));
         }
         Ok(())
     }
 
-    /// The referee hears what a client says that it relies on.
+    /// Records for the referee what a client says it relies on.
     pub(super) fn hear_status(
         &mut self,
         says: Option<Status>,

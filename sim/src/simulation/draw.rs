@@ -1,4 +1,4 @@
-//! How a plan is drawn from its seed.
+//! Drawing a plan from its seed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
@@ -14,7 +14,7 @@ const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
 impl Plan {
-    /// The plan of a seed.
+    /// Returns the plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
         let beyond = rng.random_ratio(1, 10);
@@ -35,7 +35,7 @@ impl Plan {
         let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
         let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
         let until = rng.random_range(10 * SECOND..60 * SECOND);
-        // Nothing but moments in which much is asked and little answered: then more is promised than else.
+        // Runs with nothing but moments of many requests and few answers: more is promised then.
         let moments_alone = rng.random_ratio(1, 10);
         let calm = moments_alone || rng.random_ratio(1, 4);
         let network = Network {
@@ -66,7 +66,7 @@ impl Plan {
                 (0..rng.random_range(1..8)).flat_map(|_| late_answers(rng, until, client, ttl_ms, node_timeout_ms)),
             );
         }
-        // A few nodes have them, so that they meet.
+        // These clients share a few nodes, so that they meet.
         let busy = rng.random_range(1..=count.min(2));
         let mut single_clients: Vec<_> = (0..rng.random_range(0..=5))
             .map(|_| SingleClient {
@@ -80,7 +80,7 @@ impl Plan {
             let count = rng.random_range(0..30);
             for _ in 0..count {
                 let fault = single_fault(rng, until, busy, single_clients.len(), keys, ttl_ms);
-                // Now and then the server ends before the lease would have ended.
+                // Sometimes the server ends before the lease would have ended.
                 if let Kind::Evict { node, .. } = fault.kind
                     && rng.random_ratio(1, 4)
                 {
@@ -122,7 +122,7 @@ impl Plan {
             until,
             faults,
         };
-        // By chances of its own, and in some seeds: the others draw what they drew before sets changed.
+        // With a generator of its own, and in some seeds only: the others draw what they drew before sets changed.
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
         match moments_alone {
             true => plan.with_more_moments(rng),
@@ -131,9 +131,10 @@ impl Plan {
         }
     }
 
-    /// In some of these runs majorities stall as often as rounds begin; in some nothing stalls, and locks are broken on all nodes now and
-    /// then. (A node that stalls may answer after others have granted the broken lock to its holder again: it is not lost then. And
-    /// readers may have the token of a reader whose grant was broken.)
+    /// Adds moments to a run. In some of these runs majorities stall as often as rounds begin; in some nothing stalls,
+    /// and locks are broken on all nodes from time to time. (A node that stalls may answer after others have granted
+    /// the broken lock to its holder again: it is not lost then. And readers may have the token of a reader whose grant
+    /// was broken.)
     fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
         let more = rng.random_range(0..3);
         if more == 0 || (more == 2 && self.limit > 0) {
@@ -153,7 +154,7 @@ impl Plan {
         self
     }
 
-    /// Its set of nodes changes, and there are others to change to. (A whole cluster is no member: it has no id.)
+    /// Makes the node set change, with other nodes to change to. (A whole cluster is no member: it has no id.)
     fn with_a_set_that_changes(mut self, rng: &mut ChaCha8Rng, machine: impl Fn(&mut ChaCha8Rng) -> Machine) -> Self {
         self.first_set = self.nodes.len();
         self.nodes.extend((0..rng.random_range(1..=3)).map(|_| machine(rng)));
@@ -171,7 +172,7 @@ impl Plan {
             let at = if n == 0 { rng.random_range(0..3 * SECOND) } else { rng.random_range(0..self.until) };
             let kind = Kind::SetNodes { wants, dies_after };
             self.faults.push(Fault { at, for_us: rng.random_range(SECOND..20 * SECOND), kind });
-            // Another one wants something else at the same moment.
+            // Another program wants something else at the same moment.
             if rng.random_ratio(1, 3) {
                 let kind = Kind::SetNodes { wants: rng.random_range(1..1 << count), dies_after: None };
                 self.faults.push(Fault { at, for_us: 10 * SECOND, kind });
@@ -220,7 +221,7 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
 }
 
-/// Bursts of requests, or stalls of nodes, for some seconds.
+/// Draws bursts of requests, or stalls of nodes, for some seconds.
 fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     let kind = match rng.random() {
         true => Kind::Stalls { first: rng.random_range(0..nodes), in_step: false },
@@ -229,8 +230,8 @@ fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
 }
 
-/// A client is answered late, and soon after that nothing that it sends arrives: an answer to one round comes in the middle of the
-/// next, which no node has heard of.
+/// Delays a client's answers, and soon after loses all its requests: an answer to one round arrives in the middle of
+/// the next, of which no node has heard.
 fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32, node_timeout_ms: u32) -> [Fault; 2] {
     let (at, ttl_us) = (rng.random_range(0..until), u64::from(ttl_ms) * MS);
     let cut = Kind::Cut { node: None, client: Some(client), there: true, back: false };
@@ -241,7 +242,7 @@ fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32,
     ]
 }
 
-/// What happens to locks on one node, and to those who use them: to a lock that they use, mostly.
+/// Draws a fault of locks on one node and of their users, mostly to a lock in use.
 fn single_fault(rng: &mut ChaCha8Rng, until: TimeUs, busy: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
     let node = rng.random_range(0..busy);
     let [first, second] = keys_of(keys, node);

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, how it ends, and what must be right after.
+//! The faults of a run, their end, and what must be right afterwards.
 
 use palisade_core::Wanted;
 use rand::RngExt;
@@ -12,13 +12,13 @@ use crate::client::Step;
 use crate::server::NOT_YET_MS;
 use crate::single_client::{FIRST, SingleClient};
 
-/// The questions of an acquisition, one after the other: ACQUIRE and FENCE, each twice.
+/// The number of questions of an acquisition, one after the other: ACQUIRE and FENCE, each twice.
 const QUESTIONS: u64 = 4;
 
-/// Where nothing is in its way a client that locks on one node has to wait no longer than this, in milliseconds.
+/// The longest undisturbed wait of a client that locks on one node, in milliseconds.
 const SOON_MS: u32 = 50;
 
-/// A node that is not ready yet is asked again after so long, in microseconds.
+/// The time, in microseconds, after which a node that is not ready is asked again.
 const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
 
 impl World<'_> {
@@ -94,7 +94,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Several hold the lock of `key`: then one of them is broken, every other time.
+    /// Returns true, every other time, if several hold the lock of `key`: then one of the grants is broken.
     fn has_several(&mut self, node: usize, key: u32) -> bool {
         let server = self.nodes[self.server_of(node, key)].server.as_ref();
         let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);
@@ -123,7 +123,7 @@ impl World<'_> {
                 let died = self.nodes[node].died;
                 match self.may_lose_id() {
                     true => self.promote(node, died.saturating_sub(lag_us)),
-                    // It comes back itself.
+                    // The server starts by itself.
                     false => self.start(node),
                 }
             }
@@ -132,7 +132,7 @@ impl World<'_> {
         }
     }
 
-    /// A hostile client raises tokens of its own as far as it is let.
+    /// Raises the tokens of a hostile client's own keys as far as the nodes allow.
     fn raise_tokens(&mut self) {
         let keys = self.plan.keys;
         for n in 0..self.nodes.len() {
@@ -140,7 +140,7 @@ impl World<'_> {
         }
     }
 
-    /// Every fault ends, and clients begin nothing new.
+    /// Ends every fault; clients begin nothing new.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.quiet = true;
         self.taking.iter_mut().for_each(|taking| *taking = None);
@@ -165,15 +165,15 @@ impl World<'_> {
         self.all_learn()
     }
 
-    /// How long one takes if nothing is in its way: each question is answered in the time that a node is given, and the first answer
-    /// to each may be that it is not ready yet.
+    /// Returns the longest undisturbed acquisition, in microseconds: each question is answered within a node's timeout,
+    /// and the first answer to each may be that the node is not ready yet.
     fn longest_acquisition_us(&self) -> u64 {
         QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }
 
-    /// Whether every lock is to be had at once, and nobody waits.
+    /// Checks that every lock can be had at once, and nobody waits.
     pub(super) fn comes_right(&mut self) -> Result<(), Failure> {
-        // Whoever still holds or waits goes.
+        // Clients that still hold or wait leave.
         for n in 0..self.clients.len() as u32 {
             let gone =
                 self.on_client(n, |client, now| if client.is_idle() { Step::default() } else { client.release(now) });
@@ -187,7 +187,7 @@ impl World<'_> {
             self.on_single(FIRST + n, goes)?;
         }
         self.run_until(self.at + 1_000_000)?;
-        // A wait whose end was never heard of is over by its own time.
+        // A wait whose end was not heard of ends by its own time.
         self.run_until(self.at + 10_000_000)?;
         for (n, node) in self.nodes.iter().enumerate() {
             if node.server.as_ref().is_some_and(|server| !server.node().waiting().is_empty()) {

@@ -1,35 +1,37 @@
-//! What goes wrong in a run.
+//! The faults of a run.
 
-// The fields of a kind are told of with it.
+// A kind's text describes its fields.
 #![allow(missing_docs)]
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::TimeUs;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// When it begins.
+    /// The beginning.
     pub at: TimeUs,
-    /// For how long, in microseconds.
+    /// The length, in microseconds.
     pub for_us: u64,
-    /// What.
+    /// The kind.
     pub kind: Kind,
 }
 
-/// What goes wrong: to which `node`, `client` or `key`; times are in microseconds.
+/// A kind of fault, with its `node`, `client` or `key`; times are in microseconds. "That time" is the fault's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A server is killed, and starts again after that time; `reboot`: its machine is started anew, and the boot clock starts over.
+    /// A server is killed, and starts again after that time; with `reboot` its machine reboots, and the boot clock
+    /// starts over.
     Crash { node: usize, reboot: bool },
-    /// The same, with an empty disk: it is another node from then on.
+    /// A server is killed, and starts after that time with an empty disk: it is another node from then on.
     NewDisk { node: usize },
     /// A server is shut down in order, and starts again after that time.
     Restart { node: usize, reboot: bool },
-    /// A server is killed, and its replica, which was so far behind, is made the master after that time.
+    /// A server is killed, and its replica, which was `lag_us` behind, becomes the master after that time.
     Failover { node: usize, lag_us: u64 },
-    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the copy.
+    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the
+    /// copy.
     OlderFiles { node: usize },
     /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
     /// with the first one.
@@ -46,17 +48,17 @@ pub enum Kind {
     Evict { node: usize, key: u32 },
     /// An operator arms a node's guard, for that time (LOCK.GUARD).
     Arm { node: usize },
-    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end it is given
-    /// back: each time without its locks (CLUSTER SETSLOT). `dies`: its server was killed before, and starts again before it is given
-    /// back; if not, it serves its other slots meanwhile.
+    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end
+    /// it is given back: each time without its locks (CLUSTER SETSLOT). With `dies`, its server was killed before, and
+    /// starts again before the slot is given back; if not, it serves its other slots meanwhile.
     SlotGivenAway { node: usize, key: u32, dies: bool },
     /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
     FlushSlot { node: usize, key: u32 },
     /// A server does nothing.
     PauseNode { node: usize },
-    /// Moments in which a majority of the nodes, from `first` on at first, does nothing, all at once, for up to two tenths of a second and
-    /// a fifth of a lease: about one a second, and another majority each time. `in_step`: each third of a lease, as rounds of extension
-    /// begin, and for a tenth of it.
+    /// A majority of the nodes, from `first` on at first, stalls at once for up to two tenths of a second and a fifth
+    /// of a lease, about once a second, and another majority each time. With `in_step` it happens in each third of a
+    /// lease, as rounds of extension begin, and for a tenth of it.
     Stalls {
         first: usize,
         #[serde(default)]
@@ -64,32 +66,33 @@ pub enum Kind {
     },
     /// An operator breaks a lock on all nodes, at one moment.
     BreakAll { key: u32 },
-    /// All clients that have nothing to do ask for locks at one moment, about once a second, and each goes on until a limit of many
-    /// seconds. `apart`: for a lock each that nobody else wants; if not, all for one.
+    /// All idle clients ask for locks at one moment, about once a second, and each goes on until a limit of many
+    /// seconds. With `apart`, each asks for a lock that nobody else wants; if not, all ask for one.
     Bursts { apart: bool },
-    /// An operator's program changes the set of nodes, step by step, to the nodes in these places, a bit each, for that time at the
-    /// longest; it dies when it has sent so many messages.
+    /// An operator's program changes the set of nodes, step by step, to the nodes in these places, one bit each, at
+    /// most for that time. It dies after `dies_after` messages.
     SetNodes { wants: u16, dies_after: Option<u16> },
     /// A client does nothing.
     PauseClient { client: usize },
     /// A client is killed, and starts again after that time.
     KillClient { client: usize },
-    /// Messages are lost between nodes and clients, `None`: all: requests (`there`), answers (`back`), or both.
+    /// Messages between a node and a client are lost (`None` means all of them): requests (`there`), answers (`back`),
+    /// or both.
     Cut { node: Option<usize>, client: Option<usize>, there: bool, back: bool },
-    /// Messages to and from a node take so much longer.
+    /// Messages to and from a node take `by_us` longer.
     Slow { node: usize, by_us: u64 },
-    /// Whatever a client is answered takes so much longer.
+    /// Answers to a client take `by_us` longer.
     LateAnswers { client: usize, by_us: u64 },
     /// A node's disk does not finish writing.
     DiskHangs { node: usize },
-    /// A node's wall clock is set, by so much. It stays so.
+    /// A node's wall clock is stepped by `by_us`, and stays so.
     NodeClockStep { node: usize, by_us: i64 },
-    /// A client's wall clock is set, by so much. It stays so.
+    /// A client's wall clock is stepped by `by_us`, and stays so.
     ClientClockStep { client: usize, by_us: i64 },
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Crash { reboot: false, .. } => "crash",

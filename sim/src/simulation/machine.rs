@@ -5,32 +5,32 @@ use palisade_core::{BootTime, Now};
 use super::plan;
 use crate::history::TimeUs;
 
-/// What a wall clock that is right shows at true time zero, in microseconds.
+/// The reading of a correct wall clock at true time zero, in microseconds.
 const WALL_US: u64 = 1_800_000_000_000_000;
 
 /// Parts of a million.
 const MILLION: i128 = 1_000_000;
 
-/// The clocks of a computer, and its pauses.
+/// A computer's clocks, and its pauses.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     drift_ppm: i64,
     ahead_us: i64,
     booted: TimeUs,
     boots: u8,
-    /// It does nothing until then.
+    /// The end of its pause.
     pub paused_until: TimeUs,
-    /// It is switched off, or its process is.
+    /// True while the computer, or its process, is down.
     pub down: bool,
 }
 
 impl Machine {
-    /// A computer as planned, that was just booted.
+    /// Returns a planned computer that was just booted.
     pub fn new(plan: &plan::Machine) -> Self {
         Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, boots: 1, ..Self::default() }
     }
 
-    /// What its clocks show.
+    /// Returns the readings of its clocks at `at`.
     pub fn now(&self, at: TimeUs) -> Now {
         let wall = WALL_US.saturating_add(self.passed(at)).saturating_add_signed(self.ahead_us);
         Now::new(BootTime::from_us(self.passed(at - self.booted)), wall)
@@ -41,25 +41,25 @@ impl Machine {
         u64::try_from(scaled).unwrap_or(0)
     }
 
-    /// The first moment at which its boot clock shows `boot`.
+    /// Returns the first moment at which its boot clock shows `boot`.
     pub fn when(&self, boot: BootTime) -> TimeUs {
         let rate = MILLION + i128::from(self.drift_ppm);
         let us = (i128::from(boot.as_us()) * MILLION + rate - 1) / rate;
         self.booted + u64::try_from(us).unwrap_or(u64::MAX / 2)
     }
 
-    /// Which boot it is.
+    /// Returns the number of the boot.
     pub fn boots(&self) -> u8 {
         self.boots
     }
 
-    /// It is started anew: the boot clock starts over.
+    /// Reboots the computer: the boot clock starts over.
     pub fn reboot(&mut self, at: TimeUs) {
         self.booted = at;
         self.boots = self.boots.wrapping_add(1);
     }
 
-    /// Its wall clock is set.
+    /// Steps the wall clock.
     pub fn step(&mut self, by_us: i64) {
         self.ahead_us = self.ahead_us.saturating_add(by_us);
     }

@@ -1,5 +1,5 @@
-//! Moments in which much is asked and little answered: bursts of requests, stalls of a majority. A lease, and who asks for a
-//! lock until a limit, outlast them, as long as nothing else goes wrong.
+//! Moments of many requests and few answers: bursts of requests, stalls of a majority. A lease, and a client that asks
+//! for a lock until a limit, outlast them, as long as nothing else goes wrong.
 
 use palisade_core::Wanted;
 use palisade_core::quorum::{ROUNDS_A_LEASE, majority};
@@ -15,27 +15,27 @@ use crate::server::shares_stripe;
 /// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 
-/// For how long a majority is stopped, in turn, and at most which part of a lease.
+/// The times for which a majority is stopped, in turn, and the divisor of a lease that bounds them.
 const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
 const STOPPED_OF_TTL: u64 = 5;
 
-/// Which part of a lease a stop in step with rounds takes.
+/// The divisor of a lease for a stop in step with rounds.
 const STOPPED_IN_STEP_OF_TTL: u64 = 10;
 
-/// Which part of a lease a round begins and is answered in.
+/// The part of a lease within which a round begins and is answered.
 const NOTICED_OF_TTL: (u64, u64) = (3, 5);
 
-/// Between two stops all nodes answer for so long.
+/// The time between two stops, in which all nodes answer, in microseconds.
 const ANSWERS_US: u64 = 900 * MS;
 
-/// From one burst to the next.
+/// The time from one burst to the next, in microseconds.
 const BURST_US: u64 = 1_300 * MS;
 
-/// Keys that only one client wants begin here.
+/// The first key that only one client wants.
 const APART: u32 = 1_000;
 
 impl World<'_> {
-    /// A fault that is under way does again what it does.
+    /// Repeats the action of a fault under way.
     pub(super) fn again(&mut self, number: usize, turn: usize) -> Result<(), Failure> {
         if !self.under_way[number] {
             return Ok(());
@@ -56,7 +56,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A majority of the nodes from `first` on stops; answers for how long.
+    /// Stops a majority of the nodes from `first` on. Returns for how long, in microseconds.
     fn stall(&mut self, first: usize, turn: usize) -> u64 {
         let stopped_us = STOPPED_US[turn % STOPPED_US.len()].min(self.ttl_us() / STOPPED_OF_TTL);
         self.stop_majority(first, stopped_us);
@@ -75,14 +75,15 @@ impl World<'_> {
         u64::from(self.plan.ttl_ms) * MS
     }
 
-    /// An operator breaks the lock of `key` on all nodes at this moment. Its holder finds out in its next round.
+    /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder finds out in its next round.
     pub(super) fn break_everywhere(&mut self, key: u32) {
         let holders: Vec<Holder> = self.referee.holders(key, self.at).map(|claim| claim.who).collect();
         let count = self.plan.nodes.len();
         let mut tokens: Vec<Option<u64>> =
             (0..count).map(|node| self.on_server(node, |server, now| server.break_lock(key, now)).flatten()).collect();
         tokens.sort_unstable();
-        // No holder has a larger token than a majority had: what fewer had was still to be raised, or fell short.
+        // No holder has a larger token than a majority had: a token on fewer nodes was still to be raised, or fell
+        // short.
         if let Some(token) = tokens[count - majority(count)] {
             self.referee.is_taken_away(key, self.at, token);
         }
@@ -93,12 +94,13 @@ impl World<'_> {
         }
     }
 
-    /// Whether the lock of `key` was broken on all nodes since then.
+    /// Returns true if the lock of `key` was broken on all nodes since then.
     pub(super) fn is_broken_since(&self, key: u32, since: TimeUs) -> bool {
         self.breaks.get(&key).is_some_and(|at| *at >= since)
     }
 
-    /// A holder whose lock was broken on all nodes a good round ago relies on it no more, if nodes answered.
+    /// Checks that a holder whose lock was broken on all nodes a good round ago no longer relies on it, if nodes
+    /// answered.
     pub(super) fn must_have_lost(&self, who: Holder) -> Result<(), Failure> {
         let (_, client) = &self.clients[who.client as usize];
         let answered = self.nodes.iter().all(|node| node.machine.paused_until < self.at.saturating_sub(self.ttl_us()));
@@ -108,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    /// All clients that have nothing to do begin at this moment.
+    /// Starts all idle clients at this moment.
     fn burst(&mut self, apart: bool) -> Result<(), Failure> {
         for number in 0..self.clients.len() as u32 {
             let (machine, client) = &self.clients[number as usize];
@@ -121,14 +123,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A key that only this client wants. (In a stripe of tokens that a hostile client raised far ahead, whose order a lost disk
-    /// does not outlast, there is none.)
+    /// Returns a key that only this client wants. It is not in a stripe of tokens that a hostile client raised far
+    /// ahead: a lost disk breaks the order of tokens there.
     fn key_of_its_own(&self, client: u32) -> u32 {
         let beside = (APART..).filter(|key| shares_stripe(*key, self.plan.keys));
         beside.take(client as usize + 1).last().unwrap_or(APART)
     }
 
-    /// A holder has the lock no more: it gave it back, or lost it.
+    /// Ends a holding: the holder released the lock, or lost it.
     pub(super) fn ends_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
             (true, true) if self.is_broken_since(key, since) => Ok(()),
@@ -141,14 +143,15 @@ impl World<'_> {
         }
     }
 
-    /// A fault other than these is under way until `end`. What it leaves behind is over when every guard is, and every lease.
+    /// Records that a fault other than these is under way until `end`. Its consequences are over when every guard is,
+    /// and every lease.
     pub(super) fn goes_wrong_until(&mut self, end: TimeUs) {
         let (ttl_ms, max_ttl_ms) = (u64::from(self.plan.ttl_ms), u64::from(self.plan.max_ttl_ms));
         let guard_ms = max_ttl_ms.max(ttl_ms) + u64::from(self.plan.skew_ms);
         self.wrong_until = self.wrong_until.max(end + (2 * guard_ms + ttl_ms + 1_000) * MS);
     }
 
-    /// Nothing went wrong since then but these moments.
+    /// Returns true if nothing went wrong since then but these moments.
     pub(super) fn is_calm_since(&self, since: TimeUs) -> bool {
         self.plan.is_calm() && self.wrong_until <= since
     }

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::messages::{Reply, Request, Says};
 
 impl World<'_> {
-    /// Which server a request goes to: that of the node, or the one that serves the slot in its place.
+    /// Returns the server that a request goes to: the node's own, or the one that serves the slot in its place.
     fn place(&self, request: &Request) -> usize {
         self.server_of(self.plan.server(request.who.client as usize, request.node), request.key)
     }
@@ -17,7 +17,7 @@ impl World<'_> {
     pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
         let (client, n) = (request.who.client as usize, self.place(&request));
         let mut copies = self.copies(n, client, true);
-        // Who waits, or locks on one node, does so on a connection, which loses nothing without a word and doubles nothing.
+        // A client that waits, or locks on one node, uses a connection: it loses nothing silently and doubles nothing.
         if matches!(request.says, Says::Wait { .. } | Says::Command(_)) {
             copies.truncate(1);
         }
@@ -33,7 +33,7 @@ impl World<'_> {
         }
     }
 
-    /// After how long a message arrives, and how often.
+    /// Returns the delays after which copies of a message arrive.
     pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
         let network = self.plan.network;
         // Servers of one cluster are in one place.

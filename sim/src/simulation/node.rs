@@ -12,45 +12,45 @@ use crate::server::Server;
 pub(super) struct Node {
     pub(super) machine: Machine,
     pub(super) server: Option<Server>,
-    /// Lives of the process.
+    /// The number of lives of the process.
     pub(super) lives: u32,
     pub(super) keeps: Keeps,
-    /// Its first id; another with a new disk.
+    /// The first id; a new disk brings another one.
     pub(super) id: u128,
     pub(super) files: Files,
-    /// How many files were made on its disk: each is another one.
+    /// The number of files made on its disk: each has its own id.
     pub(super) files_made: u64,
     /// A copy of its files.
     pub(super) copy: Option<Files>,
-    /// A state file that lies aside while another one is used.
+    /// A state file that is set aside while another one is used.
     pub(super) aside: Option<(NodeState, FileId)>,
-    /// A state that the disk has not finished.
+    /// A state that the disk has not finished writing.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
-    /// What its replica has, and when it had it; newest last.
+    /// The states of its replica with their times; newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
-    /// For how many looks in a row somebody has waited there for a lock that is free.
+    /// The number of checks in a row in which somebody waited there for a free lock.
     pub(super) idle_ticks: u32,
-    /// When its process ended last.
+    /// The last end of its process.
     pub(super) died: TimeUs,
-    /// What it told its replicas last, and when.
+    /// The last ceiling and longest lease that it told its replicas, with the time.
     pub(super) told: (TimeUs, u64, u32),
 }
 
-/// What is on the disk of a node.
+/// The files on the disk of a node.
 #[derive(Clone, Default)]
 pub(super) struct Files {
-    /// The state file, and which file that is.
+    /// The state file, and its id.
     pub(super) state: Option<(NodeState, FileId)>,
-    /// The data, and which file the AOF is.
+    /// The data, and the id of the AOF.
     pub(super) data: Option<Vec<(u32, Vec<u8>)>>,
     pub(super) aof: Option<AofFile>,
-    /// Which incarnation uses the data.
+    /// The incarnation that uses the data.
     pub(super) stamp: Option<IncarnationId>,
 }
 
-/// What a replica knows of its master.
+/// A replica's knowledge of its master.
 #[derive(Clone)]
 pub(super) struct Followed {
     pub(super) locks: Vec<(u32, Vec<u8>)>,
@@ -59,18 +59,18 @@ pub(super) struct Followed {
 }
 
 impl Node {
-    /// Node `n`, which was never started.
+    /// Returns node `n`, which was never started.
     pub(super) fn new(n: usize, machine: &plan::Machine) -> Self {
         Self { machine: Machine::new(machine), keeps: machine.keeps, id: n as u128 + 1, ..Self::default() }
     }
 
-    /// A file that was not there before.
+    /// Returns the id of a new file.
     pub(super) fn new_file(&mut self) -> FileId {
         self.files_made += 1;
         FileId { number: self.files_made, born_ns: 0 }
     }
 
-    /// The state file is replaced by one that says this.
+    /// Replaces the state file by one with this state.
     pub(super) fn write(&mut self, state: NodeState) {
         let file = self.new_file();
         self.files.state = Some((NodeState { file: Some(file), ..state }, file));

@@ -15,20 +15,21 @@ use crate::history::TimeUs;
 use crate::messages::{Reply, Request};
 use crate::server::{Found, Server, Setup};
 
-/// How often a master tells its replicas its ceiling, in microseconds.
+/// The interval at which a master tells its replicas its ceiling, in microseconds.
 const TELL_REPLICAS_US: u64 = 2_000_000;
 
-/// For so many looks in a row somebody may wait for a lock that is free: each before it may be told, and not come.
+/// The number of checks in a row for which somebody may wait for a free lock: each waiter before it may have its turn,
+/// and not use it.
 const UNSERVED_TICKS: u32 = 20;
 
-/// How late a node's timer may be, in microseconds.
+/// The longest delay of a node's timer, in microseconds.
 const TIMER_LATE_US: u64 = 10_000;
 
-/// How long a disk takes, in microseconds.
+/// The time of a write to the disk, in microseconds.
 const DISK_US: u64 = 3_000;
 
 impl World<'_> {
-    /// A server starts with what its disk has.
+    /// Starts a server with the content of its disk.
     pub(super) fn start(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -45,7 +46,7 @@ impl World<'_> {
             boot: boot_id(n, &node.machine),
         };
         node.lives += 1;
-        // Its replicas begin anew, and are told.
+        // Its replicas begin anew, and receive the ceiling.
         node.told = (0, 0, 0);
         node.replica.clear();
         node.machine.down = false;
@@ -54,7 +55,7 @@ impl World<'_> {
             server.begin_in_cluster(&self.slots_of(n), now);
         }
         let node = &mut self.nodes[n];
-        // Before anything is granted it is on the disk which incarnation uses the data.
+        // Before anything is granted, the disk records which incarnation uses the data.
         node.files.stamp = Some(server.incarnation());
         if aof_always && node.files.aof.is_none() {
             node.files.aof = Some(AofFile { id: node.new_file(), bytes: self.at });
@@ -78,7 +79,7 @@ impl World<'_> {
         }
     }
 
-    /// The process of a server ends, without a word.
+    /// Ends the process of a server without a word.
     pub(super) fn kill(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -97,7 +98,7 @@ impl World<'_> {
         self.nodes[n].machine.down = true;
     }
 
-    /// A server is shut down in order.
+    /// Shuts a server down in order.
     pub(super) fn shut_down(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -118,7 +119,7 @@ impl World<'_> {
         self.kill(n);
     }
 
-    /// A copy of a node's files is made.
+    /// Makes a copy of a node's files.
     pub(super) fn copy_files(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -130,7 +131,7 @@ impl World<'_> {
         node.copy = Some(copy);
     }
 
-    /// A node starts from the copy: the same text, the same data, other files.
+    /// Starts a node from the copy: the same text, the same data, other files.
     pub(super) fn restore_files(&mut self, n: usize) {
         self.kill(n);
         let node = &mut self.nodes[n];
@@ -142,7 +143,7 @@ impl World<'_> {
         self.start(n);
     }
 
-    /// A node is shut down, and started with another state file.
+    /// Shuts a node down, and starts it with another state file.
     pub(super) fn change_state_file(&mut self, n: usize) {
         self.shut_down(n);
         let node = &mut self.nodes[n];
@@ -151,7 +152,7 @@ impl World<'_> {
         self.start(n);
     }
 
-    /// It is killed, and started with the first one.
+    /// Kills the node, and starts it with the first state file.
     pub(super) fn change_state_file_back(&mut self, n: usize) {
         self.kill(n);
         let node = &mut self.nodes[n];
@@ -161,8 +162,7 @@ impl World<'_> {
         self.start(n);
     }
 
-    /// A server does something: those whom it tells something are told, its disk gets what is to be written, and its timer is
-    /// set.
+    /// Runs `body` on a server: its answers go out, its disk receives the state to write, and its timer is set.
     pub(super) fn on_server<T>(&mut self, n: usize, body: impl FnOnce(&mut Server, Now) -> T) -> Option<T> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -175,7 +175,7 @@ impl World<'_> {
         if node.writing.is_none()
             && let Some((number, mut state)) = server.take_write()
         {
-            // As long as it lives its AOF grows.
+            // The AOF grows as long as the node lives.
             let aof = node.files.aof.filter(|_| server.is_aof_life());
             state.aof = aof.map(|aof| AofFile { bytes: self.at, ..aof });
             node.writing = Some(state.clone());
@@ -193,7 +193,7 @@ impl World<'_> {
         Some(value)
     }
 
-    /// A state that must be on the disk before the server promises anything more is written before anything else happens.
+    /// Writes a state at once that must be on the disk before the server promises anything more.
     pub(super) fn writes_at_once(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -230,7 +230,7 @@ impl World<'_> {
         self.on_server(n, |server, _| server.written(number, ceiling));
     }
 
-    /// What a replica has by now.
+    /// Records the present state for the replica.
     pub(super) fn follow(&mut self, n: usize) {
         let (at, node) = (self.at, &mut self.nodes[n]);
         let now = node.machine.now(at);
@@ -244,13 +244,13 @@ impl World<'_> {
         node.replica.retain(|(when, _)| *when + 5_000_000 > at);
     }
 
-    /// The replica takes the place of its master, which is dead.
+    /// Promotes the replica in the place of its dead master.
     pub(super) fn promote(&mut self, n: usize, behind: TimeUs) {
         let node = &mut self.nodes[n];
         let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
         let Some((_, followed)) = known.cloned() else { return };
         node.id = node.id.wrapping_add(1_000);
-        // It has kept what it heard, and what its master sent.
+        // The replica has kept what it heard, and what its master sent.
         let state = NodeState {
             ceiling: followed.ceiling,
             outstanding_ttl_ms: followed.outstanding_ttl_ms,
@@ -260,13 +260,13 @@ impl World<'_> {
         node.write(state);
         self.start(n);
         self.on_server(n, |server, now| server.promote(followed.ceiling, followed.outstanding_ttl_ms, now));
-        // From here on it keeps what it has as its master did.
+        // From here on the replica keeps its data as its master did.
         if self.nodes[n].keeps != Keeps::Everything {
             self.nodes[n].files.data = None;
         }
     }
 
-    /// Nobody waits for long on a node that could serve.
+    /// Checks that nobody waits for long on a node that could serve.
     pub(super) fn sees_to_waiters(&mut self, n: usize) -> Result<(), Failure> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -297,7 +297,7 @@ impl World<'_> {
     }
 }
 
-/// A request that waits.
+/// Describes a waiting request.
 fn shown(WaiterId(id): WaiterId) -> String {
     format!("request {} of client {}", id & u64::from(u32::MAX), id >> 32)
 }

@@ -1,6 +1,6 @@
-//! What a run came to.
+//! The outcome of a run.
 
-// The fields of a failure, and counts that belong together, are told of in one place.
+// A failure's text describes its fields, and the first of several related counts describes them all.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use crate::history::HeldAs;
 use crate::referee::Violation;
 use crate::server::Wrong;
 
-/// Declares what is counted in a run, and how the counts of several runs are added.
+/// Declares the counts of a run, and the sum over several runs.
 macro_rules! totals {
     ($($(#[$about:meta])* $count:ident,)+) => {
-        /// How a run went.
+        /// The counts of a run.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$about])* pub $count: u64,)+
@@ -21,7 +21,7 @@ macro_rules! totals {
         }
 
         impl Totals {
-            /// Adds those of another run.
+            /// Adds the counts of another run.
             pub fn add(&mut self, other: &Self) {
                 $(self.$count += other.$count;)+
                 other.faults.iter().for_each(|(name, count)| *self.faults.entry(name).or_default() += count);
@@ -35,21 +35,21 @@ totals! {
     moments,
     /// Locks taken.
     held,
-    /// Tries that did not get it.
+    /// Attempts that did not get the lock.
     refused,
     /// Rounds that extended, and rises of tokens.
     extended,
-    /// Locks lost before they were given back.
+    /// Locks lost before their release.
     lost,
-    /// Writes that the register took, and refused.
+    /// Writes that the register accepted, and those it refused.
     taken,
     fenced_out,
-    /// Locks that clients asked for until a limit while nothing else went wrong, and had by then.
+    /// Locks that clients asked for until a limit while nothing else went wrong, and obtained by then.
     had_in_time,
-    /// Locks that were kept, while nothing else went wrong, until they were given back.
+    /// Locks that were kept until their release, while nothing else went wrong.
     kept,
-    /// Locks taken by clients that lock on one node; those of them that were waited for; repeated requests; re-entries; and how often
-    /// somebody who waited went away.
+    /// Locks taken by clients that lock on one node; those that had to wait; repeated requests; re-entries; and waiters
+    /// that left.
     single_held,
     single_waited,
     repeated,
@@ -59,45 +59,45 @@ totals! {
     shared,
     permits,
     converted,
-    /// Versions of the set that were decided; how often a client took one up, and did while it held a lock.
+    /// Versions of the set that were decided; moves of clients to a version, and those made while holding a lock.
     versions,
     learnt,
     moved,
 }
 
 impl Totals {
-    /// A lock was taken in `mode`.
+    /// Counts a lock that was taken in `mode`.
     pub(super) fn counts(&mut self, mode: HeldAs) {
         self.shared += u64::from(mode == HeldAs::Shared);
         self.permits += u64::from(matches!(mode, HeldAs::Permit { .. }));
     }
 }
 
-/// Why a run failed.
+/// The reason why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// A law was broken.
     Broken(Violation),
-    /// After all faults had ended a lock was not to be had.
+    /// A lock could not be had after all faults had ended.
     Stuck { key: u32 },
-    /// A client asked for a lock that nobody held, while nodes did not answer for moments at most, and gave up without it.
+    /// A client that asked for a free lock gave up without it, while nodes failed to answer for moments at most.
     GaveUp { client: u32, key: u32 },
-    /// A caller, or a holder, did what none does.
+    /// A caller or a holder did something forbidden.
     Conduct { client: u32, wrong: &'static str },
-    /// A holder lost its lock, and nodes did not answer for moments at most.
+    /// A holder lost its lock, while nodes failed to answer for moments at most.
     Lost { client: u32, key: u32 },
     /// A version of the set was decided with two lists.
     TwoLists { version: u64 },
-    /// Somebody waited for a lock that was free.
+    /// Somebody waited for a free lock.
     Unserved { node: usize },
-    /// A node did something wrong for clients that lock on it alone: which law it broke, and how.
+    /// A node erred for clients that lock on it alone: the law it broke, and how.
     Wrong { node: usize, wrong: Wrong },
-    /// A client that locks on one node was answered what no right node answers.
+    /// A client that locks on one node received an answer that no correct node gives.
     Answered { client: u32, wrong: &'static str },
 }
 
 impl Failure {
-    /// What was broken.
+    /// Returns the law that was broken.
     pub fn law(&self) -> &'static str {
         match self {
             Self::Broken(violation) => violation.law(),

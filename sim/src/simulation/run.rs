@@ -1,4 +1,4 @@
-//! Runs a plan from its beginning to its end.
+//! Runs of plans, from beginning to end.
 
 use super::outcome::{Failure, Totals};
 use super::plan::Plan;
@@ -12,7 +12,7 @@ pub fn run(plan: &Plan, without: Without) -> (Totals, Option<Failure>) {
     (world.totals, failure)
 }
 
-/// Runs a plan and tells what happened, a line each.
+/// Runs a plan and returns what happened, one event a line.
 pub fn tell(plan: &Plan, without: Without) -> (Vec<String>, Option<Failure>) {
     let mut world = World::new(plan, without, true);
     let failure = world.run().err();

@@ -1,4 +1,5 @@
-//! The set of nodes of a run: which versions were decided, who learns of them, and when a node may become another one.
+//! The set of nodes of a run: the versions decided, the clients and nodes that learn of them, and the times at which a
+//! node may become another one.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::outcome::Failure;
 use super::world::World;
 use crate::client::Set;
 
-/// The address of the node in this place, and the place of the node with this address.
+/// Returns the address of the node in this place.
 pub(super) fn address(node: usize) -> String {
     format!("node-{node}")
 }
@@ -21,7 +22,7 @@ pub(super) fn place(address: &str) -> usize {
 }
 
 impl World<'_> {
-    /// A program found that `members` were decided.
+    /// Records a program's finding that `members` were decided.
     ///
     /// # Errors
     /// The version has another list already.
@@ -37,12 +38,12 @@ impl World<'_> {
         }
     }
 
-    /// The version that was decided last, as far as any program knows.
+    /// Returns the version that was decided last, as far as any program knows.
     pub(super) fn newest(&self) -> Option<&Members> {
         self.decided.last_key_value().map(|(_, members)| members)
     }
 
-    /// The node was told of `version`: clients that joined with an older one see their connections end.
+    /// Ends the connections of clients that joined the node with an older version than `version`.
     pub(super) fn connections_of_older_end(&mut self, node: usize, version: u64) {
         for client in 0..self.clients.len() {
             if self.clients[client].1.version() < version {
@@ -53,7 +54,7 @@ impl World<'_> {
         }
     }
 
-    /// A client is told of `version`, and takes it up at once, or when it comes to.
+    /// Tells a client of `version`; it moves to it at once, or after a delay.
     pub(super) fn hears_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,
@@ -75,7 +76,7 @@ impl World<'_> {
         self.on_client(client, |client, now| client.learns(set, now))
     }
 
-    /// A client that was killed starts with the names that it was configured with, or with what it knew.
+    /// Restarts a client after a kill, with the names that it was configured with, or with what it knew.
     pub(super) fn starts_from(&mut self, client: u32) {
         if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
             let set = Arc::new(Set::of_names(self.plan.first_set()));
@@ -83,14 +84,14 @@ impl World<'_> {
         }
     }
 
-    /// Whoever knows names alone, a client that was never told of a version or a program that founds the first, cannot tell a node from another
-    /// server with its address. So no node may lose its state file from the moment at which the first version is founded until nobody goes
-    /// by names any more.
+    /// Returns true if a client may start from names alone. A client that never heard of a version, or a program that
+    /// founds the first, cannot distinguish a node from another server with its address. So no node may lose its state
+    /// file from the founding of the first version until nobody goes by names any longer.
     fn may_go_by_names(&self) -> bool {
         !self.is_id_lost
     }
 
-    /// A node is to become another one. Whether it may.
+    /// Returns true if a node may become another one, and records that it does.
     pub(super) fn may_lose_id(&mut self) -> bool {
         if !self.is_founded {
             return true;
@@ -100,12 +101,12 @@ impl World<'_> {
         may
     }
 
-    /// Whether a node is another one when this has begun.
+    /// Returns true if this fault would make a node another one that must not become one.
     pub(super) fn is_excluded(&mut self, kind: &Kind) -> bool {
         matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. }) && !self.may_lose_id()
     }
 
-    /// All clients are told of the newest version, and all nodes that are members.
+    /// Tells all clients, and all nodes that are members, of the newest version.
     pub(super) fn all_learn(&mut self) -> Result<(), Failure> {
         let Some(newest) = self.newest().cloned() else { return Ok(()) };
         for node in newest.list.iter().map(|member| place(&member.address)) {
@@ -119,7 +120,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A majority of the newest version is there. If not, no lock can be had any more: too many lost what makes them members.
+    /// Returns true if a majority of the newest version is up. If not, no lock can be had any longer: too many nodes
+    /// lost what makes them members.
     pub(super) fn has_majority(&self) -> bool {
         let Some(newest) = self.newest() else { return true };
         let is_there = |member: &&palisade_core::Member| {

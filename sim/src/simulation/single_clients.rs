@@ -1,4 +1,5 @@
-//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and go; and what operators do to it.
+//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and leave; and operators'
+//! actions on it.
 
 use palisade_core::Now;
 use rand::RngExt;
@@ -13,25 +14,25 @@ use crate::messages::{Command, Says};
 use crate::server::Server;
 use crate::single_client::{FIRST, SingleClient};
 
-/// While it holds a lock a client does something about it so often in the length of a lease.
+/// The number of a holder's actions in the length of a lease.
 const ACTS_OF_TTL: u64 = 4;
 
-/// It holds the lock no more than so many times.
+/// The largest number of holds.
 const LEVEL_MAX: u32 = 4;
 
-/// What is sent to a node is answered after this long at the latest, once it is not waited for any more, in microseconds.
+/// The longest time, in microseconds, until a request is answered once nobody waits for its lock.
 const LATE_US: u64 = 200_000;
 
-/// Between a client's last look at its lock and its write, in microseconds.
+/// The time between a client's last check of its lock and its write, in microseconds.
 const LOOK_TO_WRITE_US: u64 = 20_000;
 
-/// Its place among those that lock on one node.
+/// Returns a client's place among those that lock on one node.
 fn place(client: u32) -> Option<usize> {
     client.checked_sub(FIRST).map(|place| place as usize)
 }
 
 impl World<'_> {
-    /// The computer of a client.
+    /// Returns the computer of a client.
     pub(super) fn machine_of(&mut self, client: u32) -> &mut Machine {
         match place(client) {
             Some(place) => &mut self.single_clients[place].0,
@@ -39,7 +40,7 @@ impl World<'_> {
         }
     }
 
-    /// A client begins again, after its process was killed.
+    /// Restarts a client after its process was killed.
     pub(super) fn begins_again(&mut self, client: u32) {
         self.machine_of(client).down = false;
         match place(client) {
@@ -55,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// A client's process is killed.
+    /// Kills a client's process.
     pub(super) fn kill_client(&mut self, client: u32) -> Result<(), Failure> {
         if place(client).is_some() {
             self.on_single(client, SingleClient::leaves)?;
@@ -67,7 +68,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Something comes to mind after about `mean_us` of true time.
+    /// Plans an action after about `mean_us` of true time.
     pub(super) fn single_wakes(&mut self, who: Holder, mean_us: u64, wake: SingleWake) {
         let after = self.rng.random_range(0..=2 * mean_us);
         self.plan_at(self.at + after, Next::SingleWakes(who, wake));
@@ -82,7 +83,7 @@ impl World<'_> {
         let (is_idle, is_free, holding) = (client.is_idle(), client.is_free(), client.holding());
         match wake {
             SingleWake::Wants if is_idle && !self.quiet => {
-                // Whose lock went without it may not know.
+                // A client that lost its lock may not know.
                 if self.rng.random_ratio(1, 10) {
                     self.on_single(who.client, SingleClient::reenters_too_late)?;
                 }
@@ -93,7 +94,7 @@ impl World<'_> {
                 self.on_single(who.client, |client, now| client.acquire(key, wanted, wait_ms, now))
             }
             SingleWake::Misses(number) if client.awaits(number) => {
-                // One that waits goes; another connection is made, and the old one may be closed or not.
+                // A waiting client leaves; it opens another connection, and the old one may be closed or not.
                 if self.rng.random_ratio(1, 3) {
                     self.totals.left += u64::from(client.is_acquiring());
                     return self.on_single(who.client, SingleClient::leaves);
@@ -101,7 +102,7 @@ impl World<'_> {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
             }
-            // It does not believe in its connection any more, and asks again over another one.
+            // The client distrusts its connection, and asks again over another one.
             SingleWake::Doubts if client.is_acquiring() && !client.is_free() => {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
@@ -139,7 +140,7 @@ impl World<'_> {
         }
     }
 
-    /// A holder does something about its lock.
+    /// Performs a holder's action on its lock.
     fn acts(&mut self, who: Holder, (level, mode): (u32, HeldAs), is_valid: bool) -> Result<(), Failure> {
         let limit = place(who.client).map_or(0, |place| self.plan.single_clients[place].limit);
         if is_valid && limit > 0 && self.rng.random_ratio(1, 4) {
@@ -160,7 +161,8 @@ impl World<'_> {
         }
     }
 
-    /// A client does something: what it sends goes out, the referee hears what it says of itself, and it thinks of what is next.
+    /// Runs `body` on a client: its requests go out, the referee receives its change of status, and its next action is
+    /// planned.
     pub(super) fn on_single(
         &mut self,
         number: u32,
@@ -219,14 +221,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A server started: whoever was connected to it is not any more.
+    /// Ends the connections to a server that has just started.
     pub(super) fn connections_end(&mut self, n: usize) {
         let node = n % self.plan.nodes.len();
         let cut_off = self.plan.single_clients.iter().zip(&mut self.single_clients);
         cut_off.filter(|(plan, _)| plan.node == node).for_each(|(_, (_, client))| client.is_cut_off());
     }
 
-    /// An operator, or whoever may write, takes the lock of `key` away.
+    /// Takes the lock of `key` away, as an operator or any writer can.
     pub(super) fn takes_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, how) {
@@ -235,7 +237,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator breaks one grant of several.
+    /// Breaks one of several grants, as an operator.
     pub(super) fn takes_one_away(&mut self, node: usize, key: u32) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, |server, now| server.break_last(key, now)) {
@@ -244,7 +246,7 @@ impl World<'_> {
         }
     }
 
-    /// A server makes room.
+    /// Evicts a key.
     pub(super) fn evict(&mut self, node: usize, key: u32) {
         let n = self.server_of(node, key);
         if self.on_server(n, |server, now| server.evict(key, now)) == Some(true) {

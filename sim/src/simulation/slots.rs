@@ -1,7 +1,8 @@
-//! Nodes that are parts of clusters: each has a neighbour, a server that nothing else happens to, which may be given its slots.
+//! Nodes that are parts of clusters: each has a neighbour, a server to which nothing else happens, which may receive
+//! its slots.
 //!
-//! A client asks the server that has the slot: it follows redirections. What is on its way when a slot moves finds a server
-//! that does not serve it.
+//! A client asks the server that has the slot: it follows redirections. Messages on their way when a slot moves find a
+//! server that does not serve it.
 
 use palisade_core::{CLUSTER_SLOTS, SlotSet, slot_of};
 
@@ -9,12 +10,12 @@ use super::world::World;
 use crate::server::name;
 
 impl World<'_> {
-    /// Which server serves the slot of `key` for `node`.
+    /// Returns the server that serves the slot of `key` for `node`.
     pub(super) fn server_of(&self, node: usize, key: u32) -> usize {
         if self.given_away.contains(&(node, key)) { self.plan.nodes.len() + node } else { node }
     }
 
-    /// The slots of the server `n`.
+    /// Returns the slots of the server `n`.
     pub(super) fn slots_of(&self, n: usize) -> SlotSet {
         let count = self.plan.nodes.len();
         let given_away = self.given_away.iter().filter(|(node, _)| *node == n % count);
@@ -31,7 +32,7 @@ impl World<'_> {
         }
     }
 
-    /// An operator gives a slot to a server that runs.
+    /// Gives a slot back to its server, as an operator; starts the server if it is down.
     pub(super) fn give_slot_back(&mut self, node: usize, key: u32) {
         if self.nodes[node].server.is_none() {
             self.start(node);

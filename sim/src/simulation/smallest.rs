@@ -1,4 +1,4 @@
-//! Makes a plan that fails smaller, as long as it breaks the same law.
+//! Reduction of a failing plan, as long as it breaks the same law.
 
 use super::kinds::Kind;
 use super::plan::{Network, Plan};
@@ -6,7 +6,7 @@ use super::run::run;
 use crate::rules::Without;
 use crate::single_client::FIRST;
 
-/// The smallest plan that was found by leaving things out of `plan`, and by shortening it, and that breaks the law that `plan`
+/// Returns the smallest plan found by leaving things out of `plan` and shortening it that breaks the law that `plan`
 /// breaks; `plan` itself if it breaks none.
 pub fn smallest(plan: &Plan, without: Without) -> Plan {
     let Some(law) = run(plan, without).1.map(|failure| failure.law()) else { return plan.clone() };

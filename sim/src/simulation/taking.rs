@@ -1,4 +1,4 @@
-//! How the clients of a run take locks: the shipped [`Taker`] decides, and what is here performs it.
+//! Acquisitions of a run's clients: the shipped [`Taker`] decides, and this module performs it.
 
 use palisade_core::quorum::{Conduct, GaveUp, Refused, Taker, Task, majority};
 use palisade_core::{BootTime, Wanted};
@@ -12,17 +12,17 @@ use crate::client::Client;
 use crate::history::{Event, Holder, What};
 use crate::rules::Rule;
 
-/// One of so many callers is refused for good after a few attempts.
+/// The number of callers of which one is refused for good after a few attempts.
 const BARRED_OF: u32 = 40;
 
-/// A client that waits for a majority of nodes to answer finds out after so long, in microseconds.
+/// The delay, in microseconds, after which a client notices that a majority of nodes answers.
 const ANSWER_US: u64 = 50_000;
 
-/// About so long after a step some callers give up for reasons of their own, in microseconds.
+/// The average time after a step at which some callers give up for reasons of their own, in microseconds.
 const LEAVES_US: u64 = 300_000;
 
 impl World<'_> {
-    /// A client sets out to take `key`, until so much later if there is a limit.
+    /// Begins to take `key` for a client, with a limit after `limit_us` if there is one.
     pub(super) fn take(&mut self, number: u32, key: u32, wanted: Wanted, limit_us: Option<u64>) -> Result<(), Failure> {
         let is_free = self.referee.holders(key, self.at).next().is_none();
         let random = self.rng.random();
@@ -55,7 +55,7 @@ impl World<'_> {
         self.perform(number, task)
     }
 
-    /// Brings an input to the taker of this client, if it takes anything, and performs what that says.
+    /// Brings an input to the taker of this client, if it takes anything, and performs the task that results.
     fn decide(&mut self, number: u32, input: impl FnOnce(&mut Taker, BootTime, u64) -> Task) -> Result<(), Failure> {
         let random = self.rng.random();
         let (machine, client) = &self.clients[number as usize];
@@ -110,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    /// An attempt does not wait for answers any longer.
+    /// Plans the moment at which an attempt stops waiting for answers.
     fn stop_asking(&mut self, number: u32, by: Option<BootTime>) {
         let (machine, client) = &self.clients[number as usize];
         let who = client.who();
@@ -120,7 +120,7 @@ impl World<'_> {
         }
     }
 
-    /// Some callers leave at any moment.
+    /// Lets some callers leave at any moment.
     fn may_leave(&mut self, number: u32) {
         let must = self.taking[number as usize].as_ref().is_some_and(|taking| taking.must_get_it);
         if !must && self.rng.random_ratio(1, 20) {
@@ -129,7 +129,7 @@ impl World<'_> {
         }
     }
 
-    /// What is done in place of `task` without a rule.
+    /// Returns what is done in place of `task` without a rule.
     fn without_rules(&mut self, task: Task, now: BootTime) -> Task {
         match (self.without.0, task) {
             (Some(Rule::BacksOff), Task::Pause { .. }) => Task::Pause { until: now, for_nodes: None },
@@ -147,10 +147,10 @@ impl World<'_> {
         }
     }
 
-    // In its process.
+    // The line of a process.
 
-    /// Where nothing goes wrong but moments, each two clients are tasks of one process. Others are processes of their own, or hardly any
-    /// would meet at the nodes.
+    /// Returns the line of a client's process. If nothing goes wrong but moments, every two clients are tasks of one
+    /// process. Others are processes of their own, or hardly any would meet at the nodes.
     fn line_of(&self, number: u32) -> (u32, u32) {
         let key = self.taking[number as usize].as_ref().map_or(0, |taking| taking.key);
         (if self.plan.is_calm() { number / 2 } else { number }, key)
@@ -176,7 +176,7 @@ impl World<'_> {
     fn has_turn(&mut self, number: u32, at_once: bool) -> Result<(), Failure> {
         let line = self.line_of(number);
         let is_first = self.lines.get(&line).is_some_and(|line| line.front() == Some(&number));
-        // Whoever asks out of its turn is seen by its next task.
+        // A client that asks out of turn is noticed when its next task is performed.
         self.on_conduct(number, |conduct| {
             if is_first {
                 conduct.on_turn(at_once)
@@ -185,7 +185,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_turn(at_once, now, random))
     }
 
-    /// Its limit is reached; whether it is still in line.
+    /// Ends a client's time in line, if it is still there.
     pub(super) fn stops_lining(&mut self, number: u32) -> Result<(), Failure> {
         let now = self.clients[number as usize].0.now(self.at).boot;
         let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
@@ -195,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    /// A client leaves the line of its process: the next has its turn.
+    /// Takes a client out of the line of its process: the next has its turn.
     fn leave_line(&mut self, number: u32, of: (u32, u32)) -> Result<(), Failure> {
         let Some(line) = self.lines.get_mut(&of) else { return Ok(()) };
         let was_first = line.front() == Some(&number);
@@ -208,7 +208,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A client was refused.
+    /// Handles a refusal of a client's attempt.
     pub(super) fn is_refused(&mut self, number: u32, refused: Refused) -> Result<(), Failure> {
         if self.without.is(Rule::AsksOn) {
             return self.perform(number, Task::GiveUp(GaveUp::Refused));
@@ -227,13 +227,13 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_refused(refused, now, random))
     }
 
-    /// A client was shown a permit that is free, or none.
+    /// Handles the result of a client's look for a free permit.
     pub(super) fn is_shown(&mut self, number: u32, shown: Option<u16>) -> Result<(), Failure> {
         self.on_conduct(number, |conduct| conduct.on_shown(shown));
         self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
     }
 
-    /// A client was told that it is its turn, or that there is none.
+    /// Handles a client's turn, or the news that there is none.
     pub(super) fn is_told(&mut self, number: u32, told: Option<u16>) -> Result<(), Failure> {
         if self.taking[number as usize].is_none() {
             return self.on_client(number, Client::release);
@@ -242,7 +242,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_queue(told, now, random))
     }
 
-    /// A client's pause is over, but for a majority of nodes that is to answer.
+    /// Ends a client's pause, unless it still waits for a majority of nodes to answer.
     pub(super) fn asks_again(&mut self, who: Holder) -> Result<(), Failure> {
         let number = who.client;
         let now = self.clients[number as usize].0.now(self.at).boot;
@@ -252,7 +252,7 @@ impl World<'_> {
             self.plan_at(self.at + ANSWER_US, Next::Wakes(who, Wake::AsksAgain));
             return Ok(());
         }
-        // Of one node the queue is asked, too: only the messages differ.
+        // With one node the queue is asked, too: only the messages differ.
         self.decide(number, |taker, now, random| taker.on_paused(true, now, random))
     }
 
@@ -262,7 +262,7 @@ impl World<'_> {
         (0..count).filter(answers).count() >= majority(count)
     }
 
-    /// A client did not get what it wanted.
+    /// Handles a client that did not get what it wanted.
     fn give_up(&mut self, number: u32) -> Result<(), Failure> {
         let line = self.line_of(number);
         let taking = self.taking[number as usize].take();
@@ -275,14 +275,14 @@ impl World<'_> {
         self.rest(number)
     }
 
-    /// A client wants something again some time.
+    /// Plans a client's next wish.
     pub(super) fn rest(&mut self, number: u32) -> Result<(), Failure> {
         let who = self.clients[number as usize].1.who();
         self.wakes(who, self.plan.rest_us, Wake::Wants);
         Ok(())
     }
 
-    /// What is asked for until a limit counts as had by somebody.
+    /// Records for all callers of its key that somebody had the lock.
     pub(super) fn is_had_by_somebody(&mut self, event: &Event) {
         if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Converted { .. } | What::Ended) {
             let of_key = self.taking.iter_mut().flatten().filter(|taking| taking.key == event.key);
@@ -290,7 +290,7 @@ impl World<'_> {
         }
     }
 
-    /// A client has what it was about to take, or does not want it any more.
+    /// Ends a client's acquisition: it has the lock, or does not want it any longer.
     pub(super) fn takes_no_more(&mut self, number: u32, has_it: bool) -> Result<(), Failure> {
         let line = self.line_of(number);
         if let Some(taking) = self.taking[number as usize].take()

@@ -1,5 +1,5 @@
-//! The world of a run: nodes and clients on machines of their own, a network between them, and what goes wrong, in the order
-//! of true time. The same plan makes the same run, to the microsecond.
+//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in the order of
+//! true time. The same plan makes the same run, to the microsecond.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,10 +21,10 @@ use crate::referee::Referee;
 use crate::rules::Without;
 use crate::single_client::{self, SingleClient};
 
-/// True time starts so late that clocks that are behind still count up from the beginning.
+/// The first moment of true time, late enough that clocks that are behind still count up from the beginning.
 pub const START_US: TimeUs = 10_000_000;
 
-/// How often a node looks after itself, in microseconds.
+/// The interval at which a node checks itself, in microseconds.
 pub(super) const TICK_US: u64 = 100_000;
 
 /// A run under way.
@@ -33,48 +33,47 @@ pub struct World<'a> {
     pub(super) without: Without,
     pub(super) rng: ChaCha8Rng,
     pub(super) at: TimeUs,
-    /// What happens next: of two at one time the one that was planned first comes first.
+    /// The next events: of two at one time, the one that was planned first comes first.
     pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
-    /// The nodes. Where they are parts of clusters, as many servers follow, each of the cluster of the node in that place.
+    /// The nodes. If they are parts of clusters, as many servers follow, each in the cluster of the node in that place.
     pub(super) nodes: Vec<Node>,
-    /// Slots that these servers have, by node and key.
+    /// The slots that these servers have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
-    /// Those that lock on one node.
+    /// The clients that lock on one node.
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
-    /// What was seen to be wrong on a node.
+    /// The first error that was seen on a node.
     pub(super) wrong: Option<Failure>,
-    /// Programs that change the set, by fault, and what they found to be decided.
+    /// The programs that change the set, by fault, and the versions that they found to be decided.
     pub(super) changers: BTreeMap<usize, Changer>,
     pub(super) decided: BTreeMap<u64, Members>,
-    /// A program began to found the set.
+    /// True once a program began to found the set.
     pub(super) is_founded: bool,
-    /// A node became another one since.
+    /// True if a node became another one since.
     pub(super) is_id_lost: bool,
-    /// Faults that have begun and not ended.
+    /// The faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
-    /// By client: what it is about to take.
+    /// The acquisition under way of each client.
     pub(super) taking: Vec<Option<Taking>>,
-    /// Those of one process that want a key alone, in the order in which they came: the first has its turn.
+    /// The lines of clients of one process that want a key alone, in order of arrival: the first has its turn.
     pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
-    /// By key, when its lock was broken on all nodes last.
+    /// The last time, by key, at which its lock was broken on all nodes.
     pub(super) breaks: BTreeMap<u32, TimeUs>,
-    /// What callers meet that is no business of nodes and network.
+    /// The generator for callers' fates that are independent of nodes and network.
     pub(super) callers: ChaCha8Rng,
-    /// Until then something goes wrong, or may have left something behind, that is more than a moment of much asked and little
-    /// answered.
+    /// The moment until which a fault, or its consequences, may go beyond a moment of many requests and few answers.
     pub(super) wrong_until: TimeUs,
     pub(super) quiet: bool,
-    /// How it goes.
+    /// The counts of the run.
     pub totals: Totals,
-    /// What happened, a line each, if somebody wants to read it.
+    /// The events, one a line, if somebody wants to read them.
     pub story: Option<Vec<String>>,
 }
 
 impl<'a> World<'a> {
-    /// The beginning of a run.
+    /// Returns the beginning of a run.
     pub fn new(plan: &'a Plan, without: Without, tells: bool) -> Self {
         let node = |(n, machine): (usize, &plan::Machine)| Node::new(n, machine);
         let client = |(n, machine): (usize, &plan::Machine)| {
@@ -116,7 +115,7 @@ impl<'a> World<'a> {
         };
         for n in 0..world.nodes.len() {
             world.start(n);
-            // It was just put into service, and its operator says so.
+            // The node was just put into service, and its operator says so.
             if let Some(server) = &mut world.nodes[n].server {
                 server.lift();
             }
@@ -139,12 +138,12 @@ impl<'a> World<'a> {
     /// Runs to the end.
     ///
     /// # Errors
-    /// What the run showed to be broken.
+    /// The run broke a law.
     pub fn run(&mut self) -> Result<(), Failure> {
         let end = START_US + self.plan.until;
         self.run_until(end)?;
         self.heal()?;
-        // Until the longest guard is over, and every lease; then each who waits has a turn.
+        // Until the longest guard is over, and every lease; then each waiter has a turn.
         let guard_us = u64::from(self.plan.max_ttl_ms.max(self.plan.ttl_ms) + self.plan.skew_ms) * 1_000;
         let calm = self.at + 2 * guard_us + 10_000_000;
         self.run_until(calm)?;
@@ -178,7 +177,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn happens(&mut self, next: Next) -> Result<(), Failure> {
-        // Who is paused does it later.
+        // Events of a paused machine are postponed.
         let paused_until = match &next {
             Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
                 self.nodes[*n].machine.paused_until

@@ -1,4 +1,4 @@
-//! How the servers of a cluster hear each other: a proxy before the bus port of each, so that one can be cut off from all others while
+//! The bus of a cluster: a proxy before the bus port of each server, so that one can be cut off from all others while
 //! clients still reach it.
 //!
 //! Each server makes its connections from an address of its own, so a proxy knows which two it stands between.
@@ -14,23 +14,23 @@ use tokio::task::JoinSet;
 /// The last byte of the address from which the first server makes its connections; the others follow.
 const FIRST: u8 = 20;
 
-/// From where the server of this number makes its connections.
+/// Returns the address from which the server of this number makes its connections.
 pub fn address_of(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, FIRST + node as u8)
 }
 
-/// All of it; it ends with its value.
+/// The proxies; they end when this is dropped.
 #[derive(Debug)]
 pub struct Bus {
-    /// Of each server, where the others find it.
+    /// The port of each server's proxy.
     ports: Vec<u16>,
-    /// Of each server, whether it is cut off.
+    /// The servers that are cut off.
     cut: watch::Sender<Vec<bool>>,
     _proxies: JoinSet<()>,
 }
 
 impl Bus {
-    /// Before servers that listen on these ports.
+    /// Starts the proxies before servers that listen on these ports.
     ///
     /// # Errors
     /// No port is free.
@@ -54,18 +54,18 @@ impl Bus {
         Ok(Self { ports, cut, _proxies: proxies })
     }
 
-    /// Where the others find the server of this number.
+    /// Returns the port at which the others find the server of this number.
     pub fn port(&self, node: usize) -> u16 {
         self.ports[node]
     }
 
-    /// Whether it is cut off from the others from now on.
+    /// Cuts a server off from the others, or lets it back, from now on.
     pub fn cut(&self, node: usize, is_cut: bool) {
         self.cut.send_modify(|all| all[node] = is_cut);
     }
 }
 
-/// A connection between two servers, until one of them is cut off.
+/// Carries a connection between two servers, until one of them is cut off.
 async fn carry(mut stream: TcpStream, behind: u16, mut cut: watch::Receiver<Vec<bool>>, ends: [usize; 2]) {
     let is_cut = |all: &Vec<bool>| ends.iter().any(|&end| all.get(end).copied().unwrap_or(false));
     if is_cut(&cut.borrow()) {

@@ -1,7 +1,7 @@
 //! The nodes of a campaign as one cluster: three masters, and a replica of each, on disks of their own.
 //!
-//! Each announces its link as its address, so clients reach it by that, and its replica does too. A shard is a master and its replica,
-//! whichever of the two is which: nodes `n` and `n + 3`.
+//! Each announces its link as its address, so clients and its replica reach it by that. A shard is a master and its
+//! replica, whichever of the two is which: nodes `n` and `n + 3`.
 
 pub mod bus;
 pub mod shards;
@@ -18,36 +18,36 @@ use super::machine::{Machine, ask, free_port};
 use super::patience::{PATIENCE, until};
 use bus::Bus;
 
-/// Shards of the cluster.
+/// The number of shards.
 pub const SHARDS: usize = 3;
 
-/// Its servers.
+/// The number of servers.
 pub const NODES: usize = 2 * SHARDS;
 
 /// The slots of each shard at first.
 pub(super) const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
-/// For how long a master is silent before the others take it for dead.
+/// The silence after which the others take a master for dead, in milliseconds.
 const NODE_TIMEOUT_MS: u64 = 2_000;
 
-/// The same in brief.
+/// The same silence in a brief campaign, in milliseconds.
 const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
 
-/// How long a server may take to answer.
+/// The longest time for a server to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
-/// What makes servers one cluster.
+/// A cluster of servers.
 #[derive(Debug)]
 pub struct Cluster {
-    /// How they hear each other.
+    /// The bus.
     pub bus: Bus,
-    /// Who they are, by number.
+    /// The servers' node ids, by number.
     ids: Vec<String>,
-    /// The shard of each slot that is not where it was at first.
+    /// The shard of each slot that has moved.
     moved: Mutex<BTreeMap<u16, usize>>,
 }
 
-/// Makes servers that are started after this ones of a cluster, which announce their links.
+/// Configures servers that are started later as members of a cluster, which announce their links.
 ///
 /// # Errors
 /// No port is free.
@@ -64,12 +64,12 @@ pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> 
             ("cluster-announce-bus-port", bus.port(node).to_string()),
             ("bind-source-addr", bus::address_of(node).to_string()),
             ("cluster-node-timeout", node_timeout_ms.to_string()),
-            // One shard that is down concerns its own slots.
+            // One shard that is down affects only its own slots.
             ("cluster-require-full-coverage", "no".to_owned()),
             // A replica takes over however long it heard nothing, and stays where it is.
             ("cluster-replica-validity-factor", "0".to_owned()),
             ("cluster-allow-replica-migration", "no".to_owned()),
-            // A replica whose link was cut asks again soon.
+            // A replica whose link was cut reconnects soon.
             ("repl-timeout", "5".to_owned()),
         ];
         machine.options.extend(options.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]));
@@ -78,10 +78,10 @@ pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> 
 }
 
 impl Cluster {
-    /// Has the servers know each other, the first three as masters.
+    /// Makes the servers meet, the first three as masters.
     ///
     /// # Errors
-    /// They do not.
+    /// They do not meet.
     pub async fn form(machines: &[Machine], links: &[Link], bus: Bus) -> Result<Self, String> {
         let ports: Vec<_> = links.iter().enumerate().map(|(node, link)| (link.port(), bus.port(node))).collect();
         let ids = meet(machines, &ports).await?;
@@ -93,30 +93,30 @@ impl Cluster {
         for machine in machines {
             let is_well = until!(PATIENCE, is_well(&machine.socket()).await.ok());
             is_well.ok_or("the cluster does not come about")?;
-            // It is new: nobody holds anything in it.
+            // The cluster is new: nobody holds anything in it.
             let _ = machine.ask::<Value>(&["LOCK.GUARD", "LIFT"]).await;
         }
         Ok(Self { bus, ids, moved: Mutex::default() })
     }
 
-    /// Who the server of this number is.
+    /// Returns the node id of the server of this number.
     pub fn id(&self, node: usize) -> &str {
         &self.ids[node]
     }
 
-    /// The shard that this slot was given to.
+    /// Returns the shard that owns this slot.
     pub fn shard_of(&self, slot: u16) -> usize {
         let at_first = || RANGES.iter().position(|&(_, last)| slot <= last).unwrap_or(0);
         self.moved.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied().unwrap_or_else(at_first)
     }
 
-    /// The slot was given to this shard.
+    /// Records that the slot was given to this shard.
     pub fn moved(&self, slot: u16, shard: usize) {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, shard);
     }
 }
 
-/// Has servers meet that are reached by these ports, and by those of their buses. The first three get the slots. Returns who they are.
+/// Makes servers meet by these ports and bus ports. The first three get the slots. Returns their node ids.
 pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<Vec<String>, String> {
     let mut ids = vec![];
     for machine in machines {
@@ -131,7 +131,7 @@ pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<V
     Ok(ids)
 }
 
-/// Why the server at `socket` does not serve in a cluster of so many.
+/// Checks that the server at `socket` serves in a cluster of `nodes` nodes; the error says why not.
 pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), String> {
     let info = ask::<String>(socket, &["CLUSTER", "INFO"], ANSWER).await?;
     let known = format!("cluster_known_nodes:{nodes}");
@@ -139,7 +139,8 @@ pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), 
     if is_well { Ok(()) } else { Err(info) }
 }
 
-/// Why the server at `socket` does not see all others, each master with a replica, or, where it is a replica, does not follow.
+/// Checks that the server at `socket` sees all others, each master with a replica, and that it follows if it is a
+/// replica. The error says why not.
 pub(super) async fn is_well(socket: &std::path::Path) -> Result<(), String> {
     let told = async |words: &[&str]| ask::<String>(socket, words, ANSWER).await;
     knows(socket, NODES).await?;

@@ -1,4 +1,4 @@
-//! What the shards of a cluster say of themselves: who is the master, and whether all is at rest.
+//! The state that the shards of a cluster report: who is the master, and whether all is at rest.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use crate::campaign::machine::ask;
 use crate::campaign::patience::{PATIENCE, comes_true, until};
 use crate::campaign::world::World;
 
-/// A guard that is longer is that of a replica which was promoted before its master had told it how long leases are: a day.
+/// A longer guard, in milliseconds, is that of a replica which was promoted before its master had told it how long
+/// leases are: a day.
 const LONG_GUARD_MS: u64 = 60_000;
 
-/// Everything is healed: waits until each shard has one master and one replica, which follows it, and all agree.
+/// Waits, when everything is healed, until each shard has one master and one replica that follows it, and all agree.
 pub async fn settle(world: &World) {
     let mut why = String::new();
     if !comes_true!(PATIENCE, is_at_rest(world).await.map_err(|is_not| why = is_not).is_ok()) {
         let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
         return world.log.found(format!("{late}: {why}"));
     }
-    // Where a replica was promoted before it was told how long leases are, an operator has to say that all of them are over.
+    // If a replica was promoted before it heard how long leases are, an operator has to say that all of them are over.
     let mut guarded = vec![];
     for node in 0..NODES {
         if guard_ms(world, node).await > LONG_GUARD_MS {
@@ -38,7 +39,8 @@ pub async fn settle(world: &World) {
     }
 }
 
-/// For how long this node is guarded still. A busy machine is asked again: who is taken for unguarded stays guarded for a day.
+/// Returns the remaining guard of this node in milliseconds. A busy machine is asked again: a node that wrongly counts
+/// as unguarded stays guarded for a day.
 async fn guard_ms(world: &World, node: usize) -> u64 {
     let told = until!(PATIENCE, {
         let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
@@ -47,7 +49,7 @@ async fn guard_ms(world: &World, node: usize) -> u64 {
     told.unwrap_or(0)
 }
 
-/// Why the cluster is not at rest.
+/// Checks that the cluster is at rest; the error says why not.
 async fn is_at_rest(world: &World) -> Result<(), String> {
     for shard in 0..SHARDS {
         roles(world, shard).await.ok_or_else(|| format!("shard {} has no master, or two", shard + 1))?;
@@ -58,7 +60,7 @@ async fn is_at_rest(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// The node of this shard that is its master, and the one that is its replica; `None`: both or none say that they are the master.
+/// Returns this shard's master and replica; `None` if both or neither claim to be the master.
 pub async fn roles(world: &World, shard: usize) -> Option<(usize, usize)> {
     let (one, other) = (shard, shard + SHARDS);
     match (is_master(world, one).await?, is_master(world, other).await?) {
@@ -68,16 +70,16 @@ pub async fn roles(world: &World, shard: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether this node says that it is a master; `None`: it does not answer.
+/// Returns true if this node says that it is a master; `None` if it does not answer.
 pub async fn is_master(world: &World, node: usize) -> Option<bool> {
     let role: Vec<Value> = say(world, node, &["ROLE"]).await.ok()?;
     Some(String::from_redis_value(role.into_iter().next()?).ok()? == "master")
 }
 
-/// Says it to a node.
+/// Sends a command to a node.
 ///
 /// # Errors
-/// It does not answer, or refuses.
+/// The node does not answer, or refuses.
 pub async fn say<T: FromRedisValue>(world: &World, node: usize, words: &[&str]) -> Result<T, String> {
     ask(&world.slots[node].socket(), words, ANSWER).await
 }

@@ -1,7 +1,8 @@
-//! One process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else wants, and keeps them for some leases;
-//! now and then a majority of the nodes is stopped for a moment, much shorter than a lease.
+//! One process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else
+//! wants, and keeps them for some leases. From time to time a majority of the nodes is stopped for a moment, much
+//! shorter than a lease.
 //!
-//! The crate is used as it is: without options but the lease, which is bounded here, and how long to wait.
+//! The crate is used as it is: without options but the lease, which is bounded here, and the time to wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,33 +16,33 @@ use crate::campaign::faults::On;
 use crate::campaign::journal::now_us;
 use crate::campaign::world::{NODES, World};
 
-/// For how long each lock is waited for.
+/// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// A request that comes to its end this much before its deadline has failed before it.
+/// A request that ends this much before its deadline has failed early.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// For how long each is kept: three leases or more.
+/// The time for which each lock is kept: three leases or more.
 const KEPT: Duration = Duration::from_millis(6_500);
 
-/// For how long a majority is stopped, in turn.
+/// The times for which a majority is stopped, in turn.
 const STOPPED: [Duration; 4] =
     [Duration::from_millis(150), Duration::from_millis(250), Duration::from_millis(200), Duration::from_millis(220)];
 
-/// From the beginning of the first stop to the first request.
+/// The time from the beginning of the first stop to the first request.
 const SHORTLY: Duration = Duration::from_millis(20);
 
-/// Between two stops all nodes answer for so long.
+/// The time between two stops, in which all nodes answer.
 const ANSWERS: Duration = Duration::from_millis(900);
 
-/// Takes so many locks.
+/// Takes this number of locks.
 pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
     let _fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {
-        // The first half meets a stopped majority, with a client that is new; the other half nodes that answer.
+        // The first half meets a stopped majority, with a new client; the other half meets nodes that answer.
         let begin = if key < locks / 2 { SHORTLY } else { STOPPED[0] + ANSWERS / 2 };
         let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
         holders.spawn(async move {

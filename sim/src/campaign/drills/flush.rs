@@ -1,4 +1,4 @@
-//! A database is emptied on all nodes that has none of the locks that anybody holds: these must not be lost by it.
+//! A database without any held lock is emptied on all nodes: no lock may be lost by that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use crate::campaign::nemesis;
 use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{NODES, World};
 
-/// Locks that are held over it.
+/// The number of locks that are held meanwhile.
 const KEYS: u32 = 8;
 
-/// Database 1 is emptied while `KEYS` locks are held in database 0, and they are held for longer than their leases after it.
+/// Empties database 1 while `KEYS` locks are held in database 0, and holds them for longer than their leases
+/// afterwards.
 pub async fn other_database(world: &Arc<World>) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
-    // As long as an answer can take on a busy machine.
+    // The longest time for an answer on a busy machine.
     let options = options(world).wait(PATIENCE).node_timeout(Duration::from_millis(world.settings.max_ttl_ms / 5));
     let mut guards = vec![];
     for key in 0..KEYS {
-        // That it can be had is judged elsewhere.
+        // Another test judges that the lock can be had.
         if let Ok(guard) = client.with(&options).lock(format!("chaos:flush:{key}")).await {
             guards.push(guard);
         }

@@ -1,5 +1,5 @@
-//! An owner loses its lock while an extension of it runs on a minority; another one has the majority, of which a node is silent. A RELEASE of the
-//! first, through an agent, must not answer that it held the lock until now.
+//! An owner loses its lock while an extension of it runs on a minority; another owner has the majority, of which a node
+//! is silent. A RELEASE of the first, through an agent, must not answer that it held the lock until now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::campaign::world::{NODES, World};
 /// The lock.
 const KEY: &str = "chaos:lost";
 
-/// The first lease of the owner that loses it, and what its nodes may keep it for longer, in milliseconds.
+/// The first lease of the owner that loses it, and the time that its nodes may keep it for longer, in milliseconds.
 const LEASE_MS: u64 = 500;
 const LONGER_MS: u64 = 50;
 
-/// The drill is done so often: on a busy machine the extension may be over too soon, and then it shows nothing.
+/// The number of repetitions: on a busy machine the extension may be over too soon, and then the drill shows nothing.
 const TIMES: usize = 3;
 
-/// Does it some times.
+/// Runs the drill several times.
 pub async fn release(world: &Arc<World>) {
     for turn in 1..=TIMES {
         let fault = world.log.begin("release of a lost lock", On::AllNodes, "");
@@ -39,7 +39,7 @@ pub async fn release(world: &Arc<World>) {
     }
 }
 
-/// Returns true if the owner that lost the lock was told that it held it.
+/// Returns true if the owner that lost the lock heard that it held it.
 async fn once(world: &World, turn: usize) -> RedisResult<bool> {
     let open = async |agent| Connection::open(&world.agent_url(agent)).await;
     let (mut first, mut second) = (open(0).await?, open(1).await?);
@@ -51,7 +51,7 @@ async fn once(world: &World, turn: usize) -> RedisResult<bool> {
         return Ok(false);
     }
     let away = world.stop(NODES - majority(NODES)..NODES).await;
-    // It ends in NOQUORUM, which is an error.
+    // The extension ends in NOQUORUM, which is an error.
     let _ = first.ask(&["LOCK.EXTEND", KEY, &ann, &longest], PATIENCE).await;
     sleep(Duration::from_micros(until.saturating_sub(now_us()))).await;
     drop(away);

@@ -1,8 +1,8 @@
-//! What is done when everything is healed, one thing at a time, and judged more sharply than in a storm: there nobody can
-//! say which of the faults cost a holder its lock.
+//! Drills: done when everything is healed, one at a time, and judged more sharply than a storm, in which nobody can say
+//! which of the faults cost a holder its lock.
 //!
-//! The machine is busy all the same, and nobody promises anything to a holder whose nodes do not answer. So a [`witness`]
-//! asks the nodes without a pause, by connections of its own, and only what it saw answered is held against anybody.
+//! The machine is busy all the same, and a holder whose nodes do not answer has no promise. So a [`witness`] asks the
+//! nodes without a pause, by connections of its own, and a drill fails only for times in which it saw answers.
 
 mod bursts;
 mod flush;
@@ -28,17 +28,17 @@ use witness::Witness;
 /// The stream of choices; those of storms count up from 1.
 const STREAM: u64 = 1 << 40;
 
-/// Drills in their turn.
+/// The drills, in turn.
 #[derive(Debug)]
 pub struct Drills {
     kinds: Vec<Kind>,
     dice: ChaCha8Rng,
-    /// How many were done.
+    /// The number of drills done.
     turn: usize,
 }
 
 impl Drills {
-    /// Those that take part.
+    /// Returns the drills that are part of the campaign.
     pub fn of(world: &World) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(world.settings.seed);
         dice.set_stream(STREAM);
@@ -48,7 +48,7 @@ impl Drills {
         Self { kinds, dice, turn: 0 }
     }
 
-    /// The next one.
+    /// Runs the next drill.
     pub async fn next(&mut self, world: &Arc<World>) {
         let Some(&kind) = self.kinds.get(self.turn % self.kinds.len().max(1)) else { return };
         self.turn += 1;
@@ -60,7 +60,7 @@ impl Drills {
         }
     }
 
-    /// All that were not done yet.
+    /// Runs all drills that were not done yet.
     pub async fn rest(&mut self, world: &Arc<World>) {
         while self.turn < self.kinds.len() {
             self.next(world).await;
@@ -68,12 +68,12 @@ impl Drills {
     }
 }
 
-/// Leases are extended each third of it.
+/// Returns options with leases that are extended after each third.
 fn options(world: &World) -> Options {
     Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).auto_extend(true).note("chaos")
 }
 
-/// Keeps a lock for so long. That it is lost meanwhile is wrong if its nodes answered: then this is what.
+/// Keeps a lock for `time`. Returns a finding if it is lost meanwhile although its nodes answered.
 async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) -> Option<String> {
     tokio::select! {
         biased;
@@ -91,7 +91,7 @@ async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) ->
     }
 }
 
-/// What went wrong with some of `all` locks has one cause: it is one finding.
+/// Reports failures of some of `all` locks as one finding: they have one cause.
 async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
     let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
     wrong.sort_unstable();

@@ -1,5 +1,5 @@
-//! `palisade elect` runs a command where it leads; twice a majority is away for longer than its lease. The command must end each time, and be
-//! started again, in a larger term, when the nodes are back: the candidate itself must not end.
+//! `palisade elect` runs a command while it leads; twice a majority is away for longer than its lease. The command must
+//! end each time, and start again in a larger term when the nodes are back: the candidate itself must not end.
 
 use std::fs;
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::campaign::world::{NODES, World};
 const TTL: Duration = Duration::from_millis(1_000);
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Time for which a majority is cut off: longer than the lease, and than what is tried within it.
+/// The time for which a majority is cut off: longer than the lease, and than the attempts within it.
 const CUT_OFF: Duration = Duration::from_millis(2_500);
 
-/// Time for which a majority is stopped: longer, also than a client that starts waits for silent nodes.
+/// The time for which a majority is stopped: longer, also than a starting client waits for silent nodes.
 const STOPPED: Duration = Duration::from_millis(5_500);
 
 /// Cuts a majority off, and stops another one.
@@ -59,13 +59,13 @@ fn start(world: &World, palisade: &Path, terms: &Path) -> Child {
     command.spawn().expect("the program can be started")
 }
 
-/// The terms in which the command ran.
+/// Returns the terms in which the command ran.
 fn led(terms: &Path) -> Vec<u64> {
     let text = fs::read_to_string(terms).unwrap_or_default();
     text.lines().filter_map(|term| term.parse().ok()).collect()
 }
 
-/// Waits until it has led so often; the candidate must not end meanwhile.
+/// Waits until the candidate has led `times` times; it must not end meanwhile.
 async fn until_it_leads(candidate: &mut Child, terms: &Path, times: usize) -> Result<(), String> {
     let leads = until!(
         PATIENCE,

@@ -1,4 +1,5 @@
-//! Asks every node again and again whether it answers, by one connection each, and knows afterwards when a majority did.
+//! A witness asks every node again and again whether it answers, by one connection each, and knows afterwards when a
+//! majority did.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,22 +12,22 @@ use crate::campaign::journal::now_us;
 use crate::campaign::world::{NODES, World};
 use crate::history::TimeUs;
 
-/// Pause between two questions.
+/// The pause between two questions.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// What takes longer than this to ask and to answer, pause included, is a time without an answer, in microseconds.
+/// The longest prompt answer, pause included, in microseconds; a longer time counts as one without an answer.
 const PROMPT_US: u64 = 40_000;
 
-/// A question that is not answered for so long is given up.
+/// The time after which an unanswered question is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// Of the time that is looked at a majority must have answered in this part at least.
+/// The least fraction of a time in which a majority must have answered.
 const PART: (u64, u64) = (1, 2);
 
-/// Times of answers, node by node.
+/// The times of a node's answers.
 type Answers = Arc<Mutex<Vec<TimeUs>>>;
 
-/// Asks as long as it lives.
+/// A witness; it asks as long as it lives.
 #[derive(Debug)]
 pub struct Witness {
     answers: Vec<Answers>,
@@ -53,12 +54,12 @@ impl Witness {
         Self { answers, _asks: asks }
     }
 
-    /// Whether a majority of the nodes, and this process, answered promptly for at least half of that time, all at once. A
-    /// lease is extended each third of it, and a round takes a few answers: so it could be.
+    /// Returns true if a majority of the nodes, and this process, answered promptly and all at once for at least half
+    /// of that time. A lease is extended after each third, and a round takes a few answers: so it could be extended.
     pub fn answered(&self, from: TimeUs, until: TimeUs) -> bool {
         let prompt: Vec<Vec<(TimeUs, TimeUs)>> =
             self.answers.iter().map(|answers| prompt(answers, from, until)).collect();
-        // The sum over those stretches in which a majority answered.
+        // The sum of the stretches in which a majority answered.
         let mut ends: Vec<(TimeUs, i32)> =
             prompt.iter().flatten().flat_map(|&(from, until)| [(from, 1), (until, -1)]).collect();
         ends.sort_unstable();
@@ -78,7 +79,7 @@ async fn ping(connection: &mut MultiplexedConnection) -> bool {
     timeout(GIVE_UP, ping.exec_async(connection)).await.is_ok_and(|answer| answer.is_ok())
 }
 
-/// From when to when a node answered each question promptly.
+/// Returns the stretches in which a node answered each question promptly.
 fn prompt(answers: &Answers, from: TimeUs, until: TimeUs) -> Vec<(TimeUs, TimeUs)> {
     let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let pairs = answers.windows(2).filter_map(|pair| match pair {

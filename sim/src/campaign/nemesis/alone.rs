@@ -1,5 +1,5 @@
-//! A server beside the nodes, to which one thing happens and nothing else: what it then grants nobody can excuse. And what is done both to such
-//! servers and to nodes.
+//! A server beside the nodes to which one thing happens and nothing else: nothing can excuse its wrong grants. Also the
+//! changes that are done both to such servers and to nodes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::world::{NODES, World};
 
-/// A new server that serves, and its folder. That it does not start is a finding.
+/// Starts a new server, and returns it with its folder. A failure to start is a finding.
 pub async fn server(world: &World, dice: &mut Dice, durability: Durability) -> Option<(TempDir, Machine)> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-alone-").tempdir().ok()?;
     let name = format!("alone-{}", dice.below(1_000_000_000));
@@ -20,29 +20,29 @@ pub async fn server(world: &World, dice: &mut Dice, durability: Durability) -> O
         world.log.found(why);
         return None;
     }
-    // It is new: nobody holds anything on it.
+    // The server is new: nobody holds anything on it.
     say_as("", &machine.socket(), &["LOCK.GUARD", "LIFT"]).await;
     Some((folder, machine))
 }
 
-/// Something that is done to one server.
+/// A change that is made to one server.
 pub trait Change: Copy + Send + Sync + 'static {
-    /// In turn, so that each comes about also in short storms.
+    /// Every change, in turn, so that each comes about also in short storms.
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;
 
-    /// Whether it may be done to this node now.
+    /// Returns true if the change may be made to this node now.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool;
 
-    /// What a server beside the nodes keeps to which it is done.
+    /// Returns the durability of a server beside the nodes to which the change is made.
     fn durability(self, dice: &mut Dice) -> Durability;
 
-    /// Does it to the server that is called `who`.
+    /// Makes the change to the server that is called `who`.
     fn run(self, world: &World, who: &str, machine: &mut Machine, dice: &mut Dice) -> impl Future<Output = ()> + Send;
 }
 
-/// Does it to one node at a time.
+/// Makes the change to one node at a time.
 pub async fn change_nodes<C: Change>(world: Arc<World>, mut dice: Dice) {
     for turn in dice.below(C::ALL.len()).. {
         pause(&world, dice.ms(300, 2_000)).await;
@@ -58,7 +58,7 @@ pub async fn change_nodes<C: Change>(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Does it to one new server after the other.
+/// Makes the change to one new server after the other.
 pub async fn change_others<C: Change>(world: Arc<World>, mut dice: Dice) {
     for turn in dice.below(C::ALL.len()).. {
         if !world.storms() {

@@ -1,8 +1,8 @@
-//! A server finds an older copy of its folder, or of its AOF: a backup that was put back, a virtual machine that went back
-//! to a snapshot.
+//! A server finds an older copy of its folder, or of its AOF: a backup that was put back, a virtual machine that went
+//! back to a snapshot.
 //!
-//! What it granted since the copy was made it cannot know, and nothing in the copy says so. What it granted last before it
-//! was killed is a lock of [`Exam`]: of it no copy knows.
+//! The server cannot know what it granted since the copy was made, and nothing in the copy says so. Its last grant
+//! before it was killed is a lock of [`Exam`], of which no copy knows.
 
 use std::fs;
 use std::io;
@@ -24,13 +24,13 @@ use crate::campaign::world::World;
 /// The folder of the AOF in a server's folder.
 const AOF: &str = "appendonlydir";
 
-/// How long it is looked at what a state file says: a state is written every 2.5 s.
+/// The longest wait for a state file: a state is written every 2.5 s.
 const STATE_WRITTEN: Duration = Duration::from_secs(5);
 
-/// How often a copy is begun again that the server changed meanwhile.
+/// The number of times that a copy is begun again because the server changed its files meanwhile.
 const TRIES: usize = 5;
 
-/// What is put back.
+/// The files that are put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copy {
     /// All files, copied while the server served.
@@ -55,7 +55,7 @@ impl Change for Copy {
         }
     }
 
-    /// With an older state file a node knows of no token but by its clock.
+    /// With an older state file, a node knows of tokens only from its clock.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool {
         if self.has_state_file() { starts_above_all(world) } else { machine.durability == Durability::AofAlways }
     }
@@ -77,7 +77,7 @@ impl Change for Copy {
             world.start_as(who, machine).await;
         }
         pause(world, dice.ms(300, 4_000)).await;
-        // A copy of before says nothing of this.
+        // An earlier copy says nothing of this lock.
         let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
         if self == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
             return;
@@ -93,7 +93,7 @@ impl Change for Copy {
         if self.has_state_file() {
             machine.clock.set(0);
         }
-        // With an older state file it knows of no token that is further ahead.
+        // With an older state file, the node knows of no token that is further ahead.
         let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
         world.start_as(who, machine).await;
         let known = known && machine.clock.is_right();
@@ -105,14 +105,14 @@ impl Change for Copy {
 }
 
 impl Copy {
-    /// The state file is the older one too.
+    /// Returns true if the state file is the older one too.
     fn has_state_file(self) -> bool {
         matches!(self, Self::Hot | Self::Cold)
     }
 }
 
-/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. A copy of a moment ago, written over the
-/// file that it was made of, is as long as the state file knows: the known limit of what can be told.
+/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. A very recent copy, written
+/// over its original, is as long as the state file knows: the known limit of what can be detected.
 async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
     let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");
@@ -133,7 +133,7 @@ fn keep(from: &Path, kept: &TempDir) -> io::Result<()> {
     for _ in 0..TRIES {
         let _ = fs::remove_dir_all(kept.path().join(AOF));
         let before = fs::read(&manifest).ok();
-        // A file that is replaced meanwhile is missing; one that the manifest names would be missed.
+        // A file that is replaced meanwhile is missing from the copy; if the manifest names it, that matters.
         if copy_files(from, kept.path()).is_ok() && fs::read(&manifest).ok() == before {
             return Ok(());
         }
@@ -153,7 +153,7 @@ fn put(dir: &Path, kept: &TempDir, copy: Copy) -> io::Result<()> {
             fs::remove_dir_all(dir.join(AOF))?;
             copy_files(&kept.path().join(AOF), &dir.join(AOF))
         }
-        // Written over where they are there: they stay the files that they are.
+        // Written over in place: the files keep their identity.
         Copy::AofInPlace => copy_files(&kept.path().join(AOF), &dir.join(AOF)),
     }
 }
@@ -162,12 +162,12 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Files and folders; no sockets.
+/// Copies files and folders, but no sockets.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for path in files(from)? {
         let to = to.join(path.file_name().unwrap_or_default());
-        // What a server writes and renames may be gone by now.
+        // A file that a server writes and renames may be gone by now.
         let Ok(about) = fs::metadata(&path) else { continue };
         if about.is_dir() {
             copy_files(&path, &to)?;

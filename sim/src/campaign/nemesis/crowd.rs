@@ -1,4 +1,4 @@
-//! What happens to client processes and agents: they are stopped, for less and for more than a lease, and killed.
+//! Faults of client processes and agents: they are stopped, for less and for more than a lease, and killed.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio::time::sleep;
 use super::dice::{Dice, pause};
 use crate::campaign::world::{Process, World};
 
-/// Which processes, and what their faults are called.
+/// A group of processes, and the names of their faults.
 #[derive(Clone, Copy)]
 pub struct Crowd {
     of: fn(&World) -> &[Mutex<Process>],
     killed: &'static str,
     stopped: &'static str,
-    /// One fault in so many kills.
+    /// One fault in this number kills.
     kills_of: u32,
 }
 
@@ -27,7 +27,7 @@ pub const CLIENTS: Crowd =
 pub const AGENTS: Crowd =
     Crowd { of: World::agents, killed: "agent killed (-9)", stopped: "agent stopped", kills_of: 2 };
 
-/// One process at a time.
+/// Stops or kills one process at a time.
 pub async fn processes(world: Arc<World>, mut dice: Dice, crowd: Crowd) {
     while world.storms() {
         pause(&world, dice.ms(150, 2_500)).await;
@@ -43,7 +43,7 @@ pub async fn processes(world: Arc<World>, mut dice: Dice, crowd: Crowd) {
             let _fault = world.log.begin(crowd.stopped, process.on, format!("{} ms", stopped.as_millis()));
             process.signal(Signal::STOP);
             sleep(stopped).await;
-            // Killed in its sleep, now and then.
+            // Sometimes killed while it is stopped.
             if dice.once_in(8) {
                 world.log.moment(crowd.killed, process.on, "while it was stopped");
                 process.kill().await;

@@ -12,41 +12,41 @@ use crate::campaign::world::World;
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Begins those of `hand`.
+    /// Starts the choices of `hand`.
     pub fn of(seed: u64, hand: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(hand);
         Self(dice)
     }
 
-    /// For a hand beside this one.
+    /// Returns the choices of a hand beside this one.
     pub fn other(&mut self) -> Self {
         Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
 
-    /// A time in milliseconds; short ones are as likely as long ones, by order of magnitude.
+    /// Draws a time in milliseconds, with a logarithmic distribution.
     pub fn ms(&mut self, from: u64, to: u64) -> Duration {
         let (from, to) = ((from as f64).ln(), (to as f64).ln());
         Duration::from_secs_f64(self.0.random_range(from..=to).exp() / 1_000.0)
     }
 
-    /// Whether this is one time in so many.
+    /// Returns true one time in `times`.
     pub fn once_in(&mut self, times: u32) -> bool {
         self.0.random_ratio(1, times)
     }
 
-    /// A number below the bound.
+    /// Draws a number below the bound.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.random_range(0..bound)
     }
 
-    /// One of the choices.
+    /// Draws one of the choices.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 }
 
-/// Waits for about so long, or until the storm is over.
+/// Waits for about `pause`, or until the storm is over.
 pub async fn pause(world: &World, pause: Duration) {
     let mut left = pause;
     const STEP: Duration = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! Shards of a cluster whose replica takes over, under load: its master dies, steps down, is passed over, or is cut off from the others.
+//! Shards of a cluster whose replica takes over, under load: the master dies, steps down, is passed over, or is cut off
+//! from the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +15,29 @@ use crate::campaign::link::Mode;
 use crate::campaign::patience::{LOOK, comes_true};
 use crate::campaign::world::World;
 
-/// How long a replica may take to be promoted, before this hand goes on: links may be cut.
+/// The longest time for a replica's promotion before this hand goes on: links may be cut.
 const PROMOTION: Duration = Duration::from_secs(20);
 
-/// How the replica comes to take over.
+/// The way in which the replica takes over.
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// Its master is killed, and comes back later. What that granted last the replica does not know, and is examined about.
+    /// The master is killed, and comes back later. The replica does not know the master's last grant, and is examined
+    /// about it.
     Killed,
     /// Both agree: CLUSTER FAILOVER.
     SteppedDown,
     /// The master is not asked, and runs: CLUSTER FAILOVER FORCE.
     PassedOver,
-    /// Its master hears no other server and is heard by none, for less or for more than it takes to be replaced. Clients still reach it.
+    /// The master and the other servers do not hear each other, for less or for more than it takes to be replaced.
+    /// Clients still reach it.
     CutOff,
 }
 
-/// One shard at a time, in each way in turn. A storm does not end before a replica took over.
+/// Fails over one shard at a time, in each way in turn. A storm does not end before a replica took over.
 pub async fn shards(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let ways = [How::Killed, How::SteppedDown, How::CutOff, How::PassedOver];
-    // In brief there is one turn: the way in which a grant is forgotten.
+    // A brief campaign has one turn: the way in which a grant is forgotten.
     let mut turn = if world.settings.brief { 0 } else { dice.below(ways.len()) };
     let mut took_over = false;
     while world.storms() || !took_over {
@@ -48,9 +51,10 @@ pub async fn shards(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Whether that was possible.
+/// Lets the replica of a shard take over. Returns true if that was possible.
 async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dice: &mut Dice) -> bool {
-    // A replica takes over by the votes of a majority, so where its master dies no other server is down. Nobody else waits for two.
+    // A replica takes over by the votes of a majority, so no other server is down while its master dies. Nobody else
+    // waits for two.
     let mut others = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
         if matches!(how, How::Killed) && node % SHARDS != shard {
@@ -64,7 +68,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
     match how {
         How::Killed => {
             let _fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
-            // What it grants last its replica never hears of.
+            // The replica never hears of the last grant.
             let link = &world.links[0][master];
             link.set(Mode::Swallow);
             sleep(dice.ms(50, 800)).await;
@@ -102,7 +106,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
     true
 }
 
-/// A lock of this shard that nobody else wants, granted by its master. None: it grants none now.
+/// Returns a lock of this shard that nobody else wants, granted by its master; `None` if it grants none now.
 async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) -> Option<Exam> {
     for n in 0.. {
         let key = format!("exam:{n}");

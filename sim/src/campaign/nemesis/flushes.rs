@@ -1,5 +1,5 @@
-//! A database is emptied that has none of the campaign's locks, and an operator who knows that nobody holds anything there
-//! lifts the guard that this arms.
+//! A database without any of the campaign's locks is emptied, and an operator who knows that nobody holds anything
+//! there lifts the guard that this arms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::campaign::world::{NODES, World};
 /// The other database, as a parameter of a URL.
 pub const OTHER: &str = "&db=1";
 
-/// How long one question may take.
+/// The longest time for one question.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// On one node, or on all at one moment. What it must not cost anybody is judged in calm: [`crate::campaign::drills`].
+/// Empties the other database on one node, or on all at one moment. The [`crate::campaign::drills`] judge in calm that
+/// nobody loses a lock by it.
 pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 4_000)).await;
@@ -40,7 +41,7 @@ pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     join_all(sockets.iter().map(|socket| say_as(OTHER, socket, &["FLUSHDB"]))).await;
 }
 
-/// A server of its own, which nothing else happens to: its AOF has everything, always.
+/// Flushes, lifts and kills a server of its own, to which nothing else happens: its AOF always has everything.
 pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
     let alone = alone::server(&world, &mut dice, Durability::AofAlways).await;
     let Some((_folder, mut machine)) = alone else { return };
@@ -56,7 +57,7 @@ pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
 async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
     let socket = machine.socket();
     let ttl_ms = world.settings.max_ttl_ms;
-    // New, or all that was ever granted here is over.
+    // The server is new, or all that it ever granted is over.
     say_as("", &socket, &["LOCK.GUARD", "LIFT"]).await;
     let (word, of) = dice.one_of(&[("FLUSHDB", OTHER), ("FLUSHALL", ""), ("FLUSHDB", "")]);
     let dropped = loop {
@@ -69,7 +70,7 @@ async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
         }
     };
     say_as(of, &socket, &[word]).await;
-    // Who held that lock is known, and has been told.
+    // The holder of that lock is known, and was informed.
     say_as(of, &socket, &["LOCK.GUARD", "LIFT"]).await;
     if dice.once_in(2) {
         sleep(dice.ms(1, 300)).await;

@@ -1,6 +1,6 @@
-//! What drives tokens to their end: a client that may use a few keys only and raises their tokens as far as it can, and a
-//! wall clock in a year for which tokens have no room. Other keys must stay obtainable: [`crate::campaign::aftermath`]
-//! looks at every majority of nodes for itself.
+//! Attacks that drive tokens to their end: a client with access to a few keys only that raises their tokens as far as
+//! it can, and a wall clock in a year for which tokens have no room. Other keys must stay obtainable:
+//! [`crate::campaign::aftermath`] checks every majority of nodes by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::campaign::world::{NODES, World};
 /// The hostile user, as parameters of a URL.
 const EVIL: &str = "&user=evil&pass=any";
 
-/// Keys that it may use, at most.
+/// The most keys that the hostile user may use.
 const KEYS: usize = 4;
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// How often a raise is repeated that was answered NOTYET.
+/// The number of repetitions of a raise that was answered NOTYET.
 const REPEATS: usize = 50;
 
 /// 1 January 2113, in seconds since 1970: 2^52 microseconds end in September 2112.
 const YEAR_2113_S: u64 = 4_512_672_000;
 
-/// Raises tokens on one node at a time, and then that mostly starts again.
+/// Raises tokens on one node at a time, and mostly restarts that node afterwards.
 pub async fn fences(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(300, 4_000)).await;
@@ -47,7 +47,7 @@ pub async fn fences(world: Arc<World>, mut dice: Dice) {
 
 async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
     let socket = machine.socket();
-    // Connections of one who was known before stay: a server forgets users when it ends.
+    // The connections of a user who was known before stay: a server forgets users when it ends.
     let rules = ["ACL", "SETUSER", "evil", "on", "nopass", "resetkeys", "~evil:*", "-@all", "+lock.acquire"];
     say_as("", &socket, &[&rules[..], &["+lock.fence", "+lock.release"]].concat()).await;
     for key in 0..=dice.below(KEYS) {
@@ -55,7 +55,7 @@ async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
         let Some(mut exam) = Exam::take(EVIL, &socket, &key, world.settings.max_ttl_ms).await else { continue };
         let now = wall_us();
         let ahead = [1 << 52, now + 365 * DAY_US - 60_000_000, now + 30 * DAY_US, now + DAY_US, now + DAY_US / 24];
-        // From where it likes on, down to what is taken.
+        // From a random height down to the first that is accepted.
         for &token in &ahead[dice.below(ahead.len())..] {
             let repeats = dice.one_of(&[1, REPEATS]);
             let mut raised = exam.raise(&socket, token).await;
@@ -84,7 +84,7 @@ async fn restart(world: &World, node: usize, machine: &mut Machine, dice: &mut D
     world.start(node, machine).await;
 }
 
-/// One node at a time, once clocks are wild.
+/// Sets the clock of one node at a time, once clocks are wild.
 pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 5_000)).await;

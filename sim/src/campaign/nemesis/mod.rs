@@ -1,7 +1,7 @@
-//! What goes wrong in a campaign. Several hands work at once, each on its own, so faults overlap in every way; what each does
-//! next comes from the seed.
+//! The faults of a campaign. Several hands work at once, each on its own, so faults overlap in every way; the seed
+//! determines what each does next.
 //!
-//! What the contract excepts is not done: see docs/chaos.md.
+//! The exceptions of the contract are not exercised: see docs/chaos.md.
 
 mod alone;
 mod copies;
@@ -31,7 +31,7 @@ use super::world::World;
 
 pub use flushes::flush_other;
 
-/// Does faults until the storm is over, and returns when the last is healed. `era` tells this storm from others.
+/// Injects faults until the storm is over, and returns when the last is healed. `era` is the storm's number.
 pub async fn storm(world: &Arc<World>, era: u64) {
     let mut hands = JoinSet::new();
     if world.settings.brief {
@@ -41,14 +41,15 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     }
     hands.join_all().await;
     world.heal_links();
-    // A pause is timed by the wall clock: where that was set back meanwhile it would last for hours.
+    // A pause is timed by the wall clock: if that was set back meanwhile, it would last for hours.
     join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
     if world.cluster.is_some() {
         shards::settle(world).await;
     }
 }
 
-/// What a cluster alone does, under load: a master dies and its replica takes over, and slots move, one by one.
+/// Starts the hands of a brief cluster campaign, under load: a master dies and its replica takes over, and slots move,
+/// one by one.
 fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     let dice = |hand| Dice::of(world.settings.seed, hand);
     hands.spawn(network::links(Arc::clone(world), dice(1)));
@@ -57,7 +58,7 @@ fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     hands.spawn(resharding::slots(Arc::clone(world), dice(4)));
 }
 
-/// All hands that a campaign is asked for.
+/// Starts all hands that the settings ask for.
 fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     let mut number = era * 100;
     let mut dice = || {

@@ -1,4 +1,4 @@
-//! What happens between clients and nodes.
+//! Faults between clients and nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::campaign::faults::On;
 use crate::campaign::link::{Link, Mode};
 use crate::campaign::world::World;
 
-/// Some links at a time: one, all of a node, all of a client.
+/// Breaks some links at a time: one, all of a node, all of a client.
 pub async fn links(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;

@@ -1,8 +1,8 @@
-//! Slots that move between the shards of a cluster while their locks are held and waited for: key by key, and in one step where the
-//! server can.
+//! Slots that move between the shards of a cluster while their locks are held and waited for: key by key, and in one
+//! step where the server can.
 //!
-//! Nothing else is done to the servers of the two shards meanwhile: who loses one in the middle, or deletes keys there, takes locks away by
-//! hand. Clients and links go on being broken. A move that has begun is brought to its end.
+//! Nothing else is done to the servers of the two shards meanwhile: losing one halfway, or deleting keys there, means
+//! taking locks away by hand. Clients and links still fail. A move that has begun is completed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::campaign::patience::{LOOK, PATIENCE, comes_true};
 use crate::campaign::process::key_name;
 use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 
-/// How long one MIGRATE may take, in milliseconds.
+/// The longest time for one MIGRATE, in milliseconds.
 const MIGRATE_MS: &str = "1000";
 
-/// A slot after the other, every other time there and back again at once. A storm does not end before one has moved key by key.
+/// Moves one slot after the other, every other time there and back again at once. A storm does not end before one has
+/// moved key by key.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let (mut in_one_step, mut moved) = (true, false);
@@ -75,7 +76,7 @@ struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Whether it moved; `None`: this server cannot.
+    /// Moves the slot in one step. Returns true if it moved; `None` if this server cannot.
     async fn in_one_step(&self) -> Option<bool> {
         let (source, target) = self.masters().await.unwrap_or_default();
         if source == target {
@@ -94,7 +95,7 @@ impl Move<'_> {
             if self.is_served(target).await {
                 break true;
             }
-            // Given up, by one of the two: then the slot stays where it was.
+            // One of the two gave up: then the slot stays where it was.
             let jobs = say::<Value>(self.world, source, &["CLUSTER", "GETSLOTMIGRATIONS"]).await;
             let is_over = jobs.is_ok_and(|jobs| {
                 let text = format!("{jobs:?}");
@@ -117,7 +118,7 @@ impl Move<'_> {
         Some(moved)
     }
 
-    /// Whether it moved. `open`: for how long it is open before its keys go.
+    /// Moves the slot key by key. Returns true if it moved. The slot is open for `open` before its keys go.
     async fn key_by_key(&self, open: Duration) -> bool {
         let _fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
         let (mut last, mut opened) = (String::new(), false);
@@ -128,7 +129,7 @@ impl Move<'_> {
         moved
     }
 
-    /// As much as can be done now; whether that was all.
+    /// Does as much as is possible now. Returns true if that was all.
     async fn step(&self, opened: &mut bool, open: Duration) -> Result<bool, String> {
         let (source, target) = self.masters().await.ok_or("a shard has no master")?;
         let slot = self.slot.to_string();
@@ -149,7 +150,7 @@ impl Move<'_> {
             }
             say::<()>(self.world, target, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await?;
         }
-        // Those that do not hear it are told by the others.
+        // Nodes that do not hear it learn it from the others.
         for node in [source].into_iter().chain(0..self.world.slots.len()) {
             let _ = say::<()>(self.world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await;
         }
@@ -160,7 +161,7 @@ impl Move<'_> {
         Some((roles(self.world, self.from).await?.0, roles(self.world, self.to).await?.0))
     }
 
-    /// Whether this master serves the slot: it redirects nobody.
+    /// Returns true if this master serves the slot, and redirects nobody.
     async fn is_served(&self, node: usize) -> bool {
         say::<u64>(self.world, node, &["EXISTS", &self.key]).await.is_ok()
     }

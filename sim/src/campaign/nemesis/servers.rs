@@ -1,4 +1,4 @@
-//! What happens to server processes and their disks.
+//! Faults of server processes and their disks.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -19,13 +19,13 @@ use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::patience::{PATIENCE, comes_true};
 use crate::campaign::world::{NODES, World};
 
-/// How long a server may take to end by itself before it is killed.
+/// The longest time for a server to end by itself before it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// How long a lost disk is waited for, until the new node's tokens begin above all others.
+/// The longest wait after a disk was lost, until the new node's tokens begin above all others.
 const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
 
-/// What a restarted server finds on its disk.
+/// The content of the disk that a restarted server finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     All,
@@ -37,7 +37,7 @@ enum Left {
     Nothing,
 }
 
-/// One server at a time; a hand that waits for another's is not slowed down by it.
+/// Acts on one server at a time; a hand that waits for another's server is not slowed down by it.
 pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
@@ -51,7 +51,7 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
             11..13 => shut_down(&world, node, &mut machine, &mut dice).await,
             13..17 => stopped(&world, node, &mut machine, &mut dice).await,
             17 | 18 => disk_full(&world, node, &mut machine, &mut dice).await,
-            // In a cluster that is a hand of its own.
+            // In a cluster another hand does that.
             _ if world.cluster.is_some() => {}
             _ => failed_over(&world, node, &mut machine, &mut dice).await,
         }
@@ -64,7 +64,7 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// What happens to all nodes at one moment.
+/// A fault of all nodes at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToAll {
     Killed,
@@ -73,7 +73,7 @@ enum ToAll {
     Emptied,
 }
 
-/// All nodes at one moment: what one node forgets, the others may still know; what all forget, nobody.
+/// Acts on all nodes at one moment: what one node forgets, the others may still know; what all forget, nobody does.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
     // In turn, so that each comes about equally often also in short storms.
     let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
@@ -143,20 +143,20 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
     world.start(node, machine).await;
 }
 
-/// Waits until no token that anybody was given is above where the tokens of a new node begin: its clock and the greatest
-/// skew. It knows of none of them.
+/// Waits until no issued token is above the first token of a new node, which is its clock plus the greatest skew. The
+/// new node knows none of them.
 async fn overtaken(world: &World, machine: &Machine) {
     // The register of tokens lags behind what was granted before the kill.
     sleep(2 * LAG).await;
     let floor = || wall_us() + world.settings.skew_ms * 1_000;
     let _ = comes_true!(TOKENS_OVERTAKEN, world.highest_token.load(Ordering::Relaxed) <= floor());
-    // A new machine's clock is right.
+    // A new machine's clock is correct.
     machine.clock.set(0);
 }
 
 fn lose(machine: &Machine, left: Left) {
     let is_state = |name: &str| name.starts_with("lock-node-");
-    // Who it is in its cluster: without it is another server.
+    // The server's identity in its cluster: without it, it is another server.
     let is_identity = |name: &str| name == "nodes.conf";
     let entries = fs::read_dir(machine.dir()).into_iter().flatten().flatten();
     for entry in entries {
@@ -184,7 +184,7 @@ async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut
     world.start(node, machine).await;
 }
 
-/// Has a server end by itself, in one of the ways there are.
+/// Makes a server end by itself, in one of the possible ways.
 pub async fn end_clean(machine: &mut Machine, dice: &mut Dice) {
     match dice.one_of(&["", "SAVE", "NOSAVE"]) {
         "" => machine.signal(Signal::TERM),
@@ -203,7 +203,7 @@ async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut D
     machine.signal(Signal::CONT);
 }
 
-/// No byte is free for a while. A server whose AOF cannot be written ends by itself, as Redis does with `appendfsync
+/// Fills the disk for a while. A server whose AOF cannot be written ends by itself, as Redis does with `appendfsync
 /// always`: that is expected here, and nowhere else.
 async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
     let disk = &world.slots[node].disk;
@@ -228,20 +228,20 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
     FailOver::draw(dice).run(world, node, machine).await;
 }
 
-/// A replica takes the place of its master, which is dead before: that is what the guard of the new one needs.
+/// A failover: a replica takes the place of its master, which is dead before, as the guard of the new one requires.
 #[derive(Clone, Copy, Debug)]
 struct FailOver {
-    /// For how long it follows, in step.
+    /// The time for which it follows, in step.
     follows: Duration,
-    /// For how long nothing reaches it any more: what is granted meanwhile it never hears of.
+    /// The time for which nothing reaches it, so that it never hears of grants in that time.
     lags: Duration,
-    /// For how long there is no master.
+    /// The time without a master.
     down: Duration,
 }
 
 impl FailOver {
     fn draw(dice: &mut Dice) -> Self {
-        // Mostly longer than the guard of its own start, which else is there still when it is promoted.
+        // Mostly longer than the guard of its own start, which would still run when it is promoted.
         Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 800), down: dice.ms(1, 100) }
     }
 
@@ -268,7 +268,7 @@ impl FailOver {
             world.slots[node].reach(&replica);
             std::mem::swap(machine, &mut replica);
         }
-        // Whichever of the two is left over goes, with its disk.
+        // The one of the two that is left over goes, with its disk.
         replica.kill().await;
         let _ = fs::remove_dir_all(replica.dir());
     }
