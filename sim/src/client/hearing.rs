@@ -1,4 +1,4 @@
-//! What a client hears: answers, and that there are none.
+//! Input of a client: answers, and their absence.
 
 use palisade_core::quorum::{
     Answer, Ask, Call, ChoiceProgress, Held, NodeId, Progress, Refused, WaitTask, Waiter, margin_us,
@@ -11,7 +11,7 @@ use crate::messages::{Hears, Reply, Says};
 use crate::rules::{Rule, Without};
 
 impl Client {
-    /// `reply` came; one that is not awaited is nothing.
+    /// Takes in `reply`; ignores one that is not awaited.
     pub fn hear(&mut self, reply: &Reply, now: Now) -> Step {
         if reply.who.client != self.number {
             return Step::default();
@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    /// The request `number` got no answer in time.
+    /// Records that request `number` got no answer in time.
     pub fn miss(&mut self, number: u32, now: Now) -> Step {
         let Some(open) = self.open.remove(&number) else { return Step::default() };
         self.is_not_answered(open, now)
@@ -50,7 +50,7 @@ impl Client {
         }
     }
 
-    /// It does not wait for answers to its attempt any longer.
+    /// Stops waiting for answers to the attempt under way.
     pub fn stop_asking(&mut self, now: Now) -> Step {
         let mut all = Step::default();
         while let Stage::Acquiring { .. } | Stage::Looking(_) = self.stage
@@ -63,7 +63,7 @@ impl Client {
         all
     }
 
-    /// Nor did those requests that were sent before now.
+    /// Records that requests sent before now got no answer in time.
     pub fn miss_overdue(&mut self, now: Now) -> Step {
         let mut all = Step::default();
         let overdue: Vec<u32> = self.open().filter(|(_, sent)| *sent < now.boot).map(|(number, _)| number).collect();
@@ -106,7 +106,7 @@ impl Client {
     fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
         let Says::Ask(ask) = open.says else { return Step::default() };
         let (node, random) = (open.seat, self.random());
-        // Without the rule an answer is as good as if it had come at once.
+        // Without the rule, an answer counts as if it had come at once.
         let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
         match &mut self.stage {
             Stage::Acquiring { machine, since } => {
@@ -115,7 +115,7 @@ impl Client {
                     Progress::Goes(calls) => self.go_on(calls, now),
                     Progress::Held(held) => self.hold(held, since, now),
                     Progress::TooLate => self.give_back(Status::Refused(Refused::TooLate), now),
-                    // What stands in the way may depend on those that have not answered.
+                    // The obstacle may depend on nodes that have not answered.
                     Progress::Impossible => match machine.obstacle() {
                         None => Step::default(),
                         Some(obstacle) => self.give_back(Status::Refused(obstacle.refused()), now),
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// The machine asks more; without a second round, what it asks is taken for done.
+    /// Sends the machine's next calls. Without a second round, they count as done.
     fn go_on(&mut self, calls: Vec<Call>, now: Now) -> Step {
         if self.without.is(Rule::SecondRound) {
             for call in &calls {
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// Until when a client relies on a lock that is valid until `until`: without a rule, longer.
+/// Returns the end of a client's reliance on a lock that is valid until `until`: later than that without a rule.
 fn belief(until: BootTime, ttl_ms: u32, asked: BootTime, without: Without, now: Now) -> BootTime {
     match without.0 {
         Some(Rule::FromTheSend) => until.plus_us(now.boot.us_since(asked)),

@@ -1,5 +1,5 @@
-//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when whoever runs the client says so, one before the last is over
-//! too.
+//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when the client's driver says so, also before the
+//! last one is over.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUNDS_A_LEASE, WhyLost, Work};
@@ -14,13 +14,13 @@ pub(super) enum Keeping {
         keeper: Keeper,
         /// When the last round began.
         began: BootTime,
-        /// The keeper said that somebody took it away.
+        /// True once the keeper said that somebody took the lock away.
         is_taken_away: bool,
     },
 }
 
 impl Keeping {
-    /// Begins to keep it in the background.
+    /// Begins to keep a lock in the background.
     pub(super) fn in_background(held: Held, now: BootTime, random: u64) -> Self {
         let auto = Auto { until: BootTime::MAX, ttl_ms: held.ttl_ms() };
         let keeper = Keeper::begin(held, Some(auto), None, now, random);
@@ -34,13 +34,13 @@ impl Keeping {
         }
     }
 
-    /// Nobody has it any more, though its lease has not ended.
+    /// Returns true if nobody has the lock any longer, though its lease has not ended.
     pub(super) fn is_taken_away(&self) -> bool {
         matches!(self, Self::InBackground { is_taken_away: true, .. }) || self.held().is_lost()
     }
 
-    /// When it is to be woken; without rounds that are repeated, not before a round would have begun anyway, and without rounds in time
-    /// when most of the lease is over.
+    /// Returns the moment to wake the keeper. Without repeated rounds, it is not before a round would have begun
+    /// anyway; without rounds in time, it is when most of the lease is over.
     pub(super) fn wake_at(&self, without: Without) -> Option<BootTime> {
         let Self::InBackground { keeper, began, .. } = self else { return None };
         let part = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);

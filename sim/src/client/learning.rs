@@ -1,4 +1,4 @@
-//! How a client takes up the next version of the set of nodes.
+//! A client's move to the next version of the node set.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::{Client, Stage, Status, Step};
 use crate::rules::Rule;
 
 impl Client {
-    /// The version that it works with.
+    /// Returns the version that the client works with.
     pub fn version(&self) -> u64 {
         self.works_with.version()
     }
 
-    /// It learns that `set` is the set of nodes: what it holds goes over, what it asks or waits for begins anew.
+    /// Takes `set` as the set of nodes: the held lock moves to it, and an acquisition or wait under way begins anew.
     pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
         if set.version() <= self.version() {
             return Step::default();
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Its process was killed, and starts with the names that it is configured with.
+    /// Restarts the client after its process was killed, with the names that it is configured with.
     pub fn starts_from(&mut self, set: Arc<Set>) {
         self.works_with = set;
     }

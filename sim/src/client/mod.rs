@@ -1,7 +1,7 @@
-//! A client without sockets: the machines of `palisade_core::quorum`, and around them what the client crate does.
+//! A client without sockets: the machines of `palisade_core::quorum`, with the work of the client crate around them.
 //!
-//! It takes one lock at a time. Whoever runs it delivers what it sends, decides when time passes, and tells the referee what it
-//! says it relies on. Times are those of its own clocks.
+//! It takes one lock at a time. The driver delivers what the client sends, decides when time passes, and tells the
+//! referee what the client says it relies on. Times are those of the client's own clocks.
 
 mod hearing;
 mod keeping;
@@ -22,40 +22,40 @@ use crate::rules::{Rule, Without};
 use keeping::Keeping;
 pub use set::Set;
 
-/// How long a client that waits once has the nodes wait for it, in milliseconds.
+/// The time, in milliseconds, that nodes keep the request of a client that waits once.
 const WAIT_MS: u32 = 5_000;
 
-/// What came of an input.
+/// The result of an input.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What is to be sent, each after so many milliseconds.
+    /// The requests to send, each with a delay in milliseconds.
     pub sends: Vec<(u32, Request)>,
-    /// What the client says of itself.
+    /// The client's change of status.
     pub says: Option<Status>,
 }
 
-/// What a client says of itself.
+/// A change of a client's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It holds the lock.
+    /// The client holds the lock.
     Held,
-    /// It relies on it for longer, or with a larger token.
+    /// The client relies on the lock for longer, or with a larger token.
     Extended,
-    /// It relies on it in another mode.
+    /// The client relies on the lock in another mode.
     Converted,
-    /// It relies on it no more.
+    /// The client no longer relies on the lock.
     Ended,
     /// An attempt was refused.
     Refused(Refused),
-    /// It was told in the queues that it is its turn, with the number of the permit that is kept for it; or it left them.
+    /// The client's turn in the queues has come, with the reserved permit's number; `None` if it left them.
     Told(Option<u16>),
-    /// This permit was shown as free at a majority, or none.
+    /// A majority shows this permit as free; `None` if there is none.
     Shown(Option<u16>),
-    /// It wants nothing any more.
+    /// The client wants nothing any longer.
     Left,
 }
 
-/// What it is doing.
+/// A client's stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Stage {
     #[default]
@@ -89,73 +89,74 @@ pub struct Client {
     acquisition: u32,
     key: u32,
     ttl_ms: u32,
-    /// The set of nodes that it works with, and the one that its present acquisition asks: the same but without a rule.
+    /// The node set that the client works with, and the one that its present acquisition asks: equal unless a rule is
+    /// switched off.
     works_with: Arc<Set>,
     asks: Arc<Set>,
     without: Without,
-    /// The shipped keeper extends what it holds.
+    /// True if the shipped keeper extends the held lock.
     in_background: bool,
     /// The highest token seen, for proposals.
     seen: u64,
     ticket: u64,
-    /// What it asks for, and the mode in which it does: with the number of a permit.
+    /// The requested mode, and the mode of the request, with a permit's number.
     wanted: Wanted,
     mode: HeldAs,
     stage: Stage,
     open: BTreeMap<u32, Open>,
     requests: u32,
-    /// Which servers answered under these names.
+    /// The servers that answered under these names.
     ids: BTreeMap<usize, NodeId>,
 }
 
 impl Client {
-    /// Client `number`, whose list has `nodes` names.
+    /// Returns client `number`, whose list has `nodes` names.
     pub fn new(number: u32, nodes: usize, ttl_ms: u32, without: Without) -> Self {
         let set = Arc::new(Set::of_names(nodes));
         Self { number, ttl_ms, works_with: Arc::clone(&set), asks: set, without, ..Self::default() }
     }
 
-    /// The same, which extends what it holds in the background, if so.
+    /// Sets whether the client extends its lock in the background.
     pub fn in_background(self, in_background: bool) -> Self {
         Self { in_background, ..self }
     }
 
-    /// Its acquisition under way, or the last one.
+    /// Returns the acquisition under way, or the last one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Which lock that is about.
+    /// Returns the lock of that acquisition.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// In which mode that is.
+    /// Returns the mode of that acquisition.
     pub fn mode(&self) -> HeldAs {
         self.mode
     }
 
-    /// Its ticket, by which it stands in the queues.
+    /// Returns the ticket, which determines the place in the queues.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// How many acquisitions it began.
+    /// Returns the number of acquisitions that the client began.
     pub fn acquisitions(&self) -> u32 {
         self.acquisition
     }
 
-    /// How many nodes the set has that it works with.
+    /// Returns the size of the set that the client works with.
     pub fn nodes(&self) -> usize {
         self.works_with.len()
     }
 
-    /// It does nothing.
+    /// Returns true if the client does nothing.
     pub fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
     }
 
-    /// The lock it holds, when it began to ask for it, and until when it relies on it.
+    /// Returns the held lock, when the client began to ask for it, and until when it relies on it.
     pub fn holding(&self) -> Option<(&Held, BootTime, BootTime)> {
         match &self.stage {
             Stage::Holding { keeping, since, until } => Some((keeping.held(), *since, *until)),
@@ -163,7 +164,7 @@ impl Client {
         }
     }
 
-    /// When it is to be woken, to extend what it holds in the background.
+    /// Returns the moment to wake the client, so that it extends its lock in the background.
     pub fn wake_at(&self) -> Option<BootTime> {
         match &self.stage {
             Stage::Holding { keeping, .. } => keeping.wake_at(self.without),
@@ -171,44 +172,44 @@ impl Client {
         }
     }
 
-    /// Somebody took away what it holds.
+    /// Returns true if somebody took the held lock away.
     pub fn is_taken_away(&self) -> bool {
         let is_noticed = !self.without.is(Rule::TakenAwayIsLost);
         matches!(&self.stage, Stage::Holding { keeping, .. } if is_noticed && keeping.is_taken_away())
     }
 
-    /// It waits for its turn.
+    /// Returns true if the client waits for its turn.
     pub fn is_waiting(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Requests that await an answer: their numbers, and when they were sent.
+    /// Returns the requests that await an answer: their numbers, and when they were sent.
     pub fn open(&self) -> impl Iterator<Item = (u32, BootTime)> {
         self.open.iter().map(|(number, open)| (*number, open.sent))
     }
 
-    /// An answer to the request `number` is awaited.
+    /// Returns true if an answer to request `number` is awaited.
     pub fn is_open(&self, number: u32) -> bool {
         self.open.contains_key(&number)
     }
 
-    // What it sets out to do.
+    // Actions of the client.
 
-    /// It asks once for `key`.
+    /// Asks once for `key`.
     pub fn acquire(&mut self, key: u32, now: Now) -> Step {
         self.set_out(key, Wanted::Exclusive, now);
         self.ask(Wanted::Exclusive, false, now)
     }
 
-    /// It sets out to take `key` in this mode: its ticket is of this moment.
+    /// Begins to take `key` in this mode, with a ticket of this moment.
     pub fn set_out(&mut self, key: u32, wanted: Wanted, now: Now) {
         (self.key, self.wanted) = (key, wanted);
         self.asks = Arc::clone(&self.works_with);
         self.ticket = self.propose(now).get();
     }
 
-    /// It asks for the lock in this mode, as the one who was told that it is its turn or under a new name. Of several permits it draws one if
-    /// none is named.
+    /// Asks for the lock in this mode, under the name whose turn has come or under a new one. If no permit is named,
+    /// the client draws one.
     pub fn ask(&mut self, wanted: Wanted, keeps_name: bool, now: Now) -> Step {
         let number = match wanted {
             Wanted::Permit { number: Some(number), .. } => number,
@@ -218,7 +219,7 @@ impl Client {
         self.begin(number, keeps_name && self.is_waiting(), now)
     }
 
-    /// It asks for what it was told is free.
+    /// Asks for what was reported as free.
     pub fn ask_as_told(&mut self, told: Option<u16>, now: Now) -> Step {
         let wanted = match (self.wanted, told) {
             (Wanted::Permit { limit, .. }, Some(number)) => Wanted::Permit { limit, number: Some(number) },
@@ -227,17 +228,17 @@ impl Client {
         self.ask(wanted, told.is_some(), now)
     }
 
-    /// What it draws by: the same in every run, and other clients draw otherwise.
+    /// Returns a pseudorandom number: the same in every run, and different between clients.
     fn random(&self) -> u64 {
         let seed = u64::from(self.number) << 32 | u64::from(self.requests);
         let mixed = (seed ^ seed >> 30).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 31
     }
 
-    /// It asks for the lock, or for the permit `number`.
+    /// Asks for the lock, or for permit `number`.
     fn begin(&mut self, number: u16, keeps_name: bool, now: Now) -> Step {
         self.mode = HeldAs::of(self.wanted, number);
-        // Each attempt has a name of its own; who was told that it is free goes on under that name.
+        // Each attempt has a name of its own; a client whose turn has come keeps the name that waited.
         if !keeps_name {
             self.begin_name();
         }
@@ -248,19 +249,19 @@ impl Client {
         self.sends(0, calls, now)
     }
 
-    /// It was refused, and looks which other permit is free.
+    /// Asks which other permit is free, after a refusal.
     pub fn look_for_permit(&mut self, now: Now) -> Step {
         self.stage = Stage::Looking(Choice::begin(self.members().len()));
         self.open.clear();
         self.tell_all(Says::Look, now)
     }
 
-    /// It was refused, and waits for its turn under a new name, where its ticket says: once at each node.
+    /// Waits for its turn after a refusal, under a new name, in its ticket's place: once at each node.
     pub fn wait(&mut self, now: Now) -> Step {
         self.join(now.boot, WAIT_MS, now)
     }
 
-    /// The same for so long, renewed at nodes whose time is up.
+    /// Waits for its turn for `patience_ms`, and renews the wait at nodes where its time is up.
     pub fn wait_for(&mut self, patience_ms: u32, now: Now) -> Step {
         if self.without.is(Rule::TicketIsKept) {
             self.ticket = self.propose(now).get();
@@ -269,7 +270,7 @@ impl Client {
         self.join(until, Waiter::at_a_time_ms(until, 0, now.boot, self.random()), now)
     }
 
-    /// A new name, in the set as it is known by now; without the rule, in that with which it set out.
+    /// Starts a new name, in the newest known set; without the rule, in the set of the beginning.
     fn begin_name(&mut self) {
         self.acquisition += 1;
         if !self.without.is(Rule::AcquisitionsBeginAnew) {
@@ -284,18 +285,18 @@ impl Client {
         self.tell_all(Says::Wait { ms, ticket: self.ticket }, now)
     }
 
-    /// It extends its lock, now.
+    /// Extends the lock now.
     pub fn extend(&mut self, now: Now) -> Step {
         let ttl_ms = self.ttl_ms;
         self.keeps(now, |keeping, random| keeping.extend(ttl_ms, now.boot, random))
     }
 
-    /// It is woken.
+    /// Wakes the keeper.
     pub fn wake(&mut self, now: Now) -> Step {
         self.keeps(now, |keeping, random| keeping.wake(now.boot, random))
     }
 
-    /// A writer goes on as a reader.
+    /// Turns a writer into a reader.
     pub fn share(&mut self, now: Now) -> Step {
         let is_writer = self.mode == HeldAs::Exclusive;
         if !self.holding().is_some_and(|(.., until)| is_writer && now.boot < until) {
@@ -313,7 +314,7 @@ impl Client {
         self.sends(round, calls, now)
     }
 
-    /// It gives the lock back, or what it may have of it, and waits no longer.
+    /// Releases the lock, or what the client may have of it, and stops waiting.
     pub fn release(&mut self, now: Now) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         self.give_back(if held { Status::Ended } else { Status::Left }, now)
@@ -327,7 +328,7 @@ impl Client {
         Step { says: Some(says), ..step }
     }
 
-    /// Its process is killed: it relies on nothing, and remembers nothing but to use no name twice.
+    /// Kills the client's process: it relies on nothing, and remembers only to use no name twice.
     pub fn forget(&mut self) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         (self.stage, self.seen) = (Stage::Idle, 0);
@@ -336,19 +337,19 @@ impl Client {
         Step { sends: vec![], says: held.then_some(Status::Ended) }
     }
 
-    /// It looks at its clock: a lock that is valid no more is lost.
+    /// Reads the clock: a lock whose validity has ended is lost.
     pub fn look(&mut self, now: Now) -> Option<Step> {
         let Stage::Holding { keeping, until, .. } = &self.stage else { return None };
         let held = keeping.held();
-        // Without the rule it hopes as long as a round is under way.
+        // Without the rule, the client keeps the lock as long as a round is under way.
         let hopes = self.without.is(Rule::AnswersInTime) && held.round() > 0 && held.outcome().is_none();
         let over = now.boot >= *until && !hopes;
         (over || self.is_taken_away()).then(|| self.release(now))
     }
 
-    // What it sends.
+    // Requests of the client.
 
-    /// The nodes of its set that it uses: without majorities that meet, half of them.
+    /// Returns the seats of the set that the client uses: without majorities that meet, half of them.
     fn members(&self) -> Range<usize> {
         let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {
@@ -383,7 +384,7 @@ impl Client {
         let (node, meant) = self.asks.seat(self.members().start + seat);
         let wanted = match says {
             Says::Wait { .. } => self.wanted,
-            // Without the rule it counts holders, whichever numbers they have.
+            // Without the rule, the node counts holders, whichever numbers they have.
             _ if self.without.is(Rule::NumbersNotCounts) => match self.mode {
                 HeldAs::Permit { limit, .. } => Wanted::Permit { limit, number: None },
                 mode => mode.wanted(),
@@ -395,7 +396,7 @@ impl Client {
     }
 }
 
-/// The bytes by which nodes know `who`.
+/// Returns the bytes by which nodes know `who`.
 pub fn owner(who: Holder, without: Without) -> [u8; 8] {
     let acquisition = if without.is(Rule::OwnerOfItsOwn) { 0 } else { who.acquisition };
     let mut bytes = [0; 8];

@@ -1,12 +1,12 @@
-//! The set of nodes that a client works with.
+//! The node set that a client works with.
 
 use palisade_core::Members;
 use palisade_core::quorum::NodeId;
 
-/// No server is this one: a member that could not be asked when the set was founded.
+/// The id of a member that could not be asked when the set was founded; no server has it.
 const NOBODY: NodeId = NodeId(0);
 
-/// A version of the set, as a client works with it.
+/// A version of the node set, as a client works with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Set {
     version: u64,
@@ -20,18 +20,18 @@ struct Seat {
 }
 
 impl Set {
-    /// What a client is configured with: so many names, and nobody told it of a version.
+    /// Returns the set of a client that is configured with `nodes` names and knows of no version.
     pub fn of_names(nodes: usize) -> Self {
         Self { version: 0, seats: (0..nodes).map(|node| Seat { node, id: None }).collect() }
     }
 
-    /// `members`, whose nodes are in these places.
+    /// Returns `members` as a set, with their nodes in the given places.
     pub fn of_members(members: &Members, place: impl Fn(&str) -> usize) -> Self {
         let seat = |member: &palisade_core::Member| Seat { node: place(&member.address), id: member.id };
         Self { version: members.version, seats: members.list.iter().map(seat).collect() }
     }
 
-    /// Which version; 0: none.
+    /// Returns the version; 0 if there is none.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -40,13 +40,14 @@ impl Set {
         self.seats.len()
     }
 
-    /// The place of the node in this seat, and which server that is; before the first version, whichever has the name.
+    /// Returns the place of the node in this seat, and the server that is meant; before the first version, any server
+    /// with the name.
     pub(super) fn seat(&self, seat: usize) -> (usize, Option<NodeId>) {
         let Seat { node, id } = self.seats[seat];
         (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))
     }
 
-    /// Which server is in each seat, as far as that is known.
+    /// Returns the server in each seat, as far as known.
     pub(super) fn ids(&self) -> Vec<Option<NodeId>> {
         self.seats.iter().map(|seat| seat.id.map(NodeId)).collect()
     }

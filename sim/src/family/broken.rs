@@ -6,7 +6,7 @@ use super::rules::FamilyRule;
 use super::state::{Bounds, Checked, Wants};
 use crate::checker::Bounded;
 
-/// Without each rule in turn, bounds within which the harm shows.
+/// Returns, for each rule in turn, a model without it and bounds within which the harm shows.
 pub fn broken() -> Vec<Bounded<FamilyRule>> {
     use FamilyRule::*;
     use Wants::{Exclusive, Permit, Shared};

@@ -1,7 +1,9 @@
-//! A model of shared locks and permits over several nodes: compatibility, token floors and permit numbers as `core` decides them.
+//! A model of shared locks and permits over several nodes: compatibility, token floors and permit numbers as `core`
+//! decides them.
 //!
-//! Time is left out: a lease that ends is a grant that a node drops after its holder has given it up, and the restart guard is what
-//! keeps a node from forgetting one earlier. Every order of requests, answers, drops and conversions is looked at.
+//! Time is left out: the end of a lease is a grant that a node drops after its holder has given it up, and the restart
+//! guard keeps a node from forgetting one earlier. The model explores every order of requests, answers, drops and
+//! conversions.
 
 mod broken;
 mod node;

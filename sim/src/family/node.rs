@@ -1,4 +1,4 @@
-//! A node with one key, as `core` keeps who holds it and from where on its tokens go.
+//! A node with one key, with grants and token floors as `core` keeps them.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,7 +8,7 @@ use super::rules::FamilyRule;
 
 const KEY: &[u8] = b"k";
 
-/// The wall clock is ahead of every proposal: what bounds them is not what is looked at here.
+/// Returns clocks with the wall clock ahead of every proposal: their bound is not checked here.
 fn now() -> Now {
     Now::new(BootTime::from_us(0), 1_000)
 }
@@ -30,7 +30,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node whose tokens start at 1.
+    /// Returns a node whose tokens start at 1.
     pub fn new() -> Self {
         Self { tokens: Tokens::with_stripes(0, 1, 0), grants: vec![], phase: Phase::default() }
     }
@@ -56,7 +56,7 @@ impl Node {
         self.grants.iter().any(|grant| grant.mode == mode)
     }
 
-    /// ACQUIRE: the token, or `None` if the mode does not go together with what is held.
+    /// Performs ACQUIRE. Returns the token, or `None` if the mode conflicts with what is held.
     pub fn acquire(
         &mut self,
         client: usize,
@@ -84,7 +84,7 @@ impl Node {
         Some(token)
     }
 
-    /// FENCE: the token of the client's grant is raised to `token`.
+    /// Performs FENCE: raises the token of the client's grant to `token`.
     pub fn raise(&mut self, client: usize, token: Token, without: Option<FamilyRule>) {
         let Some(grant) = self.grants.iter_mut().find(|grant| grant.client == client) else { return };
         if grant.token < token && self.tokens.raise(KEY, grant.mode, token, now(), 0).is_ok() {
@@ -95,24 +95,24 @@ impl Node {
         }
     }
 
-    /// CONVERT to shared.
+    /// Performs CONVERT to shared.
     pub fn share(&mut self, client: usize) {
         for grant in self.grants.iter_mut().filter(|grant| grant.client == client) {
             grant.mode = Mode::Shared;
         }
     }
 
-    /// RELEASE, or the end of a lease.
+    /// Performs RELEASE, or ends a lease.
     pub fn drop(&mut self, client: usize) {
         self.grants.retain(|grant| grant.client != client);
     }
 
-    /// The token that the client has here.
+    /// Returns the client's token on this node.
     pub fn token_of(&self, client: usize) -> Option<Token> {
         self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
     }
 
-    /// What is held, as `core` counts it. Where a rule is switched off, what does not go together is left out.
+    /// Returns what is held, as `core` counts it. If a rule is switched off, conflicting grants are left out.
     fn modes(&self) -> Modes {
         let mut modes = Modes::default();
         for grant in &self.grants {
@@ -140,7 +140,7 @@ impl Hash for Node {
     }
 }
 
-/// A permit.
+/// Returns a permit's mode.
 pub fn permit(number: u16, limit: u16) -> Mode {
     Permit::new(number, limit).map_or(Mode::Exclusive, Mode::Permit)
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 use crate::rules::sentence;
 
-/// A rule of the family, by what is done where it holds.
+/// A rule of the family, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum FamilyRule {
     /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.
@@ -17,14 +17,14 @@ pub enum FamilyRule {
     ReadersAboveWriters,
     /// A permit's token is above the earlier ones of its number, also while others hold theirs.
     PermitsAboveTheirNumber,
-    /// Whoever reads beside a writer that became a reader has a token above the writer's.
+    /// A reader beside a writer that became a reader has a token above the writer's.
     ReadersAboveConverted,
     /// A grant counts once a majority has a token as large as the largest that a node of it gave.
     RaisedToTheLargest,
 }
 
 impl FamilyRule {
-    /// Its sentence.
+    /// Returns the rule's sentence.
     pub fn sentence(self) -> String {
         sentence(self)
     }

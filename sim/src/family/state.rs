@@ -1,4 +1,4 @@
-//! What clients and nodes of the model can do, and what must hold.
+//! The actions of the model's clients and nodes, and the properties that must hold.
 
 use palisade_core::quorum::{floors::Floors, majority};
 use palisade_core::{Mode, Token};
@@ -8,27 +8,27 @@ use super::node::{Node, permit};
 use super::rules::FamilyRule;
 use crate::checker::{Bounded, Explained};
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
-    /// The lock for itself; once it has it, it may share it.
+    /// The exclusive lock; the holder may share it later.
     Exclusive,
-    /// To read.
+    /// A shared lock.
     Shared,
-    /// A permit of so many.
+    /// A permit with this limit.
     Permit(u16),
 }
 
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// What each client wants.
+    /// The request of each client.
     pub clients: Vec<Wants>,
-    /// How often each asks for it.
+    /// The number of times that each client asks.
     pub turns: u8,
-    /// Clients propose tokens from 1 to this.
+    /// The largest token that clients propose; the smallest is 1.
     pub proposals: u64,
     /// The rule that is switched off.
     pub without: Option<FamilyRule>,
@@ -40,7 +40,7 @@ impl Default for Bounds {
     }
 }
 
-/// The models that are sound, by what they are about.
+/// Returns the sound models, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     use Wants::{Exclusive, Permit, Shared};
     let all = [
@@ -68,50 +68,50 @@ pub fn sound() -> Vec<Bounded<&'static str>> {
     all.map(|(about, bounds)| Bounded::new(about, move || Checked(bounds.clone()))).into()
 }
 
-/// Where a client is.
+/// A client's stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Idle,
-    /// It asks the nodes, each once: which it has asked, as bits.
+    /// The client asks the nodes, each once; `asked` has a bit for each node that it has asked.
     Asks {
         mode: Mode,
         proposal: u64,
         asked: u8,
     },
-    /// A majority granted it: it raises their tokens to the largest.
+    /// A majority granted the lock, and the client raises their tokens to the largest.
     Raises {
         mode: Mode,
         token: Token,
     },
-    /// It relies on the lock.
+    /// The client relies on the lock.
     Holds {
         mode: Mode,
         token: Token,
     },
-    /// It relies on nothing; nodes may still have its grant.
+    /// The client relies on nothing; nodes may still have its grant.
     Leaves,
 }
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The client begins: with this permit number, if it wants one, and this proposal.
+    /// The client begins, with this permit number, if it wants one, and this proposal.
     Starts { client: usize, number: u16, proposal: u64 },
-    /// A node gets its ACQUIRE and answers.
+    /// A node receives its ACQUIRE and answers.
     Acquire { client: usize, node: usize },
-    /// It has the answers of a majority and goes on.
+    /// The client has the answers of a majority and goes on.
     Counts { client: usize },
-    /// A node gets its FENCE.
+    /// A node receives its FENCE.
     Fence { client: usize, node: usize },
-    /// It relies on the lock from now on.
+    /// The client relies on the lock from now on.
     Wins { client: usize },
     /// A writer is a reader from now on.
     Shares { client: usize },
-    /// A node gets to know of that.
+    /// A node receives its CONVERT.
     Convert { client: usize, node: usize },
-    /// It gives up, or is done.
+    /// The client gives up, or is done.
     Leaves { client: usize },
-    /// A node gets its RELEASE, or the lease ends there.
+    /// A node receives its RELEASE, or the lease ends there.
     Drop { client: usize, node: usize },
 }
 
@@ -121,7 +121,7 @@ pub struct State {
     nodes: Vec<Node>,
     clients: Vec<(Stage, u8)>,
     won: Floors,
-    /// What was broken.
+    /// The rule that was broken.
     pub broken: Option<String>,
 }
 
@@ -132,7 +132,8 @@ impl State {
         self.nodes.iter().enumerate().filter_map(move |(n, node)| Some((n, node.token_of(client)?)))
     }
 
-    /// The client relies on the lock: nobody else may in a mode that does not go together, and its token is in order.
+    /// Makes the client rely on the lock, and checks that nobody else does in a conflicting mode and that its token is
+    /// in order.
     fn wins(&mut self, client: usize, mode: Mode, token: Token) {
         for (other, (stage, _)) in self.clients.iter().enumerate().filter(|(other, _)| *other != client) {
             if let Stage::Holds { mode: held, .. } = stage

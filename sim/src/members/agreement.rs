@@ -10,26 +10,26 @@ use crate::rules::Rule;
 
 const NODES: u8 = 3;
 
-/// Moments after the last lease: what leases have to do with it is [`super::locks`]' subject.
+/// A moment after the last lease: [`super::locks`] checks the part of leases.
 const LATE: BootTime = BootTime::from_us(1_000_000);
 
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// What each changer wants the next version to be, and how often it tries.
+    /// The next version that each changer wants, and its number of attempts.
     wants: Vec<(Vec<Member>, u8)>,
-    /// Answers get lost, and changers die.
+    /// True if answers get lost, and changers die.
     losses: bool,
     without: Option<Rule>,
 }
 
-/// The model that is sound, with so many attempts of each changer.
+/// Returns the sound model, with this number of attempts of each changer.
 pub fn sound(attempts: u8) -> Bounded<&'static str> {
     Bounded::new("two changers of a set of three", move || Checked(Bounds::sound(attempts)))
 }
 
 impl Bounds {
-    /// One changer that adds a node, one that removes one, with so many attempts each.
+    /// Returns bounds with one changer that adds a node and one that removes one, with this number of attempts each.
     fn sound(attempts: u8) -> Self {
         Self { wants: vec![(list(&[0, 1, 2, 3]), attempts), (list(&[0, 1]), attempts)], losses: true, without: None }
     }
@@ -39,7 +39,7 @@ impl Bounds {
     }
 }
 
-/// A changer: its attempt, what it has sent and nobody got, and how many attempts are left.
+/// A changer: its attempt, its messages under way, and the number of attempts left.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Changer {
     attempt: Option<Change>,
@@ -57,14 +57,14 @@ pub(super) struct State {
     broken: Option<String>,
 }
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A changer begins an attempt; what it sent before may still arrive.
+    /// A changer begins an attempt; earlier messages may still arrive.
     Begins { changer: usize },
-    /// What it sent arrives, and the answer comes back.
+    /// A message arrives, and the answer comes back.
     Arrives { changer: usize, sent: usize },
-    /// The same, and the answer is lost, or the changer is dead.
+    /// A message arrives, and the answer is lost, or the changer is dead.
     ArrivesInVain { changer: usize, sent: usize },
 }
 
@@ -95,7 +95,7 @@ impl Checked {
             }
             TellMember::Accept { version, ballot, list, .. } => {
                 let ballot = match self.is_off(Rule::PromisesAreKept) {
-                    // It takes whatever comes.
+                    // Without the rule, the node accepts every ballot.
                     true => ballot.max(node.saved().promised),
                     false => ballot,
                 };

@@ -11,21 +11,21 @@ pub struct Bounds {
     /// The versions from 1 on, by the digits of their nodes.
     pub(super) versions: Vec<Vec<u8>>,
     pub(super) nodes: u8,
-    /// The tokens that the clients propose; each asks once.
+    /// The tokens that the clients propose; each client asks once.
     pub(super) proposals: Vec<u64>,
     pub(super) ttl_ticks: u8,
-    /// Rounds of extension of each.
+    /// The number of rounds of extension of each client.
     pub(super) extensions: u8,
     pub(super) ticks: u8,
-    /// Restarts of nodes, and losses of their memory.
+    /// The numbers of restarts of nodes, and of losses of their memory.
     pub(super) restarts: u8,
     pub(super) amnesias: u8,
-    /// A version is found in one step, by any majority: what happens in between is left out.
+    /// True if a version is found in one step, by any majority: the steps in between are left out.
     pub(super) at_once: bool,
     pub(super) without: Option<Rule>,
 }
 
-/// The models that are sound, by what they are about.
+/// Returns the sound models, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let three =
         Bounds { versions: vec![vec![0, 1, 2], vec![0, 1, 2, 3], vec![1, 2, 3]], nodes: 4, ..Bounds::default() };
@@ -87,5 +87,5 @@ impl Bounds {
     }
 }
 
-/// A model within its bounds: what can happen in it is in [`super::locks`].
+/// A model within its bounds; [`super::locks`] has its actions.
 pub(super) struct Checked(pub(super) Bounds);

@@ -2,7 +2,7 @@
 
 use palisade_core::Member;
 
-/// The members that these digits name.
+/// Returns the members that these digits name.
 pub(super) fn list(ids: &[u8]) -> Vec<Member> {
     ids.iter().map(|&id| Member { id: Some(id.into()), address: format!("node-{id}") }).collect()
 }

@@ -1,8 +1,8 @@
-//! Clients that work with different versions of the set: nobody relies on a lock beside another, and tokens go on.
+//! Clients that work with different versions of the set: two never rely on a lock at once, and tokens keep growing.
 //!
-//! One changer goes through a list of versions. Clients learn of each at any moment after it was decided, or never; nodes are told at any
-//! moment, or never. One key, and nobody gives it back: a grant whose holder gave up is one whose lease ends. Clocks do not drift, and a node
-//! keeps its locks over a restart: the other models are about that.
+//! One changer goes through a list of versions. Clients learn of each at any moment after it was decided, or never; so
+//! do nodes. There is one key, and nobody releases it: when a holder gives up, the lease of its grant ends. Clocks do
+//! not drift, and a node keeps its locks over a restart: the other models cover that.
 
 use palisade_core::quorum::{
     Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberSays, NodeId, Progress, TellMember, majority,
@@ -15,7 +15,7 @@ use super::list::list;
 use crate::checker::Explained;
 use crate::rules::Rule;
 
-/// What an amnesic node is called from then on.
+/// The id of an amnesic node from then on.
 const ANOTHER: u128 = 100;
 
 /// A grant of a node.
@@ -36,7 +36,7 @@ struct Node {
     guarded_until: BootTime,
 }
 
-/// Where a client is.
+/// A client's stage.
 #[derive(Clone, Debug, PartialEq, Hash)]
 enum Stage {
     Idle,
@@ -45,16 +45,16 @@ enum Stage {
     Done,
 }
 
-/// A client: the version that it works with, and what it has sent and nobody got.
+/// A client: the version that it works with, and its messages under way.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Client {
     version: usize,
-    /// The version whose nodes it asks: the same, but where that rule is switched off.
+    /// The version whose nodes it asks: equal unless that rule is switched off.
     asks: usize,
     stage: Stage,
     sent: Vec<(u64, Call)>,
     extensions: u8,
-    /// When it asked, and for how long.
+    /// The moment of the request, and its length.
     began: BootTime,
     ttl_ms: u32,
 }
@@ -74,7 +74,7 @@ pub(super) struct State {
     broken: Option<String>,
 }
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Time passes.
@@ -83,15 +83,15 @@ pub(super) enum Action {
     Asks { client: usize },
     /// A holder begins a round of extension.
     Extends { client: usize },
-    /// What it sent arrives, and the answer comes back.
+    /// A message of the client arrives, and the answer comes back.
     Arrives { client: usize, sent: usize },
-    /// It learns of the version that was decided last.
+    /// The client learns of the version that was decided last.
     Learns { client: usize },
-    /// The changer begins to look for the next version; at once, the members that are set in `asks` agree.
+    /// The changer begins to look for the next version; at once, the members whose bits are set in `asks` agree.
     Changes { asks: u8 },
-    /// It asks a member, which answers.
+    /// The changer asks a member, which answers.
     Tells { member: usize },
-    /// A node is told of the version that was decided last.
+    /// A node learns of the version that was decided last.
     IsTold { node: usize },
     /// A node starts again.
     Restarts { node: usize },
@@ -110,7 +110,7 @@ impl State {
         BootTime::from_us(1_000_000).plus_ms(u32::from(self.ticks) * TICK_MS)
     }
 
-    /// A tick passes: what ended is forgotten, so that states which differ in it alone are one.
+    /// Lets a tick pass. What ended is forgotten, so that states that differ in it alone are one.
     fn passes(&mut self) {
         self.ticks += 1;
         let now = self.now();
@@ -168,7 +168,7 @@ impl Checked {
         self.0.without == Some(rule)
     }
 
-    /// The nodes of a version, counted from 0, by their places.
+    /// Returns the nodes of a version, counted from 0, by their places.
     fn nodes(&self, version: usize) -> &[u8] {
         &self.0.versions[version]
     }
@@ -177,7 +177,7 @@ impl Checked {
         Members { version: version as u64 + 1, list: list(self.nodes(version)) }
     }
 
-    /// What a client sent arrives at a node of its version.
+    /// Delivers a client's message to a node of its version.
     fn arrives(&self, state: &mut State, client: usize, sent: usize) -> Option<()> {
         let now = state.now();
         let (round, call) = state.clients[client].sent.remove(sent);
@@ -260,7 +260,7 @@ impl Checked {
         }
     }
 
-    /// A member is asked by the changer.
+    /// Delivers the changer's question to a member.
     fn tells(&self, state: &mut State, member: usize) -> Option<()> {
         let now = state.now();
         let late = now.plus_ms(10 * self.0.ttl_ms());
@@ -286,7 +286,7 @@ impl Checked {
                 accepted.ok().map(|()| MemberSays::Accepted)
             }
         };
-        // Whoever refuses may agree later.
+        // A member that refuses may agree later.
         let progress = change.on_answer(member, node.id, &tell, says?);
         if self.is_off(Rule::MajorityAccepts) || matches!(progress, ChangeProgress::Decided(_)) {
             state.change = None;
@@ -423,7 +423,7 @@ impl Model for Checked {
             }
             Action::Forgets { node } => {
                 state.amnesias -= 1;
-                // It starts above what can have been issued: that is the other models' subject.
+                // The node starts above what can have been issued: the other models cover that.
                 let last = state.nodes.iter().map(|node| node.last).max()?;
                 let node = &mut state.nodes[node];
                 node.membership = Membership::default();

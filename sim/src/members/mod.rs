@@ -1,7 +1,7 @@
-//! Models of a set of nodes that changes while locks are held, on the rules of `core` themselves.
+//! Models of a node set that changes while locks are held, on the rules of `core` themselves.
 //!
-//! `locks` is about clients that work with different versions of the set, and `agreement` about changers that want different ones at
-//! once, or die half-way. Both look at every order of what is asked, answered, decided and told.
+//! `locks` covers clients that work with different versions of the set; `agreement` covers changers that want different
+//! ones at once, or die half-way. Both explore every order of questions, answers, decisions and notices.
 
 mod agreement;
 mod bounds;
@@ -13,7 +13,7 @@ pub use rules::broken;
 
 use crate::checker::Bounded;
 
-/// The models that are sound, by what they are about; each changer tries so often.
+/// Returns the sound models, each with its subject; each changer tries this number of times.
 pub fn sound(attempts: u8) -> Vec<Bounded<&'static str>> {
     bounds::sound().into_iter().chain([agreement::sound(attempts)]).collect()
 }

@@ -10,71 +10,71 @@ use crate::server::Setup;
 /// A tick in microseconds: far more than the margin of a validity, which is rounded up to one.
 pub const TICK_US: u64 = 100_000;
 
-/// Most keys of a model.
+/// The largest number of keys of a model.
 pub(super) const KEYS_MAX: u32 = 2;
 
-/// Which messages may come late.
+/// The messages that may come late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LateMessages {
-    /// All of them.
+    /// Requests and answers.
     Always,
-    /// A node's answer comes with the delivery of the request: requests alone are delayed.
+    /// Requests alone: a node's answer comes with the delivery of the request.
     Never,
 }
 
 /// A client of a model.
 #[derive(Clone, Debug)]
 pub struct Wants {
-    /// Its list of nodes: which server each name leads to.
+    /// The server that each name of the client's list leads to.
     pub names: Vec<usize>,
-    /// Its wall clock is so many ticks ahead.
+    /// The lead of the client's wall clock, in ticks.
     pub ahead_ticks: u32,
-    /// It sets out from this tick on.
+    /// The first tick at which the client may act.
     pub from_tick: u32,
-    /// How often it sets out to take a lock.
+    /// The number of times that the client sets out to take a lock.
     pub acquisitions: u32,
-    /// How many rounds of extension each of them may have.
+    /// The number of rounds of extension for each lock.
     pub extensions: u32,
-    /// It may give the lock back.
+    /// True if the client may release the lock.
     pub releases: bool,
 }
 
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many servers.
+    /// The number of servers.
     pub servers: usize,
-    /// Who wants locks.
+    /// The clients.
     pub clients: Vec<Wants>,
-    /// How many keys, at most two.
+    /// The number of keys, at most two.
     pub keys: u32,
-    /// Length of a lease, in ticks.
+    /// The length of a lease, in ticks.
     pub ttl_ticks: u32,
     /// `lock.max-clock-skew`, in ticks.
     pub skew_ticks: u32,
-    /// Time ends after so many ticks.
+    /// The number of ticks after which time ends.
     pub ticks: u32,
-    /// Who was refused may wait in the queues.
+    /// True if a client that was refused may wait in the queues.
     pub waits: bool,
-    /// How many crashes.
+    /// The number of crashes.
     pub restarts: u32,
-    /// How many times a hostile client raises the token of a key of its own.
+    /// The number of times that a hostile client raises the token of a key of its own.
     pub raises: u32,
-    /// How many messages are delivered twice.
+    /// The number of messages that are delivered twice.
     pub duplicates: u32,
-    /// A node that restarts finds its wall clock stepped back by so many ticks.
+    /// The number of ticks by which a restarting node finds its wall clock stepped back.
     pub step_back_ticks: u32,
-    /// Each node's wall clock is so many ticks ahead of the one before.
+    /// The lead of each node's wall clock over the one before, in ticks.
     pub node_clocks_apart_ticks: u32,
-    /// Whether answers are delayed too.
+    /// The messages that may come late.
     pub late_messages: LateMessages,
     /// The rule that is switched off.
     pub without: Without,
 }
 
 impl Config {
-    /// So many nodes, and so many clients that want one lock once, of which the first has a clock that is ahead; leases of two
-    /// ticks; no faults.
+    /// Returns bounds with this number of nodes and clients that want one lock once, and no faults. The first client's
+    /// clock is ahead, and leases last two ticks.
     pub fn of(servers: usize, clients: u32) -> Self {
         let wants = |n: u32| {
             let ahead_ticks = if n == 0 { 2 } else { 0 };
@@ -117,7 +117,8 @@ impl Config {
 /// A model, and what is known of it.
 pub(super) struct Checked {
     pub(super) config: Config,
-    /// Whether locks come right from nodes in these states: many states differ in nothing that matters for it.
+    /// The states of nodes from which every lock comes right, and those from which it does not, by hash: many states
+    /// differ in nothing that matters for it.
     pub(super) right: Mutex<HashMap<u64, bool>>,
 }
 
@@ -127,7 +128,8 @@ impl Checked {
     }
 }
 
-/// Without each rule in turn, bounds within which the harm shows; but for those that are [out of sight](OUT_OF_SIGHT).
+/// Returns, for each rule in turn, a model without it and bounds within which the harm shows, except for those that are
+/// [out of sight](OUT_OF_SIGHT).
 pub fn broken() -> Vec<Bounded<Rule>> {
     use Rule::*;
     let without = |rule, servers, clients, change: fn(&mut Config)| {
@@ -172,14 +174,14 @@ pub fn broken() -> Vec<Bounded<Rule>> {
     ]
 }
 
-/// Why the models of nodes and of a queue see no rule about several holders.
+/// The reason why the models of nodes and of a queue see no rule about several holders.
 const ALONE: &str = "locks are taken alone there";
 
-/// Why a rule of the keeper, or of the taker, is out of sight.
+/// The reason why a rule of the keeper, or of the taker, is out of sight.
 const MAY_GIVE_UP: &str = "clients may give up there at any moment";
 const NO_TAKER: &str = "clients ask and wait there at any moment";
 
-/// Rules whose absence this model cannot notice, and why.
+/// Rules whose absence this model cannot notice, with the reasons.
 pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::DriftMargin, "clocks do not drift there"),
     (Rule::TiedData, "no data is copied there"),
@@ -209,7 +211,7 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::ConvertsAlone, ALONE),
 ];
 
-/// With every rule: bounds within which nothing may be found, each with what it is about.
+/// Returns models with every rule, within bounds in which nothing may be found, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let with = |about, servers, clients, change: fn(&mut Config)| {
         let mut config = Config::of(servers, clients);

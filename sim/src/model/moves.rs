@@ -1,4 +1,4 @@
-//! What can happen next in a model, and what must hold in all its states.
+//! The possible actions of a model, and the properties that must hold in all its states.
 
 use std::sync::PoisonError;
 
@@ -9,7 +9,7 @@ use super::state::State;
 use crate::checker::Explained;
 use crate::messages::{Reply, Request, Says};
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time passes.
@@ -22,11 +22,11 @@ pub enum Action {
     Extend(u32),
     /// A client gives its lock back.
     Release(u32),
-    /// A client stops hoping for the answers that it has awaited for a tick.
+    /// A client gives up the answers that it has awaited for a tick.
     Miss(u32),
     /// A request reaches its node.
     Deliver(Request),
-    /// The same, and a copy of it is still on its way.
+    /// A request reaches its node, and a copy of it is still on its way.
     DeliverOnce(Request),
     /// An answer reaches its client.
     Hear(Reply),
@@ -97,7 +97,7 @@ impl Model for Checked {
                     actions.push(Action::Extend(n));
                 }
             }
-            // An answer is hoped for until the next tick at least.
+            // A client waits for an answer until the next tick at least.
             if client.open().any(|(_, sent)| sent.as_us() < now_us) {
                 actions.push(Action::Miss(n));
             }

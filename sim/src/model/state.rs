@@ -1,4 +1,4 @@
-//! The state of the model: nodes, clients, what is on its way between them, and what the referee knows.
+//! The state of the model: nodes, clients, messages between them, and what the referee knows.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,19 +16,19 @@ use crate::messages::{Reply, Request};
 use crate::referee::{Laws, Referee, Violation};
 use crate::server::{Found, Server, name};
 
-/// What wall clocks show when the boot clock shows zero, in microseconds.
+/// The reading of wall clocks when the boot clock shows zero, in microseconds.
 const WALL_US: u64 = 1_000_000_000;
 
-/// All there is at one moment.
+/// The whole state at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// Time, in ticks.
+    /// The time, in ticks.
     pub tick: u32,
     servers: Vec<Arc<Node>>,
     pub(super) clients: Vec<Arc<Client>>,
     pub(super) requests: BTreeSet<Request>,
     pub(super) replies: BTreeSet<Reply>,
-    /// How many faults may still happen.
+    /// The numbers of faults that may still happen.
     pub(super) restarts: u32,
     pub(super) raises: u32,
     pub(super) duplicates: u32,
@@ -37,23 +37,23 @@ pub struct State {
     pub violation: Option<Violation>,
 }
 
-/// A server, and how its wall clock is off, in microseconds.
+/// A server, and the offset of its wall clock, in microseconds.
 #[derive(Clone, Debug)]
 struct Node {
     server: Server,
-    /// Its state file.
+    /// The state file.
     state: Option<NodeState>,
     wall_off_us: i64,
     essence: Essence,
 }
 
 impl State {
-    /// The beginning: nodes that were just put into service, clients that have done nothing.
+    /// Returns the initial state: nodes that were just put into service, clients that have done nothing.
     pub fn begin(config: &Config) -> Self {
         let node = |n: usize| {
             let wall_off_us = config.node_clocks_apart_ticks as i64 * n as i64 * TICK_US as i64;
             let server = start(config, n as u128 + 1, None, now(0, wall_off_us));
-            // It has never granted anything, and its operator says so.
+            // The node has never granted anything, and its operator says so.
             Arc::new(Node::new(lifted(server), wall_off_us))
         };
         let client = |(n, wants): (usize, &Wants)| {
@@ -78,7 +78,7 @@ impl State {
         now(self.tick, i64::from(ahead_ticks) * TICK_US as i64)
     }
 
-    /// A tick passes: what is due happens, and validity that has run out is noticed.
+    /// Lets a tick pass: due work is done, and clients notice validity that has run out.
     pub(super) fn pass_a_tick(&mut self, config: &Config) {
         self.tick += 1;
         for n in 0..self.servers.len() {
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// `request` reaches its node.
+    /// Delivers `request` to its node.
     pub(super) fn deliver(&mut self, request: Request, config: &Config) {
         let Request { who, node, number, .. } = request;
         let place = config.clients.get(who.client as usize).map_or(node, |wants| wants.names[node]);
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// A server does something, and whoever it tells something is told.
+    /// Runs `body` on a server, and sends the answers that result from it.
     fn on_server<T>(&mut self, place: usize, body: impl FnOnce(&mut Server, Now) -> T) -> T {
         let node = Arc::make_mut(&mut self.servers[place]);
         let value = body(&mut node.server, now(self.tick, node.wall_off_us));
@@ -112,13 +112,13 @@ impl State {
         value
     }
 
-    /// A client does something: what it sends is on its way, and the referee hears what it says of itself.
+    /// Runs `body` on a client: its requests are on their way, and the referee receives its change of status.
     pub(super) fn on_client(&mut self, number: u32, config: &Config, body: impl FnOnce(&mut Client, Now) -> Step) {
         let now = self.client_now(number, config);
         let client = Arc::make_mut(&mut self.clients[number as usize]);
         let before = client.who();
         let mut step = body(client, now);
-        // Whoever is told that it is its turn asks at once; in vain, too, it takes another look.
+        // A client whose turn has come asks at once; even if it is refused, it goes on.
         if let Some(Status::Told(told)) = step.says {
             let asked = client.ask_as_told(told, now);
             step.sends.extend(asked.sends);
@@ -142,8 +142,9 @@ impl State {
         }
     }
 
-    /// Drops what changes nothing whenever it arrives, so that states that differ in nothing else are one: answers that nobody
-    /// awaits, and messages of an owner to a node that knows nothing of it and has nothing to learn of it either.
+    /// Drops messages that change nothing whenever they arrive, so that states that differ in nothing else are one:
+    /// answers that nobody awaits, and messages of an owner to a node that knows nothing of it and will learn nothing
+    /// from them.
     pub(super) fn tidy(&mut self, config: &Config) {
         let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
         self.replies.retain(|reply| awaited(reply.who, reply.number));
@@ -182,21 +183,21 @@ impl State {
         self.servers[place] = Arc::new(Node::new(server, wall_off_us));
     }
 
-    /// The nodes alone, and what time it is.
+    /// Returns a hash of the nodes alone and the time.
     pub(super) fn nodes_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.tick, &self.servers).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Whether, if nothing happens any more but that time passes, every lock gets free, everybody who waits is told, and
-    /// who comes gets the lock at the first try.
+    /// Returns true if every lock becomes free, every waiter is answered and a newcomer gets the lock at the first try,
+    /// given that nothing happens but the passing of time.
     pub fn comes_right(&self, config: &Config) -> bool {
         let mut later = self.clone();
         later.requests.clear();
         later.replies.clear();
         later.violation = None;
-        // The longest guard, the longest lease, and each who waits may be told and not come.
+        // The longest guard, the longest lease, and a turn for each waiter, which may not use it.
         let ticks = 2 + 2 * config.ttl_ticks + config.skew_ticks + config.clients.len() as u32;
         for _ in 0..ticks {
             later.tick += 1;
@@ -211,7 +212,7 @@ impl State {
         keys.into_iter().all(|key| (0..config.servers).all(|first| later.clone().obtains(key, first, config)))
     }
 
-    /// Somebody new takes the lock; nodes answer in order, from `first` on.
+    /// Returns true if a newcomer obtains the lock; nodes answer in order, from `first` on.
     fn obtains(mut self, key: u32, first: usize, config: &Config) -> bool {
         let newcomer = self.clients.len() as u32;
         self.clients.push(Arc::new(Client::new(newcomer, config.servers, config.ttl_ms(), config.without)));
@@ -228,17 +229,17 @@ impl State {
     }
 }
 
-/// The file that each node keeps its state in.
+/// The file of each node's state.
 const STATE_FILE: FileId = FileId { number: 1, born_ns: 0 };
 
-/// The clocks of somebody whose wall clock is off by so much.
+/// Returns the clocks of a node or client whose wall clock is off by `wall_off_us`.
 fn now(tick: u32, wall_off_us: i64) -> Now {
     let boot_us = u64::from(tick) * TICK_US;
     Now::new(BootTime::from_us(boot_us), (WALL_US + boot_us).saturating_add_signed(wall_off_us))
 }
 
 fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
-    // Its state file is the one it wrote, about the data that it had.
+    // The state file is the one the node wrote, about the data that it had.
     let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::incarnation), aof: vec![] };
     let found = Found { state, ties, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
     Server::start(config.setup(), config.without, id, found, now)
@@ -249,7 +250,7 @@ fn lifted(mut server: Server) -> Server {
     server
 }
 
-/// What of a node decides what it does later: two of one essence are one.
+/// The part of a node that determines its future: two nodes of one essence are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Essence {
     wall_off_us: i64,
@@ -270,7 +271,7 @@ impl Node {
         node
     }
 
-    /// Something was done on it. Its disk is as fast as can be.
+    /// Completes a change of the node. The disk takes no time.
     fn settle(&mut self) {
         if let Some((number, state)) = self.server.take_write() {
             self.server.written(number, state.ceiling);

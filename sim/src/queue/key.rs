@@ -12,28 +12,28 @@ const AT: Key<'static> = Key { db: 0, name: b"k" };
 /// A tick of the model, in milliseconds.
 pub const TICK_MS: u32 = 100;
 
-/// Length of a lease.
+/// The length of a lease, in milliseconds.
 const TTL_MS: u32 = 2 * TICK_MS;
 
-/// How long a request may wait: longer than the model lasts.
+/// The longest wait of a request, in milliseconds: longer than the model lasts.
 const WAIT_MS: u64 = 1_000 * TICK_MS as u64;
 
-/// For how long a lock is kept free; shorter than a tick.
+/// The length of a reservation, in milliseconds; shorter than a tick.
 const WINDOW_MS: u32 = 20;
 
 /// A request that waits, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waits {
     pub id: u64,
-    /// Which owner's it is.
+    /// The owner.
     pub owner: u8,
     /// The name of the request whose place it shares: the first of its owner that waited when it came.
     pub place: u64,
-    /// Its client is gone, and perhaps nobody noticed.
+    /// True if its client is gone, perhaps unnoticed.
     pub is_gone: bool,
 }
 
-/// What somebody may rely on.
+/// A promise that an owner may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub owner: u8,
@@ -47,17 +47,17 @@ pub struct OneKey {
     pub lock: Option<Lock>,
     pub tick: u32,
     without: Without,
-    /// Who waits, in the order in which they came.
+    /// The waiting requests, in order of arrival.
     pub waits: Vec<Waits>,
-    /// The last grant, unless its holder gave it back or an operator took it away.
+    /// The last grant, unless its holder released it or an operator took it away.
     pub grant: Option<Grant>,
-    /// For whom the free lock is kept, and until when.
+    /// The owner for whom the free lock is reserved, and until when.
     pub kept: Option<Grant>,
     was_guarded: bool,
-    /// Who was granted the lock, until clients have heard what came of that.
+    /// The owner that was granted the lock, until clients have heard the result.
     just_granted: Option<u8>,
     requests: u64,
-    /// What was broken.
+    /// The rule that was broken.
     pub broken: Option<String>,
 }
 
@@ -86,7 +86,8 @@ impl OneKey {
         Now::new(boot, 1_000_000 + boot.as_us())
     }
 
-    /// The name under which an owner sends its request: without the rule that its requests share a place, each has another.
+    /// Returns the name under which an owner sends its request: without the rule that its requests share a place, each
+    /// has another.
     fn name(&self, owner: u8) -> Vec<u8> {
         let is_second = self.waits.iter().any(|waits| waits.owner == owner);
         let suffix = self.without.is(Rule::OwnersShareAPlace) && is_second;
@@ -132,7 +133,7 @@ impl OneKey {
     pub fn release(&mut self, owner: u8) {
         let name = self.name(owner);
         let Ok(name) = Owner::new(&name) else { return };
-        // It takes back what it waits for, too, and what is kept for it.
+        // The release also takes back the owner's waiting requests, and its reservation.
         self.kept = self.kept.filter(|kept| kept.owner != owner);
         self.waits.iter_mut().filter(|waits| waits.owner == owner).for_each(|waits| waits.is_gone = true);
         let holds = self.lock.as_ref().map_or(0, |lock| lock.first().holds());
@@ -154,14 +155,14 @@ impl OneKey {
         self.answers();
     }
 
-    /// Somebody deletes the key: whoever does that vouches for it.
+    /// Deletes the key by hand: whoever does that vouches for it.
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();
         self.node.left(AT);
     }
 
-    /// The server makes room: the holder does not know.
+    /// Evicts the key, to make room: the holder does not know.
     pub fn evict(&mut self) {
         if let Some(lock) = self.take_out() {
             let now = self.now();
@@ -170,7 +171,7 @@ impl OneKey {
         }
     }
 
-    /// Everything is dropped: the holder does not know.
+    /// Drops everything: the holder does not know.
     pub fn flush(&mut self) {
         let dropped = self.node.flush(None).last();
         self.lock = None;
@@ -184,7 +185,7 @@ impl OneKey {
         self.node.guard_by_operator(Some(ticks * TICK_MS), self.now().boot);
     }
 
-    /// A client's connection ends.
+    /// Ends a client's connection.
     pub fn is_gone(&mut self, which: usize) {
         let Some(waits) = self.waits.get_mut(which) else { return };
         waits.is_gone = true;
@@ -195,18 +196,18 @@ impl OneKey {
         }
     }
 
-    /// Time passes, and what is due is done.
+    /// Lets a tick pass, and does the due work.
     pub fn passes(&mut self) {
         self.tick += 1;
         self.settle();
     }
 
-    /// Does what is due.
+    /// Does the due work.
     pub fn settle(&mut self) {
         let now = self.now();
         loop {
             while self.node.time_out(now.boot) {}
-            // Without the rule, what a guard postponed is never looked at again.
+            // Without the rule, a queue that a guard postponed is never served again.
             let is_over = self.was_guarded && self.node.guard().armed(now.boot).is_none();
             let looks = !self.without.is(Rule::GuardEndServes) || !is_over || self.lock.is_some();
             match self.node.take_due(now.boot, true) {
@@ -290,12 +291,12 @@ impl OneKey {
         self.kept.is_some_and(|kept| kept.owner == owner && self.now().boot <= kept.until)
     }
 
-    /// The first of another owner who waits for the lock or its turn, if any.
+    /// Returns the first request of another owner for the lock or its turn, if any.
     fn others_wait(&self, owner: u8) -> Option<&Waits> {
         self.waits.iter().find(|waits| !waits.is_gone && waits.owner != owner)
     }
 
-    /// What must hold whenever somebody is granted the lock.
+    /// Checks what must hold whenever the lock is granted.
     fn is_granted(&mut self, lock: &Lock) {
         let (now, owner) = (self.now().boot, lock.first().owner()[0] - b'a');
         if self.node.guard().armed(now).is_some() {
@@ -329,7 +330,7 @@ impl OneKey {
         self.kept = Some(Grant { owner, until: self.now().boot.plus_ms(WINDOW_MS) });
     }
 
-    /// Clients hear what was decided.
+    /// Delivers decisions to the clients.
     fn answers(&mut self) {
         for (WaiterId(id), answer) in self.node.take_answers(usize::MAX) {
             let Some(at) = self.waits.iter().position(|waits| waits.id == id) else {
@@ -355,7 +356,8 @@ impl OneKey {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// What goes wrong if nobody sends anything any more, although leases and guards end: in time everybody must be served.
+    /// Returns what goes wrong if nobody sends anything any longer, although leases and guards end: in time everybody
+    /// must be served.
     pub fn goes_wrong(&self) -> Option<String> {
         let mut later = self.clone();
         for _ in 0..LONG_TICKS {
@@ -365,7 +367,7 @@ impl OneKey {
         later.broken.or_else(|| waits.then(|| "progress: somebody waits for ever".to_owned()))
     }
 
-    /// What decides what the key does later.
+    /// Returns the part of the state that determines the key's future.
     pub fn essence(&self) -> impl std::hash::Hash + Eq + use<> {
         let lock = self
             .lock
@@ -383,5 +385,5 @@ impl OneKey {
     }
 }
 
-/// Longer than all leases and guards of a model, one after the other.
+/// A number of ticks longer than all leases and guards of a model, one after the other.
 const LONG_TICKS: u32 = 40;

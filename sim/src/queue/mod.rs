@@ -1,9 +1,9 @@
-//! Model checking of one key and its queue: every order of commands, of what an operator or the server does, and of time, within
-//! bounds, on the real engine.
+//! Model checking of one key and its queue on the real engine: every order of commands, of actions of an operator or
+//! the server, and of time, within bounds.
 //!
-//! The model of [`crate::model`] is about several nodes and late messages; this one about who is served when: `ACQUIRE … WAIT` with
-//! hand-over, `LOCK.WAIT` with what is kept free for it, re-entry, BREAK, a key that is deleted by hand, evicted or flushed, and a
-//! guard that is armed while somebody waits.
+//! The model of [`crate::model`] covers several nodes and late messages. This one covers who is served when: `ACQUIRE …
+//! WAIT` with hand-over, `LOCK.WAIT` with its reservation, re-entry, BREAK, a key that is deleted by hand, evicted or
+//! flushed, and a guard that is armed while somebody waits.
 
 mod key;
 mod rules;

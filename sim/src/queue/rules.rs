@@ -4,7 +4,7 @@ use super::state::{Bounds, Checked};
 use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 
-/// Without each rule in turn, bounds within which the harm shows.
+/// Returns, for each rule in turn, a model without it and bounds within which the harm shows.
 pub fn broken() -> Vec<Bounded<Rule>> {
     let rules = [
         Rule::FirstInFirstOut,

@@ -1,4 +1,4 @@
-//! What can happen to the key of the model, within bounds, and what must hold.
+//! The possible actions on the key of the model, within bounds, and the properties that must hold.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,14 +8,14 @@ use super::key::OneKey;
 use crate::checker::{Bounded, Explained};
 use crate::rules::Without;
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A tenth of a second passes: half a lease.
     Tick,
-    /// What is due at this moment is done.
+    /// The due work of this moment is done.
     Settle,
-    /// ACQUIRE, which waits or does not.
+    /// ACQUIRE, with or without waiting.
     Acquire(u8, bool),
     /// LOCK.WAIT.
     WaitForTurn(u8),
@@ -23,13 +23,13 @@ pub enum Action {
     Release(u8),
     /// REENTER.
     Reenter(u8),
-    /// A client that waits goes.
+    /// A waiting client disconnects.
     Gone(usize),
     /// BREAK.
     Break,
     /// DEL.
     Delete,
-    /// The server makes room.
+    /// The server evicts the key to make room.
     Evict,
     /// FLUSHALL.
     Flush,
@@ -40,13 +40,13 @@ pub enum Action {
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// How many owners.
+    /// The number of owners.
     pub owners: u8,
-    /// How many commands they send.
+    /// The number of commands that they send.
     pub commands: u32,
-    /// How often something else happens.
+    /// The number of other events.
     pub events: u32,
-    /// Time ends after so many ticks.
+    /// The number of ticks after which time ends.
     pub ticks: u32,
     /// The rule that is switched off.
     pub without: Without,
@@ -58,7 +58,7 @@ impl Default for Bounds {
     }
 }
 
-/// The models that are sound, by what they are about.
+/// Returns the sound models, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let all = [
         ("one key, three owners, five commands, one event", Bounds::default()),
@@ -78,7 +78,7 @@ pub struct State {
     key: OneKey,
     commands: u32,
     events: u32,
-    /// What was broken.
+    /// The rule that was broken.
     pub broken: Option<String>,
 }
 

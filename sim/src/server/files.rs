@@ -1,4 +1,4 @@
-//! What a node keeps on its disk: the state file, and the data.
+//! A node's files: the state file, and the data.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Ten times a second: the ceiling is raised before half of its lead is used up.
+    /// Does the periodic work, ten times a second: raises the ceiling before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
         self.node.sweep(now.boot);
         if self.node.is_write_due(now) {
@@ -26,58 +26,58 @@ impl Server {
         self.to_write = self.node.state_to_write(true, now);
     }
 
-    /// Takes what is to be written to the state file, with its number.
+    /// Takes the next state to write to the state file, with its number.
     pub fn take_write(&mut self) -> Option<(u64, NodeState)> {
         self.to_write.take()
     }
 
-    /// Its state as it is, to be written at once.
+    /// Returns the present state, to be written at once.
     pub fn state_now(&mut self, now: Now) -> Option<(u64, NodeState)> {
         self.save(now);
         self.take_write()
     }
 
-    /// Nothing is promised before a state is on the disk that is not there yet.
+    /// Returns true if nothing is promised before a state is on the disk that is not there yet.
     pub fn waits_for_disk(&self) -> bool {
         !self.node.ledger().is_ready()
     }
 
-    /// State `number`, or a later one, is on the disk.
+    /// Returns true if state `number`, or a later one, is on the disk.
     pub fn has_saved(&self, number: u64) -> bool {
         self.node.ledger().has_on_disk(number)
     }
 
-    /// State `number`, with this ceiling, is on the disk.
+    /// Records that state `number`, with this ceiling, is on the disk.
     pub fn written(&mut self, number: u64, ceiling: u64) {
         self.node.written(number, ceiling.max(self.node.tokens().ceiling()));
     }
 
-    /// The state file that a clean end leaves.
+    /// Returns the state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
-        // No file tells of locks that were evicted.
+        // No file has the locks that were evicted.
         let remembered = self.node.evicted().is_empty() || self.without.is(Rule::EvictedUnproved);
         let end = remembered.then(|| CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 
-    /// Every lock, as records: what a snapshot has of them.
+    /// Returns every lock as records, as a snapshot has them.
     pub fn records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
         self.as_records(&self.locks, now)
     }
 
-    /// The same as the AOF has them, and replicas, by all the changes that they were told of.
+    /// Returns every lock as records, as the AOF and replicas have them by all the changes that they received.
     pub fn told_records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
         self.as_records(&self.told, now)
     }
 
-    /// The AOF and replicas are told of a change of the lock of `key`.
+    /// Sends a change of the lock of `key` to the AOF and replicas.
     pub(super) fn tell(&mut self, key: u32, now: Now, write: impl FnOnce(&Lock, BootTime, BootId, &mut Vec<u8>)) {
         let Some(lock) = self.locks.get(&key) else { return };
         let mut bytes = vec![];
         write(lock, now.boot, self.boot, &mut bytes);
         let here = Here { arrival: Arrival::Stream, now: now.boot, boot: self.boot };
-        // What cannot be is refused by whoever reads it.
+        // A reader refuses an impossible record.
         if let Ok(told) = record::decode_told(&bytes, here)
             && let Ok(Applied::Anew(lock)) = record::apply(told, self.told.get_mut(&key))
         {
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// Where several hold the lock of `key`, the AOF and replicas know the same by what they were told.
+    /// Checks, if several hold the lock of `key`, that the AOF and replicas know the same from what they received.
     pub(super) fn is_told(&mut self, key: u32, now: Now) {
         let (held, told) = (self.locks.get(&key), self.told.get(&key));
         if held.into_iter().chain(told).any(|lock| lock.len() > 1) {
@@ -108,7 +108,7 @@ impl Server {
         locks.iter().map(record).collect()
     }
 
-    /// The ceiling and the longest lease that a master tells its replicas.
+    /// Returns the ceiling and the longest lease that a master tells its replicas.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
         let (ceiling, outstanding_ttl_ms, _) = self.node.tells_replicas(now);
         (ceiling, outstanding_ttl_ms)

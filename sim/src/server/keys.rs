@@ -1,36 +1,36 @@
-//! Keys of a node, and the stripes of tokens that they share.
+//! A node's keys, and the stripes of tokens that they share.
 
 use palisade_core::engine::Key;
 use palisade_core::{Token, Tokens};
 
-/// Stripes of tokens: few, so that keys share one, and a node is small.
+/// The number of stripes of tokens: few, so that keys share one, and a node is small.
 pub(super) const STRIPES: usize = 4;
 
-/// How many of them may have ceilings of their own: not all, so that the node's follows too.
+/// The number of stripes that may have ceilings of their own: not all, so that the node's follows too.
 pub(super) const STRIPES_APART: usize = 2;
 
 /// The only database.
 pub(super) const DB: u32 = 0;
 
-/// After so many milliseconds a node is asked again that is not ready yet.
+/// The time, in milliseconds, after which a node that is not ready is asked again.
 pub const NOT_YET_MS: u32 = 10;
 
-/// The name of a key.
+/// Returns the name of a key.
 pub fn name(key: u32) -> [u8; 4] {
     key.to_be_bytes()
 }
 
-/// The key `name` of the only database.
+/// Returns the key `name` of the only database.
 pub(super) fn key_of(name: &[u8]) -> Key<'_> {
     Key { db: DB, name }
 }
 
-/// A key that shares its stripe of tokens with none of the first `keys`.
+/// Returns a key that shares its stripe of tokens with none of the first `keys`.
 pub(super) fn key_apart(keys: u32) -> u32 {
     (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
 }
 
-/// Whether `key` shares its stripe of tokens with one of the first `keys`.
+/// Returns true if `key` shares its stripe of tokens with one of the first `keys`.
 pub fn shares_stripe(key: u32, keys: u32) -> bool {
     let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
     tokens.observe(&name(key), Token::new(1).expect("it is a token"));

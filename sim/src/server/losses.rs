@@ -1,4 +1,5 @@
-//! How locks go without their holders: flushed, evicted, deleted by hand, broken; and the guard that an operator arms.
+//! Losses of locks without their holders' doing: flush, eviction, deletion by hand, BREAK; also the guard that an
+//! operator arms.
 
 use palisade_core::Evictee;
 use palisade_core::engine::{Reply as Outcome, Request as Does};
@@ -9,7 +10,7 @@ use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// All locks are dropped (FLUSHALL).
+    /// Drops all locks (FLUSHALL).
     pub fn flush(&mut self, now: Now) {
         let dropped = self.node.flush(None).last();
         self.locks.clear();
@@ -20,7 +21,7 @@ impl Server {
         self.save_first(now);
     }
 
-    /// An operator breaks the grant of `key` that came last; answers its token.
+    /// Breaks the latest grant of `key` as an operator. Returns its token.
     pub fn break_last(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = self.locks.get(&key)?.grants().last()?.1.token();
         let broken = self.perform(key, &Does::Break(Some(token)), None, now);
@@ -30,13 +31,13 @@ impl Server {
         Some(token)
     }
 
-    /// The largest token of those who hold `key`.
+    /// Returns the largest token among the holders of `key`.
     fn largest(&self, key: u32, now: Now) -> Option<Token> {
         let live = self.locks.get(&key)?.grants().filter(|(_, grant)| !grant.is_expired(now.boot));
         live.map(|(_, grant)| grant.token()).max()
     }
 
-    /// An operator breaks the lock of `key`; answers its largest token.
+    /// Breaks the lock of `key` as an operator. Returns its largest token.
     pub fn break_lock(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = if self.without.is(Rule::BrokenEnds) {
             self.largest(key, now)
@@ -52,7 +53,7 @@ impl Server {
         Some(token)
     }
 
-    /// Somebody deletes `key` by hand; answers the largest token of the lock that was there.
+    /// Deletes `key` by hand. Returns the largest token of its lock.
     pub fn delete(&mut self, key: u32, now: Now) -> Option<u64> {
         let token = self.largest(key, now)?.get();
         self.end(key);
@@ -61,7 +62,7 @@ impl Server {
         Some(token)
     }
 
-    /// The server drops `key` to make room: the holder of its lock does not know. Whether there was one.
+    /// Evicts `key` to make room: the holder of its lock does not know. Returns true if there was one.
     pub fn evict(&mut self, key: u32, now: Now) -> bool {
         let Some(lock) = self.locks.get(&key).cloned() else { return false };
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));
@@ -70,7 +71,7 @@ impl Server {
             self.node.evict(key_of(&name), Evictee::of(&lock), now);
         }
         self.node.left(key_of(&name));
-        // Its files do not tell of it.
+        // The node's files do not have it.
         if is_live && !self.without.is(Rule::EvictedUnproved) {
             self.aof_life = false;
             self.save_first(now);
@@ -78,14 +79,14 @@ impl Server {
         is_live
     }
 
-    /// An operator arms the guard for so long.
+    /// Arms the guard for `ms` as an operator.
     pub fn arm(&mut self, ms: u32, now: Now) {
         self.was_armed = true;
         self.node.guard_by_operator(Some(ms), now.boot);
         self.save_first(now);
     }
 
-    /// An operator lifts the guard.
+    /// Lifts the guard as an operator.
     pub fn lift(&mut self) {
         self.node.tamper().guard.lift();
     }

@@ -1,4 +1,4 @@
-//! The set of nodes that a node is in: what programs that change it say, and the connections that it ends.
+//! The node set that a node belongs to: messages of programs that change it, and the connections that the node ends.
 
 use palisade_core::quorum::{MemberSays, TellMember};
 use palisade_core::{Accepted, Members, Membership, Now, Refusal, SavedMembership, WaiterId};
@@ -7,16 +7,17 @@ use super::Server;
 use crate::messages::{Hears, Request};
 use crate::rules::Rule;
 
-/// The smallest floor, where the one that is asked for is left out.
+/// The smallest floor, for use without the rule that asks for one.
 const NO_FLOOR: u64 = 1;
 
 impl Server {
-    /// The set as it knows it.
+    /// Returns the set as the node knows it.
     pub fn members(&self) -> &Members {
         self.node.membership().decided()
     }
 
-    /// Why a request is not heard: another server is meant, or its client joined with an older version, and its connection is ended.
+    /// Returns the reason why a request is not accepted: it is meant for another server, or its client joined with an
+    /// older version and its connection is ended.
     pub(super) fn is_not_heard(&self, request: &Request) -> Option<Hears> {
         if request.meant.is_some_and(|meant| meant != self.id()) && !self.without.is(Rule::MembersHaveIds) {
             return Some(Hears::Another);
@@ -25,10 +26,11 @@ impl Server {
         (is_older && !self.without.is(Rule::OlderClientsAreRefused)).then(|| Hears::Later(self.members().version))
     }
 
-    /// What it says to a program that changes the set; where it is `taken_for` a member, in its name. It is to be on the disk before it is said.
+    /// Returns the answer to a program that changes the set; if the node is `taken_for` a member, in that member's
+    /// name. The state must be on the disk before the answer is sent.
     ///
     /// # Errors
-    /// It refuses.
+    /// The node refuses.
     pub fn hears_changer(
         &mut self,
         told: &TellMember,
@@ -36,7 +38,7 @@ impl Server {
         now: Now,
     ) -> Result<MemberSays, Refusal> {
         self.node.ready(now.boot)?;
-        // Without the rule it takes its leases for ended.
+        // Without the rule, the node takes its leases for ended.
         let late = now.boot.plus_ms(2 * self.setup.max_ttl_ms);
         let at = if self.without.is(Rule::LeasesEndFirst) { Now::new(late, now.wall_us) } else { now };
         let says = match told.clone() {
@@ -56,7 +58,7 @@ impl Server {
                 let promised = self.node.membership().saved().promised;
                 let ballot = if self.without.is(Rule::PromisesAreKept) { ballot.max(promised) } else { ballot };
                 if self.without.is(Rule::OneNodeAtATime) {
-                    // Whatever the lists are.
+                    // Without the rule, any list is accepted.
                     self.node.promise_members(version, ballot, at)?;
                     let accepted = Some(Accepted { ballot, list });
                     let saved = SavedMembership { accepted, ..self.node.membership().saved().clone() };
@@ -74,7 +76,8 @@ impl Server {
         Ok(says)
     }
 
-    /// It is told that `members` are the set; whether that is news. Who waited on a connection of an older version waits no longer.
+    /// Takes `members` as the set. Returns true if that is news. Requests on connections of an older version stop
+    /// waiting.
     pub fn decides(&mut self, members: Members, now: Now) -> bool {
         if self.node.ready(now.boot).is_err() {
             return false;

@@ -1,7 +1,7 @@
 //! A node without Redis: a driver of the engine of `palisade-core` that keeps locks in memory.
 //!
-//! It has one database, and can be part of a cluster. Times are those of its own two clocks. Its files are what it hands out and is
-//! handed back: whoever runs it decides what a crash leaves of them.
+//! It has one database, and can be part of a cluster. Times are those of its own two clocks. It hands its files out and
+//! receives them back: its own driver decides what a crash leaves of them.
 
 mod commands;
 mod files;
@@ -32,7 +32,7 @@ use crate::client::owner;
 use crate::messages::{Hears, Request, Says};
 use crate::rules::{Rule, Without};
 
-/// A node that runs.
+/// A running node.
 #[derive(Clone, Debug)]
 pub struct Server {
     setup: Setup,
@@ -41,38 +41,38 @@ pub struct Server {
     aof_life: bool,
     node: Node,
     locks: BTreeMap<u32, Lock>,
-    /// What the AOF and replicas know of them: each change was told by itself.
+    /// The locks as the AOF and replicas know them: each change was sent by itself.
     told: BTreeMap<u32, Lock>,
-    /// What is to be written next to the state file: the newest alone.
+    /// The next state to write to the state file: only the newest.
     to_write: Option<(u64, NodeState)>,
-    /// Who waited for a lock that is not served here any more, and is not told yet.
+    /// Requests that waited for a lock that is no longer served here, and are not answered yet.
     sent_away: Vec<WaiterId>,
-    /// With which version of the set of nodes the connections joined on which these wait.
+    /// The version of the node set with which the connection of each waiting request joined.
     joined: BTreeMap<WaiterId, u64>,
-    /// An operator armed the guard.
+    /// True once an operator armed the guard.
     was_armed: bool,
     watch: Watch,
 }
 
 impl Server {
-    /// Which incarnation of which node it is.
+    /// Returns the node's id and its incarnation.
     pub fn incarnation(&self) -> IncarnationId {
         self.node.ledger().incarnation()
     }
 
-    /// Everything that it grants is in its AOF.
+    /// Returns true if everything that the node grants is in its AOF.
     pub fn is_aof_life(&self) -> bool {
         self.aof_life
     }
 
-    /// Which server it is.
+    /// Returns the server's id.
     pub fn id(&self) -> NodeId {
         NodeId(self.incarnation().node)
     }
 
-    // What it is asked.
+    // Requests.
 
-    /// `request` arrives; `None`: its answer comes later, or nobody wants one.
+    /// Receives `request`. Returns `None` if the answer comes later, or nobody wants one.
     pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
         let (key, owner) = (request.key, owner(request.who, self.without));
         if let Some(why) = self.is_not_heard(request) {
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Performs what the engine decides, step by step. A request that has to wait is told by `waiter`.
+    /// Performs the engine's decisions, step by step. A request that has to wait is known as `waiter`.
     fn perform(
         &mut self,
         key: u32,
@@ -155,14 +155,14 @@ impl Server {
         }
     }
 
-    // What comes about by itself.
+    // Work that comes due with time.
 
-    /// When something does, at the earliest.
+    /// Returns the earliest moment at which work is due.
     pub fn next_due(&self) -> Option<BootTime> {
         self.node.next_due()
     }
 
-    /// What is due by `now`: leases that ended, queues to be looked at, waits that are over.
+    /// Does the work that is due by `now`: leases that ended, queues to serve, waits that are over.
     pub fn run(&mut self, now: Now) {
         loop {
             while self.node.time_out(now.boot) {}
@@ -184,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Who is told what, of those who waited.
+    /// Returns the answers to waiting requests.
     pub fn told(&mut self) -> Vec<(WaiterId, Hears)> {
         let answers = self.node.take_answers(usize::MAX);
         if answers.is_empty() && self.sent_away.is_empty() && !self.watch.has_granted() {
@@ -198,17 +198,17 @@ impl Server {
         hears
     }
 
-    /// What somebody who watches it saw to be wrong.
+    /// Returns what the watch saw to be wrong.
     pub fn wrong(&self) -> Option<Wrong> {
         self.watch.wrong()
     }
 
-    /// All whose time was up were answered.
+    /// Checks that all requests whose time was up were answered.
     pub fn sees_to_times(&mut self, now: Now) {
         self.watch.forgets(now.boot);
     }
 
-    /// Without the rule, what a guard postponed is never looked at again.
+    /// Without the rule, a queue that a guard postponed is never served again.
     fn forgets_to_serve(&self, key: u32, now: Now) -> bool {
         self.without.is(Rule::GuardEndServes)
             && self.was_armed
@@ -216,7 +216,7 @@ impl Server {
             && !self.locks.contains_key(&key)
     }
 
-    /// Without the rule that waiters are served in order: the first goes to the end.
+    /// Moves the first waiter to the end, without the rule that waiters are served in order.
     fn first_to_the_end(&mut self, key: u32, now: Now) {
         let name = name(key);
         let first = self.node.waiting().of(key_of(&name)).find(|first| first.want != Want::Turn).map(|first| first.id);
@@ -239,9 +239,9 @@ impl Server {
         }
     }
 
-    // For those who look on.
+    // Access for observers.
 
-    /// Somebody waits for a lock that is free, and nothing keeps the node from passing it on.
+    /// Returns true if somebody waits for a lock that is free, and nothing keeps the node from passing it on.
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
         // A lock that was evicted keeps others out, and while a disk hangs tokens run out.
         let may_have = |waiter: &Waiter, name: &[u8]| {
@@ -259,8 +259,8 @@ impl Server {
             })
     }
 
-    /// Neither those who hold the lock `name` nor those for whom it is kept are in the way of who is next: the first, or whoever has
-    /// waited longest.
+    /// Returns true if neither the holders of lock `name` nor its reservations block the next waiter: the first in the
+    /// queue, and the one that has waited longest.
     fn could_serve(&self, name: &[u8], now: Now) -> bool {
         let waiting = self.node.waiting();
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
@@ -277,12 +277,12 @@ impl Server {
         waiting.of(key_of(name)).next().into_iter().chain(longest).all(is_free_for)
     }
 
-    /// The node's own memory.
+    /// Returns the node's own memory.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The locks in memory.
+    /// Returns the locks in memory.
     pub fn locks(&self) -> &BTreeMap<u32, Lock> {
         &self.locks
     }

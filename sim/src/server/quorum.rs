@@ -1,4 +1,4 @@
-//! What a client asks that locks on several nodes: ACQUIRE with a token, FENCE, EXTEND, RELEASE, LOCK.WAIT.
+//! The commands of a client that locks on several nodes: ACQUIRE with a token, FENCE, EXTEND, RELEASE, LOCK.WAIT.
 
 use palisade_core::engine::{Reply as Outcome, Request as Does};
 use palisade_core::limits::{FENCE_SPAN_US, START_LEAD};
@@ -10,11 +10,11 @@ use super::Server;
 use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart, key_of, name};
 use crate::rules::Rule;
 
-/// Without the rule that far tokens stay apart: tokens are raised up to here, whatever the clock shows.
+/// The limit up to which tokens are raised, whatever the clock shows, without the rule that far tokens stay apart.
 const FENCE_CAP: u64 = 1 << 52;
 
 impl Server {
-    /// What the node answers `owner`, who asks for `key`.
+    /// Returns the node's answer to `owner`, who asks for `key`.
     pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, wanted: Wanted, now: Now) -> Answer {
         let Some(owner) = Owner::new(owner).ok().filter(|_| self.serves(key)) else { return Answer::Failed };
         let answered = match ask {
@@ -57,13 +57,13 @@ impl Server {
             Acquire { owner, ttl, wanted, retry, fence: Some(proposal), note, patience, behind: Default::default() };
         let forgets_for_readers = self.without.is(Rule::ReadersAboveWriters) && wanted == Wanted::Shared;
         if self.without.is(Rule::ProposalAboveLast) || forgets_for_readers {
-            // It forgets what it issued before.
+            // The node forgets what it issued before.
             let ceiling = self.node.tokens().ceiling();
             *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tamper().tokens.set_ceiling(ceiling);
         }
         let answer = self.perform(key, &Does::Acquire(ask), None, now)?;
-        // What every answer that has a token promises: it is valid until sent + ttl, whether it is a repetition or not.
+        // Every answer that has a token promises that it is valid until sent + ttl, repetition or not.
         let lasts =
             |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));
         assert!(answer == Outcome::Null || self.locks.get(&key).is_some_and(lasts));
@@ -81,7 +81,8 @@ impl Server {
         self.perform(key, &Does::Fence(owner, token), None, now)
     }
 
-    /// Without the rule that far tokens stay apart: whatever is below the cap is taken, and the node's own ceiling follows.
+    /// Raises tokens without the rule that far tokens stay apart: anything below the cap is accepted, and the node's
+    /// own ceiling follows.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
         let held = self.locks.get(&key).and_then(|lock| Some(lock.grant(lock.find(owner)?)));
         if held.is_none_or(|grant| grant.is_expired(now.boot) || token <= grant.token()) {
@@ -98,8 +99,8 @@ impl Server {
         Ok(())
     }
 
-    /// A client that may only use keys of its own raises the token of one as far as it is let: of a key that shares no stripe with
-    /// the first `keys`.
+    /// Raises the token of a key that shares no stripe with the first `keys`, as far as the node allows: the act of a
+    /// client with access to keys of its own only.
     pub fn raise_far(&mut self, keys: u32, now: Now) {
         let key = key_apart(keys);
         let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
@@ -109,14 +110,14 @@ impl Server {
         self.ask(key, HOSTILE, Ask::Fence { token: far }, Wanted::Exclusive, now);
     }
 
-    /// `owner` gives `key` back, and waits for it no longer; whether it held it.
+    /// Releases `key` for `owner`, and ends its wait for it. Returns true if it held the lock.
     pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
         let Ok(owner) = Owner::new(owner) else { return false };
         let ask = Release { owner, level: None, token: None };
         matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
     }
 
-    /// What the node is asked for: without some rules not what the client wants.
+    /// Returns what the node is asked for: without some rules, not what the client wants.
     pub(super) fn asks(&self, wanted: Wanted) -> Wanted {
         match wanted {
             Wanted::Exclusive if self.without.is(Rule::ReadersKeepWritersOut) => Wanted::Shared,
@@ -127,7 +128,7 @@ impl Server {
         }
     }
 
-    /// The permits of `key` that are free for somebody who wants one, a bit each.
+    /// Returns the permits of `key` that are free for a newcomer, one bit each.
     pub(super) fn free(&self, key: u32, wanted: Wanted, now: Now) -> u64 {
         let Wanted::Permit { limit, .. } = wanted else { return 0 };
         let grants = self.locks.get(&key).into_iter().flat_map(Lock::grants);
@@ -136,11 +137,11 @@ impl Server {
         free(limit, &held, waits).into_iter().fold(0, |numbers, number| numbers | 1 << number)
     }
 
-    /// `owner` waits for `key`, for `wait_ms` at the longest: the number of the permit that is kept, 1 for the whole lock, 0 if it is
-    /// not its turn; `None`: it is told later, by `id`.
+    /// Lets `owner` wait for `key`, at most for `wait_ms`. Returns the reserved permit's number, 1 for the whole lock,
+    /// 0 if it is not its turn; `None` if the answer comes later, to `id`.
     ///
     /// # Errors
-    /// It is not let wait.
+    /// The node does not let the request wait.
     pub fn wait(
         &mut self,
         key: u32,
@@ -160,5 +161,5 @@ impl Server {
     }
 }
 
-/// Who raises tokens.
+/// The owner that raises tokens.
 const HOSTILE: &[u8] = b"hostile";

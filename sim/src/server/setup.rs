@@ -1,8 +1,8 @@
-//! What a node is set to, and what it finds on its disk when it starts.
+//! A node's settings, and the content of its disk when it starts.
 
 use palisade_core::{BootId, Found as Ties, NodeState};
 
-/// How a node is set up.
+/// A node's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setup {
     /// `lock.max-ttl`, in milliseconds.
@@ -13,18 +13,18 @@ pub struct Setup {
     pub window_ms: u32,
 }
 
-/// What a server finds when it starts.
+/// The state of a server's disk when it starts.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The state file, if there is a readable one.
     pub state: Option<NodeState>,
-    /// What ties that to the data.
+    /// The ties between the state file and the data.
     pub ties: Ties,
     /// The locks in the file that it loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,
-    /// That file is the AOF.
+    /// True if that file is the AOF.
     pub from_aof: bool,
-    /// The AOF is on from here on, synced at every command.
+    /// True if the AOF is on from here on, synced at every command.
     pub aof_always: bool,
     /// The boot of the machine.
     pub boot: BootId,

@@ -7,19 +7,20 @@ use super::keys::{DB, key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Whether it serves the slot of `key`: if not, it answers with an error (MOVED, CLUSTERDOWN).
+    /// Returns true if the node serves the slot of `key`; if not, it answers with an error (MOVED, CLUSTERDOWN).
     pub fn serves(&self, key: u32) -> bool {
         self.node.slots().is_known(&name(key))
     }
 
-    /// It has just started, as part of a cluster in which these slots are its own: its start knows their locks, or is guarded.
+    /// Begins in a cluster in which the node already owns these slots: it knows their locks from its start, or is
+    /// guarded.
     pub fn begin_in_cluster(&mut self, owned: &SlotSet, now: Now) {
         self.node.begin_in_cluster();
         self.own_slots(owned, now);
     }
 
-    /// From now on it owns the slots `owned`. Those that it gains come without their locks; the locks of those that it loses are
-    /// deleted. Who waits there is told that its wait is over, since the lock is not here.
+    /// Sets the slots that the node owns from now on to `owned`. Gained slots come without their locks; the locks of
+    /// lost slots are deleted, and waiters there hear that their wait is over, since the lock is elsewhere.
     pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.covers_slots();
@@ -43,7 +44,7 @@ impl Server {
         }
     }
 
-    /// All locks in the slot of `key` are dropped (CLUSTER FLUSHSLOT).
+    /// Drops all locks in the slot of `key` (CLUSTER FLUSHSLOT).
     pub fn flush_slot(&mut self, key: u32, now: Now) {
         let emptied = slot_of(&name(key));
         for (name, end) in self.delete_locks(|slot| slot == emptied) {
@@ -57,7 +58,7 @@ impl Server {
         self.node.left(key_of(&name(key)));
     }
 
-    /// Deletes the locks of some slots; answers their names, and when each would have ended.
+    /// Deletes the locks of some slots. Returns their names, and when each would have ended.
     fn delete_locks(&mut self, of: impl Fn(u16) -> bool) -> Vec<([u8; 4], palisade_core::BootTime)> {
         let deleted = self.locks.iter().filter(|(key, _)| of(slot_of(&name(**key))));
         let deleted: Vec<_> = deleted.map(|(key, lock)| (*key, lock.end())).collect();

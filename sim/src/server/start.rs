@@ -1,4 +1,4 @@
-//! How a node begins: at its start, with what it finds on its disk, and as a master in the place of another.
+//! A node's beginning: at its start, with the content of its disk, and as a master in the place of another.
 
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
@@ -12,8 +12,8 @@ use super::watch::Watch;
 use crate::rules::{Rule, Without};
 
 impl Server {
-    /// The server starts at `now` with what it found; `id` is its own where no state file tells. Nothing is promised until
-    /// the state it [hands out](Server::take_write) is [on the disk](Server::written).
+    /// Starts the server at `now` with what it found; `id` is its own if there is no state file. Nothing is promised
+    /// until the state it [hands out](Server::take_write) is [on the disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
         if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
             found.ties =
@@ -60,18 +60,18 @@ impl Server {
         let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
         server.node.judge(&judged, server.policy(), now.boot);
         server.shorten_guard(now.boot);
-        // Before anything is granted it is on the disk which incarnation uses the data.
+        // Before anything is granted, the disk records which incarnation uses the data.
         server.node.stamped();
         server.save_first(now);
         server
     }
 
-    /// As configured, unless the guard is what is to be done without.
+    /// Returns the configured policy, or none without the guard's rule.
     pub(super) fn policy(&self) -> GuardPolicy {
         if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
     }
 
-    /// Without the rule that a guard is as long as the longest lease.
+    /// Shortens the guard, without the rule that it is as long as the longest lease.
     pub(super) fn shorten_guard(&mut self, now: BootTime) {
         if let Some(armed) = self.node.guard().armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
             let ms = u32::try_from(self.node.guard().left_ms(now) / 3).unwrap_or(u32::MAX);
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// It was a replica of the server whose locks are these, which had issued tokens up to `ceiling`, and is a master now.
+    /// Promotes a replica of the server with these locks, which had issued tokens up to `ceiling`, to a master.
     pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
         self.aof_life = false;
         let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };

@@ -1,7 +1,7 @@
-//! Somebody who watches what a node does for clients that lock on it alone, and knows nothing of how it decides: who waits and in
-//! which order, whose lock it is, how many holds its owner has.
+//! A watch over what a node does for clients that lock on it alone. It knows nothing of how the node decides: only who
+//! waits in which order, whose lock it is, and how many holds its owner has.
 //!
-//! What a node does wrong shows here at once; what comes of it among clients is for the referee.
+//! A node's error shows here at once; the referee judges what comes of it among clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use palisade_core::{Answer as Told, BootTime, Grant, Lock, Mode, Now, Refusal, W
 use crate::messages::{Command, Hears, Replied};
 use crate::single_client;
 
-/// What a node did wrong: the law, and how.
+/// A node's error: the law, and how it was broken.
 pub type Wrong = (&'static str, &'static str);
 
 const ORDER: &str = "order of the queue";
@@ -28,15 +28,15 @@ struct Waits {
     id: WaiterId,
     key: u32,
     owner: Vec<u8>,
-    /// Of one owner the first to come says where all of its requests stand.
+    /// The number of the owner's first request, which determines the place of all its requests.
     place: u64,
     until: BootTime,
     retry: bool,
-    /// Its client is gone, and the node knows.
+    /// True if its client is gone, and the node knows.
     is_gone: bool,
 }
 
-/// What was seen of one incarnation of a node.
+/// The record of one incarnation of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     waits: Vec<Waits>,
@@ -45,21 +45,22 @@ pub struct Watch {
     taken_away: BTreeMap<u32, u64>,
     /// Keys and tokens of grants that an operator took away from among others.
     broken: BTreeSet<(u32, u64)>,
-    /// Who was granted what, until those who wait were told.
+    /// The keys and owners that were granted a lock, until the waiters were answered.
     granted: Vec<(u32, Vec<u8>)>,
-    /// Keys and owners whose grant is in another mode than they asked for: a request for that one is no repetition any more.
+    /// Keys and owners whose grant has another mode than they asked for: a request for that mode is no longer a
+    /// repetition.
     converted: BTreeSet<(u32, Vec<u8>)>,
     wrong: Option<Wrong>,
 }
 
-/// What the lock of a key is before and after a command, as far as its lease has not ended.
+/// A key's lock before and after a command, unless its lease has ended.
 pub(super) struct Change<'a> {
     pub before: Option<&'a Lock>,
     pub after: Option<&'a Lock>,
 }
 
 impl Watch {
-    /// What was wrong first.
+    /// Returns the first error.
     pub fn wrong(&self) -> Option<Wrong> {
         self.wrong
     }
@@ -74,10 +75,10 @@ impl Watch {
         }
     }
 
-    // Who waits.
+    // Waiting requests.
 
-    /// `owner` waits for `key`, by the name `id`. Whether a request that came before is answered already, and was not told yet,
-    /// `is_answered` says.
+    /// Records that `owner` waits for `key`, by the name `id`. `is_answered` is true if an earlier request is decided
+    /// already, and its answer not yet sent.
     pub(super) fn joins(
         &mut self,
         id: WaiterId,
@@ -93,12 +94,13 @@ impl Watch {
         self.waits.push(Waits { id, key, owner: owner.to_vec(), place, until, retry, is_gone: false });
     }
 
-    /// Whether another request of `owner` waits for `key`.
+    /// Returns true if another request of `owner` waits for `key`.
     pub(super) fn waits_already(&self, key: u32, owner: &[u8]) -> bool {
         self.waits.iter().any(|waits| waits.key == key && waits.owner == owner)
     }
 
-    /// The client whose request waits by the name `id` is gone, and the node knows; `leaves`: the request is dropped.
+    /// Records that the client of the waiting request `id` is gone, and the node knows. With `leaves`, the request is
+    /// dropped.
     pub(super) fn is_gone(&mut self, id: WaiterId, leaves: bool) {
         self.waits.iter_mut().filter(|waits| waits.id == id).for_each(|waits| waits.is_gone = true);
         if leaves {
@@ -106,7 +108,7 @@ impl Watch {
         }
     }
 
-    /// `key` is granted, to one alone or beside others.
+    /// Records a grant of `key`, alone or beside others.
     pub(super) fn grants(&mut self, key: u32, grant: &Grant, now: Now) {
         self.is_its_own(key, grant);
         if self.waits.is_empty() {
@@ -124,12 +126,12 @@ impl Watch {
         self.granted.push((key, owner.to_vec()));
     }
 
-    /// Somebody was granted something since those who wait were told.
+    /// Returns true if something was granted since the waiters were last answered.
     pub(super) fn has_granted(&self) -> bool {
         !self.granted.is_empty()
     }
 
-    /// What the request `id` hears; `None`: the lock is not served here.
+    /// Returns the answer that request `id` receives; with `told` = `None`, the lock is not served here.
     pub(super) fn hears(&mut self, id: WaiterId, told: Option<Told>) -> Hears {
         if !single_client::is_one(id) {
             return Hears::Told(if let Some(Told::Turn(number)) = told { number } else { 0 });
@@ -154,7 +156,7 @@ impl Watch {
         })
     }
 
-    /// All that were to be told were told.
+    /// Records that all due answers were sent.
     pub(super) fn has_told(&mut self) {
         for (key, owner) in std::mem::take(&mut self.granted) {
             if self.waits.iter().any(|waits| waits.key == key && waits.owner == owner && !waits.is_gone) {
@@ -163,32 +165,32 @@ impl Watch {
         }
     }
 
-    /// Whoever's time was up before `now` was answered.
+    /// Checks that every request whose time was up before `now` was answered.
     pub(super) fn forgets(&mut self, now: BootTime) {
         if self.waits.iter().any(|waits| waits.until < now) {
             self.is_wrong(ANSWERED, "somebody waits whose time is up");
         }
     }
 
-    /// What replicas know of a lock that several hold is what they hold, if it `is_same`.
+    /// Checks that replicas know the grants of a lock that several hold.
     pub(super) fn replicas_know(&mut self, is_same: bool) {
         self.must(is_same, TOLD, "they know of other grants than there are");
     }
 
-    // Whose lock it is.
+    // Ownership of locks.
 
-    /// An operator took the lock of `key` away that had this token.
+    /// Records that an operator took the lock of `key` away that had this token.
     pub(super) fn was_taken_away(&mut self, key: u32, token: u64) {
         let largest = self.taken_away.entry(key).or_default();
         *largest = token.max(*largest);
     }
 
-    /// An operator took the grants of `key` away that had this token; others stayed.
+    /// Records that an operator took the grants of `key` away that had this token; others stayed.
     pub(super) fn was_broken(&mut self, key: u32, token: u64) {
         self.broken.insert((key, token));
     }
 
-    /// `lock` is what `key` holds.
+    /// Checks what `key` holds.
     pub(super) fn holds(&mut self, key: u32, lock: Option<&Lock>, now: Now) {
         let live = lock.into_iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now.boot));
         live.for_each(|(_, grant)| self.is_its_own(key, grant));
@@ -201,7 +203,7 @@ impl Watch {
         }
     }
 
-    /// `owner` sent `command`, and this came of it.
+    /// Checks the result of a `command` that `owner` sent.
     pub(super) fn answers(
         &mut self,
         command: Command,
@@ -272,7 +274,7 @@ impl Watch {
     }
 }
 
-/// The grant of `owner` in `lock`, and its mode.
+/// Returns the grant of `owner` in `lock`, and its mode.
 fn grant_of<'a>(lock: Option<&'a Lock>, owner: &[u8], now: Now) -> Option<(Mode, &'a Grant)> {
     let lock = lock?;
     let id = lock.find(Owner::new(owner).ok()?)?;

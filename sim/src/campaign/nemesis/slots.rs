@@ -2,7 +2,7 @@
 //! hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does it. There is no replica, so the new owner knows
 //! nothing of these locks.
 //!
-//! Three servers of their own, which nothing else happens to. The clock of the one that dies is ahead by the greatest skew.
+//! Nothing else happens to the three servers used here. The clock of the one that dies is ahead by the greatest skew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,17 @@ use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::patience::{PATIENCE, until};
 use crate::campaign::world::World;
 
-/// Keys that are looked at.
+/// The number of keys that are checked.
 const KEYS: usize = 4;
 
-/// A node without a memory starts so far above its clock and twice the skew, and a little less.
+/// A little less than the distance, in milliseconds, at which a node without a memory starts above its clock plus twice
+/// the skew.
 const AHEAD_MS: u64 = 500;
 
-/// How often it is tried to make a cluster.
+/// The number of attempts to form a cluster.
 const TRIES: usize = 3;
 
-/// A cluster after the other.
+/// Gives away the slots of one cluster after the other.
 pub async fn given_away(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(50, 1_000)).await;
@@ -43,7 +44,7 @@ pub async fn given_away(world: Arc<World>, mut dice: Dice) {
 async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-cluster-").tempdir().map_err(|why| why.to_string())?;
     let begun = Instant::now();
-    // Where a port was taken meanwhile, others are taken.
+    // If a port was taken meanwhile, others are used.
     let mut formed = form(world, dice, &folder).await;
     for _ in 1..TRIES {
         if formed.is_err() {
@@ -51,7 +52,8 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         }
     }
     let (mut masters, ids) = formed?;
-    // Its tokens begin ahead of its clock, which is ahead: until another that starts anew would start above them.
+    // The node's tokens begin ahead of its clock, which is ahead: wait until another node that starts anew would start
+    // above them.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
     for n in 0.. {
@@ -63,7 +65,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         let socket = masters[0].socket();
         let taken = until!(PATIENCE, Exam::take("", &socket, &key, world.settings.max_ttl_ms).await);
         let mut exam = taken.ok_or_else(|| format!("a new master grants nothing for {PATIENCE:?}"))?;
-        // Of one that was given back the token counts.
+        // Of a lock that was released, the token counts.
         if dice.once_in(3) {
             exam.release(&socket).await;
         }
@@ -104,7 +106,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
     Ok(())
 }
 
-/// Three masters that know each other and serve, and who they are.
+/// Returns three masters that know each other and serve, with their node ids.
 async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<(Vec<Machine>, Vec<String>), String> {
     let (mut machines, mut ports) = (vec![], vec![]);
     let number = dice.below(1_000_000);
@@ -128,7 +130,7 @@ async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<(Vec<M
     for machine in &machines {
         let known = until!(PATIENCE, knows(&machine.socket(), SHARDS).await.ok());
         known.ok_or("it does not come about")?;
-        // It is new.
+        // The server is new.
         machine.ask::<redis::Value>(&["LOCK.GUARD", "LIFT"]).await?;
     }
     Ok((machines, ids))

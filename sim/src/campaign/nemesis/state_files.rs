@@ -1,8 +1,8 @@
-//! A server lives for a while with another state file: under another name, on another port, which is another name unless it
-//! is set, or with none. Then it has its first one again, which knows nothing of that incarnation.
+//! A server lives for a while with another state file: under another name, on another port, which is another name
+//! unless it is set, or with none. Then it has its first one again, which knows nothing of that incarnation.
 //!
-//! The operator is honest: the incarnation between sits out its guard, if it has one. What it then grants no file of the first
-//! incarnation knows, unless it is in the AOF.
+//! The operator is honest: the incarnation between sits out its guard, if it has one. No file of the first incarnation
+//! knows the grants after that, unless the AOF has them.
 
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::world::World;
 
-/// What the incarnation between has.
+/// The state file of the incarnation between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     OtherName,
@@ -32,7 +32,7 @@ impl Change for Between {
         }
     }
 
-    /// A node that finds no state file knows tokens by its clock alone.
+    /// A node that finds no state file knows tokens from its clock alone.
     fn may_be_done(self, world: &World, _machine: &Machine) -> bool {
         starts_above_all(world)
     }
@@ -51,7 +51,7 @@ impl Change for Between {
         match self {
             Self::OtherName => machine.state_file = Some("lock-node-other.state"),
             Self::NoFile => machine.state_file = Some(""),
-            // Where no port is free it is a clean end like others.
+            // If no port is free, this is a clean end like others.
             Self::OtherPort => machine.listen_on(free_port().unwrap_or(port)),
         }
         sleep(dice.ms(1, 200)).await;
@@ -63,7 +63,7 @@ impl Change for Between {
             first.examine(world, &machine.socket(), GUARD, tokens, &said("in", machine)).await;
         }
         pause(world, dice.ms(100, 1_500)).await;
-        // It grants as soon as it serves: then it is killed.
+        // The server grants as soon as it serves: then it is killed.
         let mut second = None;
         while world.storms() && second.is_none() {
             second = Exam::take("", &machine.socket(), key, ttl_ms).await;
