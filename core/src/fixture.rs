@@ -1,4 +1,4 @@
-//! Makers of locks and requests for the tables of the rules.
+//! Locks and requests for the tables of the rules.
 
 use crate::keepalive::{ClientId, KeepAlive};
 use crate::lock::Lock;
@@ -14,12 +14,12 @@ use crate::values::token::Token;
 /// The key of most tables.
 pub const KEY: Key<'static> = key_of(b"k");
 
-/// The key `name` of the first database.
+/// Returns the key `name` of the first database.
 pub const fn key_of(name: &[u8]) -> Key<'_> {
     Key { db: 0, name }
 }
 
-/// A node that serves.
+/// Returns a node that serves.
 pub fn node() -> Node {
     Node::new(10)
 }
@@ -36,7 +36,7 @@ pub fn token(value: u64) -> Token {
     Token::new(value).unwrap()
 }
 
-/// An ACQUIRE of this owner: exclusive, for a second, without a wait.
+/// Returns an ACQUIRE of this owner: exclusive, for a second, without a wait.
 pub fn asks(name: &str) -> Acquire<'_> {
     Acquire {
         owner: owner(name),
@@ -50,45 +50,45 @@ pub fn asks(name: &str) -> Acquire<'_> {
     }
 }
 
-/// A RELEASE of this owner.
+/// Returns a RELEASE of this owner.
 pub fn releases(name: &str) -> Release<'_> {
     Release { owner: owner(name), level: None, token: None }
 }
 
-/// Keeps the lease of "me", of a second, from `now` on for `ms` milliseconds and this connection.
+/// Keeps the lease of "me", of a second, alive from `now` on for `ms` milliseconds and this connection.
 pub fn keep_alive(node: &mut Node, client: u64, ms: u64, now: u64) {
     let keep = KeepAlive::new(ClientId(client), Some(ms), ttl(1_000)).unwrap();
     node.keep_alive(KEY, owner("me"), ttl(1_000), keep, at(now).boot);
 }
 
-/// The permit of this number.
+/// Returns the mode for this permit.
 pub fn permit(number: u16, limit: u16) -> Mode {
     Mode::Permit(Permit::new(number, limit).unwrap())
 }
 
-/// `ms` milliseconds after boot.
+/// Returns the moment `ms` milliseconds after boot.
 pub fn ms(ms: u64) -> BootTime {
     BootTime::from_us(ms * 1_000)
 }
 
-/// The same moment; the wall clock shows 1 000 µs more.
+/// Returns the moment `ms` milliseconds after boot, at which the wall clock shows 1 000 µs more.
 pub fn at(ms: u64) -> Now {
     Now::new(BootTime::from_us(ms * 1_000), ms * 1_000 + 1_000)
 }
 
-/// A lock that `owner` has alone.
+/// Returns a lock that `owner` holds exclusively.
 pub fn exclusive(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Lock {
     Lock::Exclusive(Grant::new(owner, note, token, granted, ttl))
 }
 
-/// A lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
+/// Returns a lock of "me", granted at 0 ms for 1 000 ms with token 7 and this many holds.
 pub fn mine(holds: u32) -> Lock {
     let mut lock = exclusive(owner("me"), Note::default(), token(7), BootTime::default(), ttl(1_000));
     lock.grant_mut(GrantId::default()).set_holds(holds);
     lock
 }
 
-/// The same, come from outside.
+/// Returns a lock of "me" that came from outside.
 pub fn suspect() -> Lock {
     let mut lock = mine(1);
     lock.mark_suspect();

@@ -1,8 +1,8 @@
-//! Leases that the node prolongs by itself, each for as long as the connection of its holder is open.
+//! Leases that the node renews by itself, each while the connection of its holder is open.
 //!
-//! Nothing of this is in the lock: a lease that is kept alive is an ordinary one that is extended in time, as its holder could do it.
-//! So a replica, a file and a guard need not know of it, and what ends with a connection, a restart or a promotion is the
-//! extending, never the lease.
+//! The lock does not show it: a lease that is kept alive is an ordinary one that is extended in time, as its holder
+//! could extend it. So a replica, a file and a guard need not know of it. A connection, a restart or a promotion ends
+//! the renewing, never the lease.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::values::limits::{
 };
 use crate::values::time::BootTime;
 
-/// Names a connection, on its node.
+/// The id of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// `KEEPALIVE` of an ACQUIRE: the lease is kept as long as this connection is open, for this long at the most.
+/// The KEEPALIVE of an ACQUIRE: the lease is kept while this connection is open, at most for this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     client: ClientId,
@@ -27,17 +27,18 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// For a lease of `ttl` and the connection `client`, `ms` milliseconds. `None` stands for what is not a number at all.
+    /// Creates a KEEPALIVE for a lease of `ttl` and the connection `client`, of `ms` milliseconds. `None` stands for a
+    /// word that is not a number.
     pub fn new(client: ClientId, ms: Option<u64>, ttl: Ttl) -> Result<Self, Refusal> {
         Ok(Self { client, ms: ttl.keep(ms)? })
     }
 }
 
-/// Whose lease is kept, of which lock.
+/// The holder of a lease that is kept, and its lock.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Holder {
     db: u32,
-    /// Leases of one lock share it.
+    /// The key's name, shared by the leases of one lock.
     name: Arc<[u8]>,
     owner: Box<[u8]>,
 }
@@ -47,7 +48,7 @@ impl Holder {
         Self { db, name: name.into(), owner: owner.bytes().into() }
     }
 
-    /// Returns how much memory it takes, or more.
+    /// Returns an upper bound of its memory, in bytes.
     fn bytes(&self) -> usize {
         self.name.len() + self.owner.len() + KEEPALIVE_BYTES
     }
@@ -56,7 +57,7 @@ impl Holder {
         self.db == key.db && *self.name == *key.name
     }
 
-    /// Stands before all of this lock.
+    /// Returns a holder that sorts before all others of this lock.
     fn first(Key { db, name }: Key<'_>) -> Self {
         Self { db, name: name.into(), owner: Box::default() }
     }
@@ -66,28 +67,28 @@ impl Holder {
 struct Kept {
     client: ClientId,
     ttl: Ttl,
-    /// The holder was told of its grant by then; a later grant is another one.
+    /// The time by which the holder had its grant; a later grant is another one.
     since: BootTime,
-    /// Until when at the longest.
+    /// The latest time until which the lease is kept.
     until: BootTime,
     due: BootTime,
-    /// Its lock left the key, and has not been found there since: it takes no room.
+    /// The lock left its key and has not been found there since: it takes no room.
     has_left: bool,
 }
 
 impl Kept {
-    /// Renewals in a thousand seconds.
+    /// Returns its renewals in a thousand seconds.
     fn renewals(&self) -> u64 {
         if self.has_left { 0 } else { renewals(self.ttl) }
     }
 }
 
-/// Renewals in a thousand seconds of a lease of `ttl`.
+/// Returns the renewals in a thousand seconds of a lease of `ttl`.
 fn renewals(ttl: Ttl) -> u64 {
     RENEWALS_A_TTL * 1_000_000 / u64::from(ttl.ms())
 }
 
-/// A lease that is to be looked at: it may have to be prolonged.
+/// A lease to check: it may have to be renewed.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     holder: Arc<Holder>,
@@ -95,27 +96,28 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// The lock's key.
+    /// Returns the lock's key.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.holder.db, name: &self.holder.name }
     }
 
-    /// The connection that must be open.
+    /// Returns the connection that must be open.
     pub fn client(&self) -> ClientId {
         self.kept.client
     }
 
-    /// Whose lease.
+    /// Returns the lease's owner.
     pub(crate) fn owner(&self) -> Owner<'_> {
         Owner::new(&self.holder.owner).expect("an owner when it came")
     }
 
-    /// A grant from after this is another one.
+    /// Returns the time after which a grant is another one.
     pub(crate) fn since(&self) -> BootTime {
         self.kept.since
     }
 
-    /// By how much the lease is prolonged at `now` if it ends at `deadline`; `None`: it will not be any more.
+    /// Returns the length of the renewal at `now` of a lease that ends at `deadline`; `None` if it is no longer
+    /// renewed.
     pub(crate) fn ttl(&self, deadline: BootTime, now: BootTime) -> Option<Ttl> {
         let Kept { ttl, until, .. } = self.kept;
         if until.ms_since(deadline) == 0 {
@@ -124,7 +126,7 @@ impl Renewal {
         Ttl::new(Some(until.ms_since(now).min(ttl.ms().into())), ttl.ms()).ok()
     }
 
-    /// When a lease that ends at `deadline` is prolonged.
+    /// Returns the time to renew a lease that ends at `deadline`.
     pub(crate) fn due(&self, deadline: BootTime) -> BootTime {
         let left_us = u64::from(self.kept.ttl.ms()) * 1_000 * (RENEWALS_A_TTL - 1) / RENEWALS_A_TTL;
         BootTime::from_us(deadline.as_us().saturating_sub(left_us))
@@ -136,25 +138,25 @@ impl Renewal {
 pub struct KeepAlives {
     kept: BTreeMap<Arc<Holder>, Kept>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
-    /// Leases whose locks left their keys, the earliest first; some may be back or over.
+    /// Leases whose locks left their keys, the earliest first; some may have returned or be over.
     left: VecDeque<Arc<Holder>>,
     left_bytes: usize,
-    /// Renewals of all of them in a thousand seconds.
+    /// The renewals of all leases in a thousand seconds.
     renewals: u64,
 }
 
 impl KeepAlives {
-    /// How many there are.
+    /// Returns the number of leases.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Milliseconds for which the lease of the grant of `owner` of the time `granted` is kept at `now`, if it is.
+    /// Returns the milliseconds for which `owner`'s lease, granted at `granted`, is kept from `now` on, if it is kept.
     pub fn left_ms(&self, key: Key<'_>, owner: Owner<'_>, granted: BootTime, now: BootTime) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -163,14 +165,14 @@ impl KeepAlives {
         kept.map(|kept| kept.until.ms_since(now))
     }
 
-    /// Refuses another lease of `ttl` while the node has as many to renew as it takes on. One that is kept already may be bound to
-    /// another connection.
+    /// Refuses another lease of `ttl` while the node has its maximum of renewals. A lease that is kept already may move
+    /// to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
         let is_full = self.renewals + renewals(ttl) > RENEWALS_A_SECOND_MAX * 1_000;
         if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
     }
 
-    /// When the next one is to be looked at.
+    /// Returns the time at which the next lease is checked.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if self.has_too_many_left() { Some(BootTime::default()) } else { self.due.first().map(|(due, _)| *due) }
     }
@@ -179,8 +181,8 @@ impl KeepAlives {
         self.left_bytes > KEEPALIVES_LEFT_BYTES_MAX
     }
 
-    /// `owner` was told at `now` of its grant of the lock of `key`, a lease of `ttl`: it is kept from now on. That of a repeated request
-    /// is kept for its connection, and as long as the longer of both.
+    /// Keeps a lease of `ttl` from `now` on, at which `owner` was granted the lock of `key`. A repeated request moves
+    /// the lease to its connection, and the longer of both times counts.
     pub(crate) fn keep(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         let first = Holder::first(key);
         let same_lock = self.kept.range::<Holder, _>(&first..).next().filter(|(other, _)| other.is_of(key));
@@ -197,8 +199,8 @@ impl KeepAlives {
         self.due.insert((due, holder));
     }
 
-    /// Takes the one that has been due longest at `now`, if any is; before it one whose lock left its key, if these are too many. It comes
-    /// again soon, unless it is told what came of it.
+    /// Takes the lease that has been due longest at `now`. Leases whose locks left their keys come first, if there are
+    /// too many. The caller checks it and says what came of it; otherwise it is due again soon.
     pub(crate) fn take_due(&mut self, now: BootTime) -> Option<Renewal> {
         let left = self.take_left();
         let due = || self.due.first().filter(|(due, _)| *due <= now).map(|(_, holder)| Arc::clone(holder));
@@ -209,7 +211,7 @@ impl KeepAlives {
         Some(renewal)
     }
 
-    /// Takes one whose lock left its key and may be back, if these are too many.
+    /// Takes a lease whose lock left its key and may have returned, if there are too many.
     fn take_left(&mut self) -> Option<Arc<Holder>> {
         while self.has_too_many_left() {
             let holder = self.left.pop_front()?;
@@ -221,7 +223,7 @@ impl KeepAlives {
         None
     }
 
-    /// It is to be looked at then.
+    /// Schedules the next check.
     pub(crate) fn look_at(&mut self, renewal: &Renewal, due: BootTime) {
         if let Some(kept) = self.kept.get_mut(&renewal.holder) {
             self.due.remove(&(kept.due, Arc::clone(&renewal.holder)));
@@ -233,7 +235,8 @@ impl KeepAlives {
         }
     }
 
-    /// The lock left `key`, by whatever command: no lease of it takes room, unless it is found there again when it is next to be prolonged.
+    /// Notes that the lock left `key`, by whatever command. Its leases take no room, unless they are found there again
+    /// at their next renewal.
     #[inline(always)]
     pub(crate) fn left(&mut self, key: Key<'_>) {
         if !self.is_empty() {
@@ -241,7 +244,7 @@ impl KeepAlives {
         }
     }
 
-    /// The same of each lock of a database, or of all (`None`).
+    /// Notes that all locks of a database left their keys; `None` stands for all databases.
     pub(crate) fn flushed(&mut self, db: Option<u32>) {
         let first = Holder::first(Key { db: db.unwrap_or(0), name: b"" });
         self.leave(|holder| db.is_none_or(|db| holder.db == db), &first);
@@ -258,12 +261,12 @@ impl KeepAlives {
         }
     }
 
-    /// The lease is not kept any more.
+    /// Stops keeping the lease.
     pub(crate) fn end(&mut self, renewal: &Renewal) {
         self.remove(&renewal.holder);
     }
 
-    /// The grant of `owner` ended.
+    /// Notes that the grant of `owner` ended.
     #[inline(always)]
     pub(crate) fn ended(&mut self, key: Key<'_>, owner: &[u8]) {
         if !self.is_empty() {
@@ -276,8 +279,8 @@ impl KeepAlives {
         self.remove(&Holder { db: key.db, name: key.name.into(), owner: owner.into() });
     }
 
-    /// A repeated request of `owner` is answered with its grant of the time `granted`. What was kept before is the lease of another grant,
-    /// whose lock left the key by SWAPDB or RENAME: no longer.
+    /// Notes that a repeated request of `owner` is answered with its grant of the time `granted`. A lease that was kept
+    /// before belongs to another grant, whose lock left the key by SWAPDB or RENAME. It is no longer kept.
     #[inline]
     pub(crate) fn end_earlier(&mut self, key: Key<'_>, owner: Owner<'_>, granted: BootTime) {
         if !self.is_empty() {
@@ -295,7 +298,7 @@ impl KeepAlives {
         Some(kept)
     }
 
-    /// None is kept any more: the node follows a master now.
+    /// Stops keeping all leases: the node now follows a master.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,9 +1,9 @@
 //! The rules of Palisade locks, without Redis.
 //!
-//! A *lock* is what one key holds: an owner, a fencing token, a number of holds, and a *lease* that ends at a
-//! deadline on the boot clock. Everything here is a function of its inputs: the time is handed in as [`Now`], what
-//! the key holds is handed in as `Option<&mut Lock>`, and what has to be done about it is handed out by the [`engine`], step by
-//! step. The Redis module performs the steps on its server; simulation, models and fuzzer perform them in memory.
+//! A *lock* is what one key holds: an owner, a fencing token, a number of holds, and a *lease* that ends at a deadline
+//! on the boot clock. Everything here is a function of its inputs. The time is handed in as [`Now`], and the key's
+//! content as `Option<&mut Lock>`. The [`engine`] returns the necessary actions step by step. The Redis module performs
+//! the steps on its server; simulation, models and fuzzer perform them in memory.
 //!
 //! # States of a key
 //!
@@ -11,20 +11,20 @@
 //! |---|---|---|
 //! | free | nothing, or a lock whose deadline has passed | every command, at once |
 //! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
-//! | kept free | nothing, or a lock whose deadline has passed | the owner that was told it is free may take it for a moment; others find it contended |
-//! | held, suspect | the same, but it came from outside (`RESTORE`) or from an incarnation that the node cannot prove to remember | others are refused; its owner may release it, nothing else |
+//! | reserved | nothing, or a lock whose deadline has passed | the owner whose turn it is may acquire it for a moment; others find it contended |
+//! | held, suspect | a lock that came from outside (`RESTORE`) or from an incarnation that the node cannot prove to remember | others are refused; its owner may only release it |
 //!
 //! # Invariants
 //!
 //! 1. Between a grant and its deadline no other owner is granted the key ([`acquire()`]). A node that may have
 //!    forgotten grants is guarded until they have all ended ([`Guard`]).
-//! 2. A grant's token is larger than every token the key ever had ([`Tokens`]): also after the key was released,
-//!    deleted or flushed, because `last` lives outside the keys, and in another incarnation, because none is issued above
-//!    a ceiling that is on the disk.
+//! 2. A grant's token is larger than every token the key ever had ([`Tokens`]). This holds after the key was released,
+//!    deleted or flushed, because `last` lives outside the keys. It holds in another incarnation, because no token is
+//!    issued above a ceiling that is on the disk.
 //! 3. A deadline never moves towards now ([`extend()`], [`reenter()`]).
 //! 4. A refusal changes nothing.
-//! 5. A lock that gets free passes to the first in its queue, before anybody who asks later ([`hand_over()`]); no
-//!    request that waits is forgotten ([`Waiting`]).
+//! 5. A lock that becomes free passes to the first in its queue, before any later request ([`hand_over()`]); no waiting
+//!    request is forgotten ([`Waiting`]).
 //! 6. Every lock in memory has exactly one entry in [`Deadlines`], at its first deadline, and nothing else has one.
 //!
 //! # Map
@@ -33,18 +33,18 @@
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `lock` | what a key holds ([`Lock`]), and when which lease ends ([`Deadlines`]) |
+//! | `lock` | the content of a key ([`Lock`]), and when its leases end ([`Deadlines`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
-//! | `history` | what a node remembers of grants and waits that are over, for people ([`History`], [`Log`]): no rule looks at it |
-//! | `members` | what a node knows of the set of nodes that it belongs to ([`Membership`]) |
-//! | `tokens`, `guard`, `queue`, `keepalive` | what a node remembers beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
-//! | `durability` | what a node keeps over its incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
+//! | `history` | past grants and waits, for people ([`History`], [`Log`]): no rule reads it |
+//! | `members` | a node's knowledge of the set of nodes that it belongs to ([`Membership`]) |
+//! | `tokens`, `guard`, `queue`, `keepalive` | a node's memory beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
+//! | `durability` | a node's memory across incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
 //! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`], [`renew()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
 //!
-//! Times, tokens, modes and limits, what a client can ask for ([`request`]) and every error text ([`Refusal`]) are those of `palisade-quorum`,
-//! which has the rules of one lock over several nodes.
+//! Times, tokens, modes and limits, the requests of clients ([`request`]) and every error text ([`Refusal`]) are those
+//! of `palisade-quorum`, which has the rules of one lock over several nodes.
 
 #![forbid(unsafe_code)]
 

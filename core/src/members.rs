@@ -1,68 +1,70 @@
-//! What a node knows of its set, and how nodes agree on the next version.
+//! A node's knowledge of its set, and how nodes agree on the next version.
 //!
-//! Agreement is Paxos (Lamport, "Paxos made simple", 2001), once for each version, with the members of the version before as
-//! acceptors: a changer has its ballot promised by a majority, proposes what the highest earlier ballot proposed if any did, else what it
-//! wants, and has that accepted by a majority. So two changers at once, or one that died half-way, cannot give one version two lists.
-//! A node is told the version when it is *decided*, and from then on takes nothing from clients of older ones.
+//! Agreement is Paxos (Lamport, "Paxos made simple", 2001), once for each version, with the members of the version
+//! before as acceptors. A changer has its ballot promised by a majority. It then proposes the list of the highest
+//! earlier ballot, or its own if there is none, and has that accepted by a majority. So two concurrent changers, or one
+//! that died half-way, cannot give one version two lists. A node learns the version when it is *decided*, and from then
+//! on accepts nothing from clients of older ones.
 //!
-//! What is on the disk before it is answered: the promise, what was accepted, what was decided. A node that lost its state file has
-//! another id, so it is no member.
+//! The promise, the accepted list and the decision are on the disk before they are answered. A node that lost its state
+//! file has another id, so it is not a member.
 
 use palisade_quorum::{Accepted, Ballot, Member, Members};
 
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
-/// What a node knows of its set.
+/// A node's knowledge of its set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Membership {
     saved: SavedMembership,
-    /// Up to then leases may run that clients of older versions have.
+    /// The time until which leases of clients with older versions may run.
     unsettled_until: BootTime,
 }
 
-/// What of that is on the disk.
+/// The part that is on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SavedMembership {
-    /// The version that was decided last, as far as the node was told.
+    /// The latest decided version that the node knows.
     pub decided: Members,
-    /// It takes part in no attempt to find the next one with a smaller ballot.
+    /// The smallest ballot with which the node still takes part in an attempt for the next version.
     pub promised: Ballot,
-    /// What it accepted as the next one.
+    /// The list that it accepted as the next version.
     pub accepted: Option<Accepted>,
 }
 
 impl Membership {
-    /// That of a node that starts at `now`: leases of up to `longest_ms` may still run.
+    /// Restores the membership of a node that starts at `now`. Leases of up to `longest_ms` may still run.
     pub fn restore(saved: SavedMembership, longest_ms: u32, now: BootTime) -> Self {
         Self { saved, unsettled_until: now.plus_ms(longest_ms) }
     }
 
-    /// What a later incarnation must know.
+    /// Returns the part that a later incarnation must know.
     pub fn saved(&self) -> &SavedMembership {
         &self.saved
     }
 
-    /// The version that was decided last, as far as the node was told.
+    /// Returns the latest decided version that the node knows.
     pub fn decided(&self) -> &Members {
         &self.saved.decided
     }
 
-    /// Whether a client may ask for locks that works with this version.
+    /// Returns whether a client with this version may ask for locks.
     pub fn admits(&self, version: u64) -> bool {
         version >= self.saved.decided.version
     }
 
-    /// Milliseconds until all leases of older versions have ended here; 0: they have.
+    /// Returns the milliseconds until all leases of older versions have ended here; 0 if they have.
     pub fn unsettled_ms(&self, now: BootTime) -> u64 {
-        // The first version has the nodes that clients of version 0 have: as neighbours they are one.
+        // The first version has the nodes that clients of version 0 have: the two count as one.
         if self.saved.decided.version <= 1 || now > self.unsettled_until {
             return 0;
         }
         self.unsettled_until.ms_since_rounded_up(now).max(1)
     }
 
-    /// The server `own` promises to take part in no attempt to find `version` with a smaller ballot. What it accepted before.
+    /// Promises, as the server `own`, to take part in no attempt for `version` with a smaller ballot. Returns the list
+    /// that it accepted before.
     ///
     /// # Errors
     /// As [`Membership::accept`].
@@ -78,10 +80,10 @@ impl Membership {
         Ok(self.saved.accepted.as_ref())
     }
 
-    /// The server `own` accepts `list` for `version`.
+    /// Accepts `list` for `version`, as the server `own`.
     ///
     /// # Errors
-    /// `OLDMEMBERS`, `OUTBID`, `UNSETTLED`, `NOTMEMBER`; `ERR` if the lists differ by more or less than one node.
+    /// `OLDMEMBERS`, `OUTBID`, `UNSETTLED`, `NOTMEMBER`; `ERR` if the lists do not differ by exactly one node.
     pub fn accept(
         &mut self,
         version: u64,
@@ -91,7 +93,7 @@ impl Membership {
         now: BootTime,
     ) -> Result<(), Refusal> {
         self.takes_part(version, ballot, own, now)?;
-        // Of version 0 no list is known: whoever founds the set says which nodes it has had.
+        // No list of version 0 is known: the founder of the set names its nodes.
         if version > 1 && !self.saved.decided.is_next_to(&list) {
             return Err(Refusal::MembersApart);
         }
@@ -117,8 +119,8 @@ impl Membership {
         }
     }
 
-    /// It was decided that `members` are the set. Clients of older versions are refused from now on; leases of up to `longest_ms` that they
-    /// have may still run. Whether that is news.
+    /// Records that `members` were decided as the set. Clients of older versions are refused from now on; their leases
+    /// of up to `longest_ms` may still run. Returns whether the decision is new.
     ///
     /// # Errors
     /// `OLDMEMBERS`: the node knows a later version, or another list of this one.

@@ -1,11 +1,13 @@
-//! What must be on the disk before what is promised.
+//! What must be on the disk before a promise.
 //!
-//! Whatever a later incarnation must know is on the disk before this one relies on it: the ceiling above which it issues no token, the
-//! guard, and whether the AOF has everything. Where that is not so yet, promises are refused with NOTYET for the milliseconds that a
-//! write takes. Where something ends that a later incarnation would believe (the AOF's settings, the role, a flush of live locks, an armed
-//! guard), nothing is promised before the new state is on the disk.
+//! A later incarnation must know three things: the ceiling above which this one issues no token, the guard, and whether
+//! the AOF is complete. They are on the disk before this incarnation relies on them. Until then promises are refused
+//! with NOTYET, for the milliseconds of a write. Some events invalidate what a later incarnation would believe: a
+//! change of the AOF's settings or the role, a flush of live locks, an armed guard. After such an event nothing is
+//! promised before the new state is on the disk.
 //!
-//! Whoever writes the file takes a state from [`crate::Node::state_to_write`], and tells with [`crate::Node::written`] when it is there.
+//! The file's writer takes a state from [`crate::Node::state_to_write`], and reports with [`crate::Node::written`] that
+//! it is on the disk.
 
 use crate::durability::node_state::NodeState;
 use crate::durability::ties::{Found, IncarnationId};
@@ -13,32 +15,33 @@ use crate::guard::outstanding::{Master, OutstandingTtl};
 use crate::tokens::Tokens;
 use crate::values::time::{BootId, BootTime, Now};
 
-/// What an incarnation knows of itself and of its disk.
+/// An incarnation's knowledge of itself and of its disk.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// Whether there is a state file.
+    /// The node has a state file.
     has_file: bool,
     id: u128,
     incarnation: u64,
     boot: BootId,
-    /// How long leases can be that may still run.
+    /// The longest lease that may still run.
     outstanding: OutstandingTtl,
-    /// When an operator lifted a guard last.
+    /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling handed out to be written, or heard of.
+    /// The highest ceiling that was handed out to be written, or heard of.
     ceiling: u64,
     handed: Handed,
-    /// The state with this number is on the disk, and the one that must be before anything is promised.
+    /// The number of the latest state on the disk, and of the one that must be there before anything is promised.
     on_disk: u64,
     needed: u64,
-    /// What the last incarnation left is judged, and the data is marked as used by this one.
+    /// The last incarnation's state has been judged (`is_judged`), and the data is marked as used by this one
+    /// (`is_stamped`).
     is_judged: bool,
     is_stamped: bool,
     /// Another server has the state file.
     is_taken: bool,
 }
 
-/// What of a state is looked at again once it was handed out.
+/// The fields of a state that later checks read, once it was handed out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handed {
     number: u64,
@@ -47,16 +50,16 @@ struct Handed {
     outstanding_ttl_ms: u32,
 }
 
-/// How an incarnation begins.
+/// The beginning of an incarnation.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning<'a> {
-    /// What the last one left in the state file, if there is a readable one.
+    /// The last incarnation's state from the state file, if it is readable.
     pub last: Option<&'a NodeState>,
-    /// What was found beside it.
+    /// The findings beside the state file.
     pub found: &'a Found,
     /// Whether there is a state file at all.
     pub has_file: bool,
-    /// The node's id where no state file tells.
+    /// The node's id if no state file has one.
     pub new_id: u128,
     /// This boot of the machine.
     pub boot: BootId,
@@ -69,7 +72,7 @@ pub struct Beginning<'a> {
 }
 
 impl Ledger {
-    /// Of a node without a file: nothing has to be written for what it promises.
+    /// Creates the ledger of a node without a file: its promises need no write.
     pub fn without_file() -> Self {
         let boot = BootId([0; 16]);
         let found = &Found::default();
@@ -86,10 +89,11 @@ impl Ledger {
         Self { is_judged: true, is_stamped: true, ..Self::new(&nothing, BootTime::default()) }
     }
 
-    /// An incarnation that begins at `now`: nothing is promised before its start is judged and its first state is on the disk.
+    /// Creates the ledger of an incarnation that begins at `now`. Nothing is promised before its start is judged and
+    /// its first state is on the disk.
     pub fn new(beginning: &Beginning<'_>, now: BootTime) -> Self {
         let Beginning { last, found, has_file, new_id, boot, max_ttl_ms, skew_ms, is_master } = *beginning;
-        // A copy must not pass for the node that it was copied from.
+        // A copy must not pass for the original node.
         let same_node = last.filter(|last| !last.is_copy(found.file));
         let mut outstanding =
             OutstandingTtl::new(last.map_or(0, |last| last.outstanding_ttl_ms), max_ttl_ms, skew_ms, now);
@@ -113,81 +117,82 @@ impl Ledger {
         }
     }
 
-    /// Which incarnation of which node it is.
+    /// Returns the id of this incarnation.
     pub fn incarnation(&self) -> IncarnationId {
         IncarnationId { node: self.id, number: self.incarnation }
     }
 
-    /// How long leases can be that may still run.
+    /// Returns the longest lease that may still run.
     pub fn outstanding_ttl(&self) -> &OutstandingTtl {
         &self.outstanding
     }
 
-    /// When an operator lifted a guard last; zero: never on this boot.
+    /// Returns the time at which an operator last lifted a guard; zero if never on this boot.
     pub fn lifted(&self) -> BootTime {
         self.lifted
     }
 
-    /// The highest ceiling handed out to be written, or heard of.
+    /// Returns the highest ceiling that was handed out to be written, or heard of.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
 
-    /// Somebody issued tokens up to `ceiling`, or may have: a later incarnation starts above it.
+    /// Notes that tokens up to `ceiling` were issued, or may have been. A later incarnation starts above it.
     pub fn hear_of_ceiling(&mut self, ceiling: u64) {
         self.ceiling = self.ceiling.max(ceiling);
     }
 
-    /// Whether the state with this number is on the disk.
+    /// Returns whether the state with this number is on the disk.
     pub fn has_on_disk(&self, number: u64) -> bool {
         self.on_disk >= number
     }
 
-    /// What the last incarnation left is judged.
+    /// Returns whether the last incarnation's state has been judged.
     pub fn is_judged(&self) -> bool {
         self.is_judged
     }
 
-    /// The data is marked as used by this incarnation.
+    /// Returns whether the data is marked as used by this incarnation.
     pub fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// Says beside the data that this incarnation uses it: done.
+    /// Notes that the stamp beside the data names this incarnation.
     pub fn stamped(&mut self) {
         self.is_stamped = true;
     }
 
-    /// Whether another server has the state file: nothing may be promised under this node's name.
+    /// Sets whether another server has the state file. Nothing may be promised under this node's name then.
     pub fn taken(&mut self, is_taken: bool) {
         self.is_taken = is_taken;
     }
 
-    /// What the last incarnation left is judged: states are written from now on. The longest lease that may still run of those that the
-    /// node granted, in milliseconds; what its master may have granted counts when it is promoted.
+    /// Notes that the last incarnation's state has been judged: states are written from now on. Returns the longest
+    /// lease of the node's own grants that may still run, in milliseconds. Grants of its master count once it is
+    /// promoted.
     pub fn judged(&mut self, now: BootTime) -> u32 {
         self.is_judged = true;
         self.outstanding.own_ms(now)
     }
 
-    /// A lease of `ms` was seen (loaded or replicated).
+    /// Notes that a lease of `ms` was loaded or replicated.
     pub fn saw_lease(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         if ms > self.outstanding.present_ms() {
             self.outstanding.raise(ms, skew_ms, now);
         }
     }
 
-    /// Everything that a later incarnation must know before something is promised is on the disk.
+    /// Returns whether everything is on the disk that a later incarnation must know before a promise.
     pub fn is_ready(&self) -> bool {
         self.is_judged && self.is_stamped && !self.is_taken && self.on_disk >= self.needed
     }
 
-    /// Whether states are written: there is a file, and it does not have to keep what the last incarnation proves.
+    /// Returns whether states are written: there is a file, and it need not keep what the last incarnation proves.
     pub fn writes(&self) -> bool {
         self.is_judged && self.has_file
     }
 
-    /// The number of the state that is about to be written. If it is `needed`, nothing is promised before it is on the disk.
+    /// Returns the number of the next state to write. If it is `needed`, nothing is promised before it is on the disk.
     pub fn number(&mut self, needed: bool) -> u64 {
         self.handed.number += 1;
         if needed {
@@ -196,7 +201,7 @@ impl Ledger {
         self.handed.number
     }
 
-    /// What a later incarnation must know of this one at `now`, but for its guards.
+    /// Returns the state at `now` for a later incarnation, without the guards.
     pub fn state(&mut self, tokens: &mut Tokens, skew_ms: u32, now: Now) -> NodeState {
         tokens.sweep_stripes(now.boot);
         let (stripes, stripe_change) = tokens.stripe_ceilings();
@@ -215,7 +220,7 @@ impl Ledger {
         }
     }
 
-    /// The state with this number is on the disk, and the node's ceiling there is this.
+    /// Notes that the state with this number is on the disk, with this ceiling.
     pub fn written(&mut self, number: u64, ceiling: u64, tokens: &mut Tokens) {
         self.on_disk = self.on_disk.max(number);
         tokens.set_ceiling(ceiling);
@@ -224,14 +229,14 @@ impl Ledger {
         }
     }
 
-    /// Whether a token was refused for want of a ceiling that nobody has handed out yet.
+    /// Returns whether a token was refused for lack of a ceiling that has not been handed out yet.
     pub fn wants_write(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         tokens.wanted_ceiling(now.wall_us, skew_ms) > self.ceiling
             || tokens.stripe_changes() > self.handed.stripe_change
     }
 
-    /// Whether a state should be written now, before anybody has to wait for it: half of the ceiling's lead is used up, or more
-    /// was heard of than the disk knows.
+    /// Returns whether a state should be written now, before a request has to wait for it: half of the ceiling's lead
+    /// is used up, or the disk lacks something that was heard of.
     pub fn is_write_due(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         let Handed { ceiling, stripe_change, outstanding_ttl_ms, .. } = self.handed;
         tokens.uses_up(ceiling, now.wall_us, skew_ms)
@@ -240,23 +245,24 @@ impl Ledger {
             || self.outstanding.ms(now.boot) > outstanding_ttl_ms
     }
 
-    /// A replica hears from its master up to where it should take tokens for issued, and the longest lease that may run.
+    /// Notes what a replica hears from its master: the ceiling up to which tokens may be issued, and the longest lease
+    /// that may run.
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
         self.hear_of_ceiling(ceiling);
         self.outstanding.follow(Some(outstanding_ttl_ms));
     }
 
-    /// The node follows a master, or another one: what was heard before is nothing to go by.
+    /// Notes that the node follows a master, or another one. What the earlier one said no longer counts.
     pub fn follows(&mut self) {
         self.outstanding.follow(None);
     }
 
-    /// A replica becomes a master: what its own master may have granted still counts.
+    /// Notes that a replica becomes a master: possible grants of its own master still count.
     pub fn leads(&mut self, skew_ms: u32, now: BootTime) {
         self.outstanding.lead(skew_ms, now);
     }
 
-    /// An operator lifts the guard.
+    /// Notes that an operator lifts the guard.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         self.lifted = now;
         self.outstanding.lift(skew_ms, now);

@@ -1,4 +1,4 @@
-//! What a node keeps over its incarnations, what must be on the disk before what is promised, and what a start can prove.
+//! A node's memory across incarnations, what must be on the disk before a promise, and what a start can prove.
 
 pub mod ledger;
 pub mod node_state;

@@ -1,31 +1,32 @@
-//! What a node keeps in its state file, over all its incarnations.
+//! The content of a node's state file, which it keeps across its incarnations.
 //!
-//! A text of lines, a name and a value each, the last one a checksum of all before it:
+//! A text of lines, each a name and a value. The last line is a checksum of all lines before it:
 //!
 //! ```text
 //! palisade-node 3
-//! file 1837 1795234601000000000 which file this is: number and birth (ns); a copy has others; or: file unknown
+//! file 1837 1795234601000000000 this file: number and birth (ns), which a copy does not share; or: file unknown
 //! id 7f3a…                      random, made once, 32 hexadecimal digits
 //! incarnation 12                one more at every start
-//! ceiling 1795234601882918      no token above it was issued, but on the stripes of the next line
-//! stripes 17:1826770601882918   stripes whose tokens may be above the ceiling, and up to where; or: stripes none
+//! ceiling 1795234601882918      no token above it was issued, except on the stripes of the next line
+//! stripes 17:1826770601882918   stripes whose tokens may be above the ceiling, and their bounds; or: stripes none
 //! owed-max-ttl-ms 60000         the longest lease that may still run
-//! master told                   that counts what the node's master told: told; it had told nothing: silent; it has none: none
+//! master told                   whether that includes what the node's master said: told; it said nothing: silent; no master: none
 //! boot 9c1e…                    the boot of the machine that times below belong to
 //! guard restart 123 456 62600   cause, since, until (boot clock, µs), milliseconds left when written; or: guard none
-//! lifted 123                    when an operator lifted a guard last (boot clock, µs); 0: never on this boot
-//! unproved-before 123           locks granted before are of an incarnation that was not remembered (boot clock, µs); 0: none are
-//! aof 1838 1795234601000000 56  everything granted in this incarnation is in this AOF file (number, birth, bytes at least); or: aof none
+//! lifted 123                    when an operator last lifted a guard (boot clock, µs); 0: never on this boot
+//! unproved-before 123           locks granted before may be of a forgotten incarnation (boot clock, µs); 0: there are none
+//! aof 1838 1795234601000000 56  all grants of this incarnation are in this AOF file (number, birth, bytes at least); or: aof none
 //! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest for another
 //!                               boot; or: end none
-//! members 4 7f3a…@10.0.0.1:6379,… the set of nodes that was decided last: version and list
-//! promised 0                    no attempt to find the next one with a smaller ballot is taken part in, 32 hexadecimal digits
-//! accepted none                 what was accepted as the next one: ballot and list; or: accepted none
+//! members 4 7f3a…@10.0.0.1:6379,… the latest decided set of nodes: version and list
+//! promised 0                    the smallest ballot for the next version that is still accepted, 32 hexadecimal digits
+//! accepted none                 the list accepted as the next version: ballot and list; or: accepted none
 //! check 0f…                     first 16 hexadecimal digits of the SHA-256 of the lines above
 //! ```
 //!
-//! A node that was never told of a set writes version 2, which lacks `members`, `promised` and `accepted`. Version 1 lacks `file`, `stripes`, `master` and `lifted`, has `aof-life yes` or `no` for `aof`, and `end` without its time. It
-//! is read for good, and proves nothing, because nothing ties it to the data that it is about.
+//! A node without a set writes version 2, which lacks `members`, `promised` and `accepted`. Version 1 lacks `file`,
+//! `stripes`, `master` and `lifted`, has `aof-life yes` or `no` for `aof`, and `end` without its time. This code will
+//! always read version 1, which proves nothing, because nothing ties it to its data.
 
 use std::fmt::Write as _;
 
@@ -42,66 +43,67 @@ use crate::values::cause::Cause;
 use crate::values::limits::MEMBERS_VERSION_MAX;
 use crate::values::time::{BootId, BootTime};
 
-/// The version this code writes, and the one where the node was never told of a set: older modules read that too.
+/// The version that this code writes, and the one for a node without a set, which older modules read too.
 const VERSION: u32 = 3;
 const VERSION_WITHOUT_MEMBERS: u32 = 2;
 
-/// What this code reads beside them.
+/// The other version that this code reads.
 const VERSION_WITHOUT_TIES: u32 = 1;
 
 /// The locks at a clean end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanEnd {
-    /// When it was. Locks whose leases had ended by then are left out.
+    /// The time of the end. Locks whose leases had ended by then are left out.
     pub at: BootTime,
     /// The locks.
     pub locks: LocksDigest,
 }
 
-/// What a node keeps over its incarnations.
+/// A node's memory across its incarnations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeState {
-    /// The file that this was written to.
+    /// The file that this state was written to.
     pub file: Option<FileId>,
-    /// Random, made once: tells nodes apart whatever their addresses are.
+    /// The node's id: random, made once, independent of addresses.
     pub id: u128,
-    /// How often it was started.
+    /// The number of starts.
     pub incarnation: u64,
-    /// No token above it was issued, but on some stripes.
+    /// The ceiling: no token above it was issued, except on some stripes.
     pub ceiling: u64,
-    /// Those stripes, in their order.
+    /// These stripes, in ascending order.
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
     pub outstanding_ttl_ms: u32,
-    /// Whose leases that counts beside the node's own.
+    /// The master whose leases that includes, beside the node's own.
     pub master: Master,
-    /// The boot that times here belong to.
+    /// The boot that the times in this state belong to.
     pub boot: BootId,
     /// The guard, if it was armed.
     pub guard: Option<SavedGuard>,
-    /// When an operator lifted a guard last; zero: never on this boot.
+    /// The time at which an operator last lifted a guard; zero if never on this boot.
     pub lifted: BootTime,
-    /// Locks granted before are of an incarnation that the node could not prove to remember, and some may be left.
+    /// The time before which locks belong to an incarnation that the node could not prove to remember; some may be
+    /// left.
     pub unproved_before: BootTime,
-    /// Everything granted in this incarnation is in this AOF.
+    /// The AOF that contains every grant of this incarnation.
     pub aof: Option<AofFile>,
     /// The clean end of this incarnation.
     pub end: Option<CleanEnd>,
-    /// The set of nodes, as this one knows it.
+    /// The set of nodes, as this node knows it.
     pub members: SavedMembership,
 }
 
-/// Why a text is not a node's state.
+/// The reason why a text is not a node's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It was written by another version of the module.
+    /// The text is from another version of the module.
     Version(String),
-    /// It is cut short, changed, or something else.
+    /// The text is truncated, changed, or something else.
     Damaged,
 }
 
 impl NodeState {
-    /// A node's first state: it has granted nothing.
+    /// Creates a node's first state, without any grant.
     pub fn new(id: u128, boot: BootId) -> Self {
         Self {
             file: None,
@@ -121,7 +123,7 @@ impl NodeState {
         }
     }
 
-    /// The file's text.
+    /// Formats the file's text.
     pub fn to_text(&self) -> String {
         let has_members = self.members != SavedMembership::default();
         let version = if has_members { VERSION } else { VERSION_WITHOUT_MEMBERS };
@@ -169,7 +171,7 @@ impl NodeState {
         text
     }
 
-    /// The state in a file's text.
+    /// Parses the state from a file's text.
     pub fn from_text(text: &str) -> Result<Self, Unreadable> {
         Self::parse(text).ok_or_else(|| {
             match text.strip_prefix("palisade-node ").and_then(|rest| rest.lines().next()) {
@@ -230,24 +232,25 @@ impl NodeState {
         }
     }
 
-    /// The incarnation that this is about.
+    /// Returns the incarnation that this state is about.
     pub fn incarnation(&self) -> IncarnationId {
         IncarnationId { node: self.id, number: self.incarnation }
     }
 
-    /// Whether what was found beside it is what it is about: it was read from the very file that it was written to, and no other
-    /// incarnation used the data since.
+    /// Returns whether this state belongs to the data found beside it: it was read from the file that it was written
+    /// to, and no other incarnation used the data since.
     pub fn is_tied_to(&self, found: &Found) -> bool {
         self.file.is_some() && self.file == found.file && found.used_by == Some(self.incarnation())
     }
 
-    /// Whether it was read from another file than it was written to: the node that wrote it may be elsewhere, or further.
+    /// Returns whether it was read from another file than it was written to. The node that wrote it may be elsewhere,
+    /// or have continued.
     pub fn is_copy(&self, file: Option<FileId>) -> bool {
         self.file.is_some() && self.file != file
     }
 
-    /// Until when the guard of an earlier incarnation lasts, and since when, on this boot's clock: exact within one boot, on
-    /// another what was left, from now on.
+    /// Returns the guard of an earlier incarnation on this boot's clock. It is exact within one boot; on another boot
+    /// the rest of it counts from now on.
     pub fn guard_now(&self, boot: BootId, now: BootTime) -> Option<Armed> {
         let SavedGuard { armed, left_ms } = self.guard?;
         if boot == self.boot {
@@ -258,7 +261,7 @@ impl NodeState {
     }
 }
 
-/// What `text` says, as `read` reads its words, unless it is the word for `none`.
+/// Parses `text` word by word with `read`, unless it is the word for `none`.
 fn value_or<'a, T>(
     text: &'a str,
     none: &str,
@@ -287,7 +290,7 @@ fn parse_members(decided: &str, promised: &str, accepted: &str) -> Option<SavedM
         None => (accepted == "none").then_some(None)?,
         Some((ballot, list)) => Some(Accepted { ballot: hex(ballot)?, list: members_from_text(list)? }),
     };
-    // Earlier modules took larger versions, which no client can name.
+    // Earlier modules accepted larger versions, which no client can name.
     let version = version.parse::<u64>().ok()?.min(MEMBERS_VERSION_MAX);
     let decided = Members { version, list };
     Some(SavedMembership { decided, promised: hex(promised)?, accepted })
@@ -376,14 +379,15 @@ mod tests {
         }
     }
 
-    /// A node that knows of no set can go back to an older module.
+    /// A node without a set can return to an older module.
     #[test]
     fn the_version_is_older_where_nothing_of_a_set_is_known() {
         assert!(sample().to_text().starts_with("palisade-node 2\n"));
         assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
     }
 
-    /// Earlier modules took any version of 64 bits: a node with such a one starts, with the largest that clients can name.
+    /// Earlier modules accepted any 64-bit version: a node with a larger one starts with the largest that clients can
+    /// name.
     #[test]
     fn a_version_of_the_set_that_is_too_large_is_the_largest() {
         let told = |version| {
@@ -396,7 +400,7 @@ mod tests {
         }
     }
 
-    /// As version 0.1.0 of the module wrote it.
+    /// The text is from version 0.1.0 of the module.
     #[test]
     fn the_version_without_ties_is_read_and_proves_nothing() {
         let body = "palisade-node 1\nid 00000000000000000000000000000007\nincarnation 12\nceiling 1795234601882918\n\

@@ -1,4 +1,4 @@
-//! What a start can prove, whether the node remembers every grant of its last incarnation, and what follows from it.
+//! Judges a start: whether the node provably remembers every grant of its last incarnation, and what follows.
 
 use crate::durability::node_state::{CleanEnd, NodeState};
 use crate::durability::ties::{AofFile, Found};
@@ -6,25 +6,25 @@ use crate::format::digest::LocksDigest;
 use crate::values::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD};
 use crate::values::time::{BootId, BootTime, ahead_us};
 
-/// `lock.restart-guard`: when a start is guarded.
+/// The values of `lock.restart-guard`, which decides whether a start is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPolicy {
-    /// When it cannot be proved that every grant is remembered.
+    /// Guarded unless the node provably remembers every grant.
     Auto,
-    /// At every start.
+    /// Guarded at every start.
     Always,
-    /// At no start: the operator vouches for the data.
+    /// Never guarded: the operator vouches for the data.
     Never,
 }
 
-/// What is known at the end of a start, when data is loaded.
+/// The knowledge at the end of a start, when data is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
-    /// What the last incarnation left in the state file, if there is a readable one.
+    /// The last incarnation's state from the state file, if it is readable.
     pub last: Option<&'a NodeState>,
-    /// What was found beside it.
+    /// The findings beside the state file.
     pub found: &'a Found,
-    /// The locks that were loaded, without those that [`Start::counts`] leaves out.
+    /// The loaded locks, without those that [`Start::counts`] leaves out.
     pub loaded: LocksDigest,
     /// Whether they came from the AOF.
     pub from_aof: bool,
@@ -33,9 +33,9 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Whether the node provably remembers every grant of its last incarnation: the state file is the one that this incarnation left, nobody
-    /// else used the data since, and either the locks loaded are the very ones that ran on at its clean end, or everything it
-    /// ever granted is in the AOF that was loaded.
+    /// Returns whether the node provably remembers every grant of its last incarnation. The state file must be the one
+    /// that this incarnation left, and nobody else may have used the data since. In addition, either the loaded locks
+    /// are exactly those that ran on at its clean end, or the loaded AOF contains everything that it ever granted.
     pub fn is_proved(&self) -> bool {
         let Some(last) = self.last else { return false };
         let ended_clean = last.end.is_some_and(|CleanEnd { locks, .. }| {
@@ -50,14 +50,14 @@ impl Start<'_> {
         last.is_tied_to(self.found) && (ended_clean || (self.from_aof && last.aof.is_some_and(is_whole)))
     }
 
-    /// Whether a lock that was loaded and ends at `deadline` counts in [`Start::loaded`]: not if its lease had ended before the
-    /// clean end already, because such a lock is only left over in the file. On another boot that is not known.
+    /// Returns whether a loaded lock that ends at `deadline` counts in [`Start::loaded`]. It does not if its lease had
+    /// ended before the clean end, because such a lock is only a leftover in the file. On another boot that is unknown.
     pub fn counts(last: Option<&NodeState>, boot: BootId, deadline: BootTime) -> bool {
         let end = last.filter(|last| last.boot == boot).and_then(|last| last.end);
         end.is_none_or(|end| end.at <= deadline)
     }
 
-    /// What follows for the node at `now`, when data is loaded.
+    /// Returns the consequences for the node at `now`, when data is loaded.
     pub fn judge(&self, policy: GuardPolicy, now: BootTime) -> Verdict {
         let is_proved = self.is_proved();
         let is_same_boot = self.last.is_none_or(|last| last.boot == self.boot);
@@ -65,7 +65,7 @@ impl Start<'_> {
         let trusted_since = if policy != GuardPolicy::Never && !is_proved {
             now
         } else if unproved_before != BootTime::default() && !is_same_boot {
-            // The last incarnation could not vouch for some of these; on another boot it is not known for which.
+            // The last incarnation could not vouch for some of these; on another boot it is unknown for which.
             now
         } else {
             unproved_before
@@ -75,23 +75,24 @@ impl Start<'_> {
     }
 }
 
-/// What a start comes to.
+/// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The node remembers every grant.
     pub is_proved: bool,
-    /// It is guarded until the longest lease that may still run has ended.
+    /// The node is guarded until the longest lease that may still run has ended.
     pub is_guarded: bool,
-    /// The machine has not been started since the last incarnation: times of that incarnation mean something.
+    /// The machine has not rebooted since the last incarnation, so times of that incarnation are valid.
     pub is_same_boot: bool,
-    /// For locks that were granted before, the node cannot vouch.
+    /// The time before which the node cannot vouch for grants.
     pub trusted_since: BootTime,
 }
 
-/// No earlier incarnation of the node issued a token above this: the ceiling it left or, if none is known, where that can have been at
-/// the most if clocks agree. It may have been raised to a token of another node, which is ahead of a clock that is ahead of
-/// this one. Where the file is a copy, or another incarnation used the data since, nobody knows how far that got: then both count, and
-/// what the ceiling is raised by when an incarnation goes on from there.
+/// Returns a token that no earlier incarnation of the node exceeded. This is the ceiling that it left. If none is
+/// known, it is the highest possible one, provided that clocks agree. A ceiling may have been raised to a token of
+/// another node, whose clock is ahead of this one. If the file is a copy, or another incarnation used the data since,
+/// nobody knows how far that one got. Then both count, plus the lead by which an incarnation raises the ceiling when it
+/// continues from there.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
     match last {
@@ -116,7 +117,7 @@ mod tests {
         NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
     }
 
-    /// Everything as the last incarnation left it.
+    /// Returns findings in which everything is as the last incarnation left it.
     fn untouched() -> Found {
         Found { file: Some(FILE), used_by: Some(IncarnationId { node: 1, number: 1 }), aof: vec![AOF] }
     }
@@ -129,7 +130,7 @@ mod tests {
     fn every_combination() {
         let loaded = digest(2, 5, 6);
         let ends = [
-            // (at the last end, proves within one boot, proves over a reboot)
+            // (the locks at the last end, proves within one boot, proves over a reboot)
             (None, false, false),
             (Some(loaded), true, true),
             (Some(digest(2, 5, 0)), true, false),
@@ -153,7 +154,8 @@ mod tests {
         assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
     }
 
-    /// A clean end, and an incarnation with everything in the AOF: neither is believed of a copy, or of data that others used.
+    /// A clean end, and an incarnation with everything in the AOF, prove nothing for a copy, or for data that others
+    /// used.
     #[test]
     fn what_is_not_tied_to_the_data_proves_nothing() {
         let loaded = digest(2, 5, 6);

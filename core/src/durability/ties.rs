@@ -1,39 +1,40 @@
-//! What ties a state file to the data that it is about: a copy of either is another one.
+//! The ties between a state file and its data: a copy of either is another one.
 
-/// Which file of a file system: a copy of it is another one.
+/// The identity of a file in a file system; a copy has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
-    /// Its number (inode). A file that is deleted may leave it to the next.
+    /// The inode number. A deleted file may leave its number to the next.
     pub number: u64,
-    /// When it was made, in nanoseconds since 1970; 0 where the file system does not tell. Compared, never counted with.
+    /// The time of creation in nanoseconds since 1970; 0 if the file system does not say. Compared, never calculated
+    /// with.
     pub born_ns: u64,
 }
 
 /// The AOF file that an incarnation writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AofFile {
-    /// Which file.
+    /// The file's identity.
     pub id: FileId,
-    /// It had this many bytes: what is shorter is older.
+    /// The size that it had, in bytes: a shorter file is older.
     pub bytes: u64,
 }
 
-/// One incarnation of one node.
+/// An incarnation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncarnationId {
     /// The node.
     pub node: u128,
-    /// Which of its incarnations.
+    /// The number of the incarnation.
     pub number: u64,
 }
 
-/// What a start finds beside the state file: whether the data that is loaded is the very data that the state file is about. A copy
-/// of either, or data that another incarnation used since, is not.
+/// The findings of a start beside the state file. They show whether the loaded data is the data that the state file is
+/// about, not a copy, and not used by another incarnation since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Which file the state was read from.
+    /// The file that the state was read from.
     pub file: Option<FileId>,
-    /// Which incarnation used the data last.
+    /// The incarnation that used the data last.
     pub used_by: Option<IncarnationId>,
     /// The files of the AOF before it was loaded.
     pub aof: Vec<AofFile>,

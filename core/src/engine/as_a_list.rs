@@ -1,4 +1,4 @@
-//! The queue and its lock once more, as plain as can be, against the engine.
+//! Compares the engine with the queue and its lock implemented again in the plainest way.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use crate::refusal::Refusal;
 use crate::request::{Conversion, Known};
 use crate::values::mode::{Mode, Wanted};
 
-/// So few, that random steps get there.
+/// A small number, so that random steps reach it.
 const UNUSED_MAX: u32 = 2;
 
-/// How long a turn is kept, in milliseconds.
+/// The length of a reservation, in milliseconds.
 const KEPT_MS: u64 = 20;
 
-/// The modes that are asked for, the exclusive one first.
+/// The requested modes, the exclusive one first.
 const WANTED: [Wanted; 6] = [
     Wanted::Exclusive,
     Wanted::Shared,
@@ -29,7 +29,7 @@ const WANTED: [Wanted; 6] = [
     Wanted::Permit { limit: 3, number: Some(2) },
 ];
 
-/// A grant, or a turn that is kept.
+/// A grant, or a reservation.
 #[derive(Clone, Copy, Debug)]
 struct Has {
     owner: u8,
@@ -43,19 +43,19 @@ struct Waits {
     id: u64,
     owner: u8,
     wanted: Wanted,
-    /// 0: a turn.
+    /// The ttl in milliseconds; 0 for a turn.
     ttl: u64,
     until: u64,
-    /// Whose place it shares.
+    /// The id of the request whose place it shares.
     place: u64,
 }
 
-/// The rules once more, as plain as can be: lists, searched from their front.
+/// The plain implementation: lists, searched from the front.
 #[derive(Default)]
 struct Plain {
     grants: Vec<Has>,
     kept: Vec<Has>,
-    /// Turns in a row that nobody used.
+    /// The number of consecutive unused turns.
     unused: u32,
     queue: Vec<Waits>,
 }
@@ -79,7 +79,7 @@ impl Plain {
         }
     }
 
-    /// Who is next of those whose turn it is not yet, if that one can have it.
+    /// Returns the next request without a reservation, if it can have the lock.
     fn first(&self) -> Option<(Waits, Mode)> {
         let longest = self.queue.iter().min_by_key(|waiter| waiter.id)?;
         let first = if self.unused < UNUSED_MAX { &self.queue[0] } else { longest };
@@ -104,7 +104,7 @@ impl Plain {
         wanted.modes().find(|&mode| self.goes_with(mode, &self.grants) && self.goes_with(mode, &others))
     }
 
-    /// The mode in which one who asks now may have it.
+    /// Returns the mode in which a new request may have the lock.
     fn claim(&self, owner: u8, wanted: Wanted) -> Option<Mode> {
         match self.turn_of(owner) {
             Some(mode) if wanted.is(mode) => self.goes_with(mode, &self.grants).then_some(mode),
@@ -117,7 +117,7 @@ impl Plain {
         self.grants.iter().find(|grant| grant.owner == owner).map(|grant| grant.mode)
     }
 
-    /// The lock is kept no longer for such as these.
+    /// Ends these reservations.
     fn end_turns(&mut self, such: impl Fn(&Has) -> bool) {
         let before = self.kept.len();
         self.kept.retain(|kept| !such(kept));
@@ -159,7 +159,7 @@ impl Plain {
         self.queue.insert(at, Waits { ticket, id, owner, wanted, ttl, until, place });
     }
 
-    /// Whether the grant of `owner` can be converted.
+    /// Converts the grant of `owner` if possible, and returns whether it was.
     fn convert(&mut self, owner: u8, to: Conversion) -> bool {
         let is_alone = self.grants.len() == 1 && self.kept.iter().all(|kept| kept.owner == owner);
         let Some(own) = self.grants.iter_mut().find(|grant| grant.owner == owner) else { return false };
@@ -176,7 +176,7 @@ impl Plain {
     }
 }
 
-/// The engine and the plain list, who waits, and who watches: what each knows, and until when.
+/// The engine and the plain lists, with the open requests and the watchers: each watcher's known state, and its end.
 struct Both {
     key: Key,
     plain: Plain,
@@ -231,7 +231,7 @@ impl Both {
                 prop_assert_eq!(key.annotate(&who.to_string()).unwrap() != Reply::Null, held);
             }
             7 => {
-                // What is there now, or was.
+                // A present grant, or a past one.
                 let grant = key.lock.as_ref().map(|lock| lock.grants().nth(usize::from(who) % lock.len()).unwrap().1);
                 let sequence = |grant: &Grant| (ttl_ms < 40).then(|| grant.note_sequence());
                 let known = grant.map_or(Known::Free, |grant| Known::Grant(grant.token(), sequence(grant)));
@@ -293,7 +293,7 @@ impl Both {
         Ok(())
     }
 
-    /// The client at this place goes away: of those that watch, or of those that wait.
+    /// Lets the client at this place go away, of the watchers or of the waiters.
     fn go_away(&mut self, place: usize, watches: bool) -> Checked {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
             prop_assert!(self.key.node.stops_watching(WaiterId(id)));
@@ -306,21 +306,21 @@ impl Both {
         Ok(())
     }
 
-    /// Returns true if `known` is true of the lock.
+    /// Returns whether `known` is true of the lock.
     fn is_known(&self, known: Known) -> bool {
         let grants = self.key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
         let mut live = grants.filter(|grant| at(self.key.now).boot <= grant.deadline());
         match known {
             Known::Free => live.next().is_none(),
             Known::Grant(token, sequence) => {
-                // Readers may have one token: the one that lasts longest counts.
+                // Readers may share a token: the grant that lasts longest counts.
                 let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
                 grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
             }
         }
     }
 
-    /// Checks that each watcher was told once, and what is true.
+    /// Checks that each watcher was answered once, and truthfully.
     fn check_watchers(&mut self) -> Checked {
         let (mut told, mut told_nothing, mut left) = (vec![], vec![], vec![]);
         for (id, known, until) in std::mem::take(&mut self.watchers) {
@@ -333,7 +333,7 @@ impl Both {
         self.watchers = left;
         let key = &mut self.key;
         prop_assert_eq!(key.node.watching().len(), self.watchers.len());
-        // Who was told as its time was up may have been told either.
+        // A watcher whose time ended in this step may have had either answer.
         let all = |mut one: Vec<u64>, other: &[u64]| {
             one.extend(other);
             one.sort();
@@ -346,7 +346,7 @@ impl Both {
         Ok(())
     }
 
-    /// Checks holders and order, and that every request has a moment at which something happens to it.
+    /// Checks holders and order, and that every request has a scheduled moment.
     fn check(&self) -> Checked {
         let (key, plain) = (&self.key, &self.plain);
         let mut holders: Vec<_> =
@@ -365,7 +365,7 @@ impl Both {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Queue and lock against the plain lists: the same holders, the same order, everybody answered once.
+    /// Compares queue and lock with the plain lists: the same holders, the same order, and one answer for each request.
     #[test]
     fn as_a_plain_list_would(
         modes in 1..=WANTED.len(),
@@ -376,7 +376,8 @@ proptest! {
         let mut both = Both::new();
         for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
             both.key.wanted = WANTED[wanted % modes];
-            // A lease that ends is seen to up to a tick later: in the list at once, so it ends two milliseconds before anything happens.
+            // The end of a lease is noticed up to a tick later, but the list ends it at once. So leases end two
+            // milliseconds before other events.
             both.step(Does { what, who, ttl_ms: 2 * ttl_ms, wait_ms: 2 * wait_ms, ticket })?;
             both.check_watchers()?;
             both.check()?;

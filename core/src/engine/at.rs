@@ -1,4 +1,4 @@
-//! The context of a request, which each of its stages sees and changes.
+//! The context of a request, shared by its stages.
 
 use super::step::Said;
 use crate::history::ending::Ending;
@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// The key and what it holds, the answer to the step before, the node and the time.
+/// The key and its content, the answer to the previous step, the node and the time.
 pub(super) struct At<'a> {
     pub key: Key<'a>,
     pub held: Option<&'a mut Lock>,
@@ -24,7 +24,7 @@ impl At<'_> {
         self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
-    /// Tells the history what `happened` to the grant `id` of the lock in the key.
+    /// Reports to the history what `happened` to the grant `id` of the lock in the key.
     #[inline(always)]
     pub fn notice(&mut self, id: GrantId, happened: Happened) {
         if let Some(lock) = self.held.as_deref() {
@@ -32,7 +32,7 @@ impl At<'_> {
         }
     }
 
-    /// Takes one grant of several out of the lock, which ends by `ending`. `None`: it is the only one.
+    /// Removes a grant from a lock with several; it ends by `ending`. `None` if it is the only one.
     pub fn take(&mut self, id: GrantId, ending: Ending) -> Option<Box<Grant>> {
         let lock = self.held.as_deref_mut()?;
         let (mode, grant) = (lock.mode(id), lock.take(id)?);
@@ -41,7 +41,7 @@ impl At<'_> {
         Some(Box::new(grant))
     }
 
-    /// Returns true if somebody waits for the lock, or it is kept for somebody.
+    /// Returns whether somebody waits for the lock, or it is reserved.
     pub fn has_queue(&self) -> bool {
         self.node.waiting.has_queue(self.key)
     }

@@ -1,4 +1,4 @@
-//! A request that is refused or has to wait: it is answered, or takes its place in the queue.
+//! A request that is refused or has to wait: it is answered, or takes a place in the queue.
 
 use super::at::At;
 use super::run::{Run, Stage};
@@ -13,8 +13,8 @@ use crate::values::limits::DISK_WAIT_MS;
 use crate::values::time::Now;
 
 impl Run<'_> {
-    /// A refusal is the answer, but for what passes: the disk may be up to it by now, and a request that waits longer than the
-    /// reason lasts takes a place in the queue.
+    /// Answers with the refusal, except when it passes: the disk may have the state by now, and a request with enough
+    /// patience takes a place in the queue.
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal, at: &mut At<'_>) -> Option<Step> {
         if refusal == Refusal::NotYet && !self.asked_disk {
@@ -38,13 +38,13 @@ impl Run<'_> {
     pub(super) fn asker_said(&mut self, for_disk: bool, at: &At<'_>) -> Option<Step> {
         match self.may_wait(at) {
             Ok(user) => self.then(Stage::Blocked { for_disk, user }, Step::Block),
-            // The disk alone was in its way.
+            // Only the disk was in its way.
             Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
             Err(refusal) => self.answer(Err(refusal)),
         }
     }
 
-    /// Returns the user of the one who asks. Refuses the request where there is no place for it.
+    /// Returns the user of the request, or refuses it if there is no room for it.
     fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
         let asker = match at.said {
             Said::Asks(asker) => asker,
@@ -58,7 +58,8 @@ impl Run<'_> {
         at.node.ensure_may_wait(self.key, about, asker).map(|()| asker.user)
     }
 
-    /// Joins the queue, if the client is blocked: then it is answered later. Whoever cannot be blocked is not let wait for the disk either.
+    /// Joins the queue if the client is blocked, and is answered later. A client that cannot be blocked does not wait
+    /// for the disk either.
     #[cold]
     pub(super) fn blocked(&mut self, user: UserId, for_disk: bool, at: &mut At<'_>) -> Option<Step> {
         if let Said::Blocked(id) = at.said
@@ -71,7 +72,7 @@ impl Run<'_> {
         self.answer(if cannot_wait { Err(Refusal::NotYet) } else { Ok(Reply::Later) })
     }
 
-    /// The request takes its place in the queue, under the name of its blocked client.
+    /// Takes a place in the queue, under the id of the blocked client.
     fn join(&mut self, mut waiter: Waiter, ticket: Option<Ticket>, for_disk: bool, at: &mut At<'_>) {
         self.touches_queue = true;
         let now = at.now.boot;
@@ -81,16 +82,16 @@ impl Run<'_> {
         let is_joint = matches!(held, Some(Lock::Joint(_)));
         waiter.is_at_hand |= is_own && is_joint;
         let is_first = at.node.queues().join(self.key, waiter, ticket);
-        // By its ticket it may be before all others, and go with those who hold the lock together.
+        // Its ticket may put it before all others, and it may be compatible with the holders of a joint lock.
         let may_join = is_joint && is_first;
-        // Free or its own, and yet it has to wait: nothing happens to the key that would bring its turn about.
+        // The lock is free or its own, yet it has to wait: no event on the key would lead to its turn.
         if for_disk || !is_others || may_join {
             at.node.waiting.wake_at(self.key, now);
         }
     }
 }
 
-/// The place in the queue that `request` takes.
+/// Builds the waiter for `request`, with its ticket.
 fn waiter(request: &Request<'_>, id: WaiterId, for_disk: bool, now: Now) -> Option<(Waiter, Option<Ticket>)> {
     match *request {
         Request::Acquire(Acquire { owner, ttl, wanted, retry, fence, note, patience, behind }) => {

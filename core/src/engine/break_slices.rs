@@ -15,7 +15,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::token::Token;
 
 impl Run<'_> {
-    /// Takes out a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the next slice.
+    /// Removes a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the
+    /// next slice.
     #[inline(never)]
     pub(super) fn break_one(&mut self, token: Token, left: usize, at: &mut At<'_>) -> Option<Step> {
         let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
@@ -35,8 +36,8 @@ impl Run<'_> {
         self.then(Stage::Breaks { token, left: left - 1 }, Step::Left(Event::Broken))
     }
 
-    /// Blocks the client until all grants with `token` are broken. One that cannot be blocked (in a script or a transaction) would keep
-    /// the server from all others for as long as that takes: it is refused.
+    /// Blocks the client until all grants with `token` are broken. A client that cannot be blocked (in a script or a
+    /// transaction) is refused, since it would keep the server from all others for as long as that takes.
     pub(super) fn break_later(&mut self, token: Token, at: &mut At<'_>) -> Option<Step> {
         let Said::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
         break_lock(self.key, at.held.as_deref_mut(), Some(token), at.node, at.now);
@@ -46,7 +47,8 @@ impl Run<'_> {
         self.answer(Ok(Reply::Later))
     }
 
-    /// Begins the next slice of a BREAK. The last one left grants with the token: if the lock is gone, they may be elsewhere.
+    /// Begins the next slice of a BREAK. The slice before left grants with the token; if the lock is gone, they may be
+    /// elsewhere.
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
         if at.held.is_some() {
@@ -56,7 +58,7 @@ impl Run<'_> {
         self.serve_queue(By::Itself, Reply::Null, at)
     }
 
-    /// Ends the lock: every BREAK of its grants that was under way is done with it.
+    /// Ends the lock, and with it every BREAK of its grants that was in progress.
     pub(super) fn end_broken(&mut self, by: By, token: Token, node: &mut Node) -> Option<Step> {
         let breaks = std::mem::take(&mut node.breaking).into_iter();
         let (done, others): (Vec<_>, Vec<_>) = breaks.partition(|breaking| breaking.key() == self.key);

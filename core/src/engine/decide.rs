@@ -1,4 +1,4 @@
-//! What the rule of a request decides, and what follows from its outcome.
+//! The decisions of the rules, and the steps that follow.
 
 use super::at::At;
 use super::passing::Passing;
@@ -27,7 +27,7 @@ use crate::values::time::Now;
 use crate::values::token::Token;
 
 impl Run<'_> {
-    /// The rule of the request, and what follows from its outcome.
+    /// Calls the rule of the request, and acts on its outcome.
     pub(super) fn decide(&mut self, at: &mut At<'_>) -> Option<Step> {
         let now = at.now;
         match self.request {
@@ -89,7 +89,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rule of BREAK. Where it takes several steps the client has to be blocked first.
+    /// Calls the rule of BREAK. If it takes several steps, the client is blocked first.
     fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
         if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
             return self.then(Stage::BreaksLater(token), Step::Block);
@@ -101,7 +101,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rule of ACQUIRE, and what follows from its outcome.
+    /// Calls the rule of ACQUIRE, and acts on its outcome.
     #[inline(always)]
     pub(super) fn decide_acquire(
         &mut self,
@@ -119,7 +119,7 @@ impl Run<'_> {
                     self.stage = Stage::Stored(token, number);
                     Step::Replace
                 } else {
-                    // Nothing comes between this and its being in the key.
+                    // Nothing happens before the lock is in the key.
                     node.schedule_expiry(self.key, Some(&mut lock));
                     self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
                     Step::Store(Event::Acquired)
@@ -146,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rule of RELEASE, and what follows from its outcome.
+    /// Calls the rule of RELEASE, and acts on its outcome.
     #[inline(always)]
     pub(super) fn decide_release(
         &mut self,
@@ -173,7 +173,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rule of CONVERT, and what follows from its outcome.
+    /// Calls the rule of CONVERT, and acts on its outcome.
     #[inline(never)]
     fn decide_conversion(&mut self, ask: &Convert<'_>, at: &mut At<'_>) -> Option<Step> {
         let done = convert(self.key, at.held.as_deref_mut(), ask, at.node, at.now);
@@ -182,12 +182,12 @@ impl Run<'_> {
         };
         at.notice(own, Happened::Converted);
         at.schedule_expiry();
-        // Those who wait may join it now.
+        // Waiting requests may join it now.
         self.serve_queue(By::Command, Reply::Token(token), at);
         Some(Step::Changed(Some(Event::Converted), own))
     }
 
-    /// One of several holders gave its last hold back.
+    /// Ends the grant of one of several holders, which gave back its last hold.
     #[inline(never)]
     fn leave(&mut self, own: GrantId, at: &mut At<'_>) -> Option<Step> {
         self.ended = at.take(own, Ending::Released);
@@ -196,7 +196,7 @@ impl Run<'_> {
     }
 }
 
-/// How the grant `id`, which was asked for, is told.
+/// Returns the reply for the grant `id`.
 fn granted(held: Option<&Lock>, id: GrantId) -> Reply {
     held.map_or(Reply::Null, |lock| Reply::Granted(lock.grant(id).token(), lock.mode(id).number()))
 }

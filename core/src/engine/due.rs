@@ -1,4 +1,4 @@
-//! What comes about by itself: waits that are over, queues to be looked at, leases that end.
+//! Events that no command causes: waits that are over, queues to check, leases that end.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::queue::waiting::Answer;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// Something that is due, for one key: [`super::Run`] does it.
+/// Work that is due for one key; [`super::Run`] does it.
 #[derive(Debug)]
 pub enum Work {
-    /// The queue of this name in this database is to be looked at.
+    /// A queue to check, by database and name.
     Look(u32, Arc<[u8]>),
-    /// This lease may have to be prolonged.
+    /// A lease that may have to be renewed.
     Renew(Renewal),
-    /// A BREAK of many grants goes on.
+    /// A BREAK of many grants that continues.
     Break(Breaking),
-    /// This lease has ended.
+    /// A lease that has ended.
     Expire(Due),
 }
 
 impl Work {
-    /// The key for which it is due.
+    /// Returns the key for which it is due.
     pub fn key(&self) -> Key<'_> {
         match self {
             Work::Look(db, name) => Key { db: *db, name },
@@ -36,7 +36,7 @@ impl Work {
         }
     }
 
-    /// What is to be done about the key.
+    /// Returns the request that does the work.
     pub fn request(&self) -> Request<'_> {
         match self {
             Work::Look(..) => Request::Look,
@@ -48,7 +48,7 @@ impl Work {
 }
 
 impl Node {
-    /// When the next thing happens that no command brings about: a lease ends, a wait, or what is kept free.
+    /// Returns the time of the next event that no command causes: the end of a lease, of a wait or of a reservation.
     pub fn next_due(&self) -> Option<BootTime> {
         if !self.breaking.is_empty() {
             return Some(BootTime::default());
@@ -57,35 +57,35 @@ impl Node {
         planned.into_iter().chain([self.keepalives.next_due(), self.listeners.next_due()]).flatten().min()
     }
 
-    /// Answers the one whose wait has been over longest at `now`; `false` if there is none. That changes no key, so it is also
-    /// done where the node may not write.
+    /// Answers the request whose wait has been over longest at `now`; returns false if there is none. That changes no
+    /// key, so it also happens when the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.queues().time_out(now)
     }
 
-    /// No grant with the token of `breaking` is left: its client is answered.
+    /// Answers the client of `breaking`: no grant with its token is left.
     pub fn has_broken(&mut self, breaking: &Breaking) {
         self.waiting.tell(breaking.client, Answer::Broken(breaking.token));
     }
 
-    /// Returns true if grants are broken, slice by slice, for this client, which waits for the end of that.
+    /// Returns whether this client waits for the end of a BREAK in slices.
     pub fn is_breaking(&self, client: WaiterId) -> bool {
         self.breaking.iter().any(|breaking| breaking.client == client)
     }
 
-    /// Takes out the watcher whose time has been up longest at `now`: it is to be told. That changes no key either.
+    /// Removes the watcher whose time has been over longest at `now`, for its answer. That changes no key either.
     pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         self.watching.take_timed_out(now)
     }
 
-    /// Takes out a watched lock that is to be looked at ([`Node::take_told`]), the one that has been due longest at `now`.
+    /// Removes the watched lock that has been due for a check longest at `now` (see [`Node::take_told`]).
     pub fn take_watch_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         self.watching.pop_due(now)
     }
 
-    /// Takes out what has been due longest at `now` of that which changes keys. Queues come first: a look at one may serve
-    /// somebody. With `may_answer` off they are left, because answers to those who wait are sent later. A lease that is kept is prolonged
-    /// before any is found to have ended.
+    /// Removes the work on keys that has been due longest at `now`. Queues come first, since a check of one may serve a
+    /// request. With `may_answer` off they stay, because answers to waiting requests are sent later. A lease that is
+    /// kept alive is renewed before any lease is found to have ended.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };
         look.map(|(db, name)| Work::Look(db, name))

@@ -1,4 +1,4 @@
-//! A driver in memory, for the tests of what happens to one key.
+//! A driver in memory, for tests of what happens to one key.
 
 use std::collections::BTreeMap;
 
@@ -19,36 +19,36 @@ use crate::values::token::Token;
 
 const BOOT: BootId = BootId([0; 16]);
 
-/// More steps than any request takes.
+/// An upper bound on the steps of any request.
 const STEPS_MAX: usize = 1_000;
 
 /// The key `k` of one node, and its server.
 pub struct Key {
     pub node: Node,
-    /// What the key holds.
+    /// The key's content.
     pub lock: Option<Lock>,
-    /// What other keys hold.
+    /// The content of other keys.
     pub others: BTreeMap<Vec<u8>, Lock>,
-    /// What a replica holds that heard of every change.
+    /// The key's content on a replica that heard of every change.
     replica: Option<Lock>,
-    /// In which mode is asked.
+    /// The mode of requests.
     pub wanted: Wanted,
-    /// The token that is proposed.
+    /// The proposed token.
     pub fence: Option<Token>,
     /// Milliseconds since boot.
     pub now: u64,
-    /// What the server says where the usual answer is not given.
+    /// The server's answer, or `None` for the usual one.
     pub says: fn(Question) -> Option<Said>,
     /// Clients can be blocked.
     pub blocks: bool,
-    /// The steps of the request that was performed last.
+    /// The steps of the latest request.
     pub steps: Vec<Step>,
     next_id: u64,
-    /// Watchers that were told of a change.
+    /// Watchers that heard of a change.
     pub told: Vec<u64>,
     /// Watchers whose time was up.
     pub told_nothing: Vec<u64>,
-    /// Slices of a BREAK that were done later.
+    /// The number of later slices of a BREAK.
     pub slices: usize,
 }
 
@@ -74,26 +74,27 @@ impl Key {
         }
     }
 
-    /// The key with a lock that "a" holds for a second.
+    /// Returns the key with a lock that "a" holds for a second.
     pub fn held() -> Self {
         let mut key = Self::new();
         key.acquire("a", 1_000, 0).unwrap();
         key
     }
 
-    /// The key with that lock, for which these wait for 5 s, to hold it for a second.
+    /// Returns the key with that lock and a queue. These owners wait for 5 s, to hold it for a second; their ids are
+    /// returned.
     pub fn with_queue<const N: usize>(names: [&str; N]) -> (Self, [u64; N]) {
         let mut key = Self::held();
         let ids = names.map(|name| key.acquire(name, 1_000, 5_000).unwrap().unwrap());
         (key, ids)
     }
 
-    /// Does `request` for the key.
+    /// Performs `request` for the key.
     pub fn perform(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
         self.perform_for(b"k", request)
     }
 
-    /// Does `request` for the key `name`.
+    /// Performs `request` for the key `name`.
     pub fn perform_for(&mut self, name: &[u8], request: &Request<'_>) -> Result<Reply, Refusal> {
         let mut held = if name == b"k" { self.lock.take() } else { self.others.remove(name) };
         let answer = self.steps_of(name, &mut held, request);
@@ -157,7 +158,7 @@ impl Key {
         panic!("{request:?} is never done")
     }
 
-    /// Checks that what waits and watches is counted, and nothing else.
+    /// Checks that waiters and watchers are counted, and nothing else.
     fn assert_counted(&self) {
         let (waiting, watching) = (&self.node.waiting, &self.node.watching);
         for (load, count) in [(waiting.loads().all(), waiting.len()), (watching.loads().all(), watching.len())] {
@@ -165,7 +166,7 @@ impl Key {
         }
     }
 
-    /// The replica hears of a change.
+    /// Sends a change to the replica.
     fn tell(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>, BootTime)) {
         if name != b"k" {
             return;
@@ -190,12 +191,12 @@ impl Key {
         WaiterId(self.next_id - 1)
     }
 
-    /// Its id if it queues.
+    /// Acquires; returns the request's id if it queues.
     pub fn acquire(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         self.ask(name, ttl_ms, wait_ms, false)
     }
 
-    /// The same, of one that may be repeating itself.
+    /// Acquires with RETRY; returns the request's id if it queues.
     pub fn acquire_again(&mut self, name: &str, ttl_ms: u64, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         self.ask(name, ttl_ms, wait_ms, true)
     }
@@ -207,12 +208,12 @@ impl Key {
         Ok((answer == Reply::Later).then(|| self.next_id - 1))
     }
 
-    /// The answer, and its id if it queues.
+    /// Waits for a turn; returns the answer, and the request's id if it queues.
     pub fn wait(&mut self, name: &str, wait_ms: u64, ticket: Option<u64>) -> Result<(Reply, u64), Refusal> {
         self.wait_for(b"k", name, wait_ms, ticket)
     }
 
-    /// The same for the key `key`.
+    /// Waits for a turn at the key `key`, as [`Key::wait`].
     pub fn wait_for(
         &mut self,
         key: &[u8],
@@ -236,7 +237,7 @@ impl Key {
         Ok((answer, if answer == Reply::Later { self.next_id - 1 } else { 0 }))
     }
 
-    /// How many holds are left.
+    /// Releases; returns the number of holds left.
     pub fn release(&mut self, name: &str) -> Option<u32> {
         match self.perform(&Request::Release(releases(name))) {
             Ok(Reply::Holds(left)) => Some(left),
@@ -244,7 +245,7 @@ impl Key {
         }
     }
 
-    /// Watches: its id, if it is not told at once.
+    /// Watches; returns the watcher's id unless it is answered at once.
     pub fn watch(&mut self, known: Known, wait_ms: u64) -> Result<Option<u64>, Refusal> {
         let ask = Watch { known, patience: Patience::new(Some(wait_ms)).unwrap() };
         let now = at(self.now).boot;
@@ -260,18 +261,18 @@ impl Key {
         })
     }
 
-    /// The owner gives its grant another note.
+    /// Replaces the note of the owner's grant.
     pub fn annotate(&mut self, name: &str) -> Result<Reply, Refusal> {
         let note = Note::new(b"text").unwrap();
         self.perform(&Request::Note(Annotate { owner: owner(name), note, sequence: None, token: None }))
     }
 
-    /// With its token, if it can be.
+    /// Converts the owner's grant; returns its token on success.
     pub fn convert(&mut self, name: &str, to: Conversion) -> Result<Reply, Refusal> {
         self.perform(&Request::Convert(Convert { owner: owner(name), to, token: None }))
     }
 
-    /// Somebody deletes the key.
+    /// Deletes the key, as another command does.
     pub fn del(&mut self) {
         let key = KEY;
         if let Some(mut lock) = self.lock.take() {
@@ -281,7 +282,7 @@ impl Key {
         self.node.left(key);
     }
 
-    /// Somebody renames the key `from`: its lock is here, in place of what was.
+    /// Renames the key `from`: its lock replaces the key's content.
     pub fn rename(&mut self, from: &[u8]) {
         let mut lock = self.others.remove(from).expect("it holds a lock");
         self.node.deleted(key_of(from), &lock, at(self.now).boot);
@@ -293,7 +294,7 @@ impl Key {
         (self.replica, self.lock) = (Some(lock.clone()), Some(lock));
     }
 
-    /// Does what is due, until nothing is; what those who waited are told.
+    /// Performs all due work, and returns the answers of waiting requests.
     pub fn settle(&mut self) -> Vec<(u64, Answer)> {
         let now = at(self.now).boot;
         loop {
@@ -318,7 +319,7 @@ impl Key {
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
     }
 
-    /// Does one of random steps, then all that is due. What is refused changes nothing.
+    /// Performs a random step, then all due work. A refusal changes nothing.
     pub fn random_step(&mut self, (step, who, wanted, lease, passes): (u8, u8, usize, u64, u64)) {
         let name = who.to_string();
         let first = self.lock.as_ref().filter(|_| who > 0).map(|lock| lock.first().token());
@@ -341,7 +342,7 @@ impl Key {
         self.lock.as_ref().filter(|lock| !lock.is_expired(at(self.now).boot)).map(|lock| lock.first().owner())
     }
 
-    /// Who holds it, in which mode, by owner.
+    /// Returns the holders and their modes, by owner.
     pub fn holders(&self) -> Vec<(Vec<u8>, Mode)> {
         let now = at(self.now).boot;
         let grants = self.lock.iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now));
@@ -354,33 +355,33 @@ impl Key {
         self.node.waiting.of(KEY).map(|waiter| waiter.id.0).collect()
     }
 
-    /// The steps of the last request that do something: no question, no answer.
+    /// Returns the steps of the latest request that have effects: neither questions nor answers.
     pub fn effects(&self) -> Vec<Step> {
         self.steps.iter().copied().filter(|step| !matches!(step, Step::Ask(_) | Step::Done(_))).collect()
     }
 
-    /// The server grants nothing.
+    /// Answers that the server grants nothing.
     pub fn says_poisoned(question: Question) -> Option<Said> {
         matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::Poisoned))
     }
 
-    /// The user of the second who waited lost the permission.
+    /// Answers that the user of the second waiter has lost the permission.
     pub fn says_second_is_forbidden(question: Question) -> Option<Said> {
         (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden))
     }
 
-    /// The server grants nothing for now, to nobody who did not ask just now.
+    /// Answers that the server grants nothing for now, except to the command's own client.
     pub fn says_not_yet(question: Question) -> Option<Said> {
         (question == Question::MayGrant(By::Itself)).then_some(Said::Refused(Refusal::NotYet))
     }
 }
 
-/// The ids of those who were granted it.
+/// Returns the ids of the granted requests.
 pub fn granted(answers: &[(u64, Answer)]) -> Vec<u64> {
     answers.iter().filter(|(_, answer)| matches!(answer, Answer::Granted { .. })).map(|(id, _)| *id).collect()
 }
 
-/// What is stored for the first who waited when a lock ends by `event`.
+/// Returns the steps that hand a lock over when it ends by `event`.
 pub fn handed_over(event: Event) -> [Step; 2] {
     [Step::Tell(event), Step::Store(Event::HandedOver)]
 }

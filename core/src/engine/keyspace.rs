@@ -1,6 +1,7 @@
-//! What the server does to keys by itself, or for clients that send other commands than ours.
+//! Changes of keys by the server itself, or by commands other than ours.
 //!
-//! A server tells of it while it happens, and nothing can be refused any more: only the node's memory changes here.
+//! The server reports them while they happen, when nothing can be refused any longer: only the node's memory changes
+//! here.
 
 use crate::guard::evicted::Evictee;
 use crate::guard::flush::Flush;
@@ -15,15 +16,15 @@ use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
 impl Node {
-    /// `key` holds `lock` from now on, if it holds any: it will be deleted when its lease ends.
+    /// Enters the lock in `key`, if there is one, in the deadlines: it is deleted when its lease ends.
     pub fn schedule_expiry(&mut self, key: Key<'_>, lock: Option<&mut Lock>) {
         if let Some(lock) = lock {
             self.deadlines.schedule(key, lock);
         }
     }
 
-    /// `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored): no token up to its own is issued again, and
-    /// its lease may be longer than this node grants.
+    /// Notes that `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored). No token up to its own
+    /// is issued again, and its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         if let Some((token, ttl_ms)) = lock.highest() {
             self.saw(key, token, ttl_ms, now);
@@ -34,7 +35,7 @@ impl Node {
         self.watching.wake(key);
     }
 
-    /// The grant `id` of `lock` in `key` came or was changed from elsewhere (replicated).
+    /// Notes that the grant `id` of `lock` in `key` was added or changed elsewhere (replicated).
     pub fn grant_arrived(&mut self, key: Key<'_>, lock: &mut Lock, id: GrantId, now: BootTime) {
         let grant = lock.grant(id);
         self.saw(key, grant.token(), grant.ttl_ms(), now);
@@ -47,26 +48,26 @@ impl Node {
         self.tokens.observe(key.name, token);
     }
 
-    /// `lock` is about to leave `key`, by whatever command or event.
+    /// Notes that `lock` is about to leave `key`, by whatever command or event.
     pub fn unlinked(&mut self, key: Key<'_>, lock: &mut Lock) {
         self.deadlines.cancel(key.db, lock);
     }
 
-    /// No lock has the entry that came due: the key holds none of ours.
+    /// Forgets an entry that came due but belongs to no lock in the key.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);
     }
 
-    /// The lock left `key` without a command of ours: its queue is looked at soon, after whatever took it, and by those who watch it.
-    /// Whether there is any of them.
+    /// Notes that the lock left `key` without a command of ours. Its queue and its watchers are checked soon, after
+    /// whatever removed it. Returns whether there are any.
     pub fn left(&mut self, key: Key<'_>) -> bool {
         self.waiting.wake_at(key, BootTime::default());
         self.watching.wake(key);
         self.waiting.has_queue(key) || self.watching.has(key)
     }
 
-    /// The server dropped `lock` from `key` to make room, and its holder does not know: others are kept out until its lease would
-    /// have ended. Whether it was live.
+    /// Notes that the server evicted `lock` from `key`, and that its holder does not know. Others are kept out until
+    /// its lease would have ended. Returns whether it was live.
     pub fn evict(&mut self, key: Key<'_>, lock: Evictee, now: Now) -> bool {
         self.history.was_evicted(key);
         if now.boot > lock.end {
@@ -80,22 +81,22 @@ impl Node {
         true
     }
 
-    /// A database, or all of them (`None`), is about to be emptied. What was watched there; [`Node::dropped`] says what comes of
-    /// it.
+    /// Notes that a database, or all of them (`None`), is about to be emptied. Returns its deadlines; [`Node::dropped`]
+    /// has the consequences.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
-        // Those of other databases too: the guard may be armed now.
+        // Other databases too: the guard may be armed now.
         self.waiting.wake_all();
         self.watching.wake_all();
         self.keepalives.flushed(db);
         self.deadlines.detach(db)
     }
 
-    /// Two databases change places. Where one without locks takes the place of one with locks, those are gone from their names:
-    /// the database that they are in now, and when the last of them ends.
+    /// Swaps two databases. If one without locks takes the place of one with locks, these are gone from their names.
+    /// Then it returns the database where they are now, and when the last of them ends.
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
         self.swaps = self.swaps.wrapping_add(1);
-        // What is there now counts.
+        // Their present content counts.
         self.waiting.wake_all();
         self.watching.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
@@ -104,8 +105,9 @@ impl Node {
         }
     }
 
-    /// Locks were dropped for good, the last of which would have ended at `last`, and their holders do not know. Whether any was
-    /// live: then nothing is granted until `last`, and the disk has to know of that before anything else happens.
+    /// Notes that locks were dropped permanently, the last of which would have ended at `last`, and that their holders
+    /// do not know. Returns whether any was live: then nothing is granted until `last`, and the disk must know of that
+    /// before anything else happens.
     pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
         if is_live {
@@ -114,8 +116,8 @@ impl Node {
         is_live
     }
 
-    /// The same, but that may be the start of a reload: [`Node::take_flush`] says what to look for when data was loaded. Hands
-    /// `dropped` back if none of them was live.
+    /// Notes that locks were dropped, possibly at the start of a reload: [`Node::take_flush`] says what to look for
+    /// once data is loaded. Hands `dropped` back if none of them was live.
     pub fn dropped_perhaps(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
         let Some(last) = dropped.last().filter(|last| now <= *last) else { return Err(dropped) };
         let guard = self.guard;
@@ -124,12 +126,13 @@ impl Node {
         Ok(())
     }
 
-    /// Data was loaded, or cannot bring back any more what the last flushes dropped: these locks, if any were live.
+    /// Returns the locks that the last flushes dropped, if any were live. Data was loaded, or can no longer bring them
+    /// back.
     pub fn take_flush(&mut self) -> Option<Flush> {
         self.flush.take()
     }
 
-    /// Every lock of `flush` is back: there is nothing to guard.
+    /// Ends the guard of `flush`: all of its locks are back.
     pub fn reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
         self.history.reloaded();
@@ -145,7 +148,7 @@ mod tests {
     use crate::refusal::Refusal;
     use crate::request::Note;
 
-    /// A lock of `name` until 1 000 ms, then a flush at `at_ms` that may be the start of a reload.
+    /// Flushes a lock of `name` that lasts until 1 000 ms, at `at_ms`, possibly at the start of a reload.
     fn flushed(node: &mut Node, name: &[u8], at_ms: u64) -> Result<(), Detached> {
         node.schedule_expiry(Key { db: 0, name }, Some(&mut mine(1)));
         let dropped = node.flush(None);
@@ -167,7 +170,7 @@ mod tests {
         assert!(node.take_flush().is_none());
     }
 
-    /// Dropped for good, an operator's word, a promotion: whatever arms the guard between a flush and the load.
+    /// Dropped permanently, armed by an operator, promoted: each arms the guard between a flush and the load.
     #[test]
     fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
         let causes: [(Cause, fn(&mut Node)); 3] = [
@@ -187,7 +190,7 @@ mod tests {
         }
     }
 
-    /// A flush, then an operator who says that nobody holds anything: a reload brings no guard back.
+    /// A flush, then an operator who says that nobody holds anything: a reload does not restore the guard.
     #[test]
     fn a_guard_that_was_lifted_meanwhile_stays_lifted() {
         let mut node = node();
@@ -199,7 +202,7 @@ mod tests {
         node.guard.ensure_open(at(20).boot).unwrap();
     }
 
-    /// Beyond their number the node does not know which keys are concerned, and says why it is guarded.
+    /// Beyond the maximum the node does not know which keys are concerned, and says why it is guarded.
     #[test]
     fn more_evicted_locks_than_are_remembered_guard_the_whole_node() {
         let mut node = node();

@@ -1,11 +1,11 @@
-//! What happens to a lock and its queue, from the moment a command arrives or something comes due until all is done.
+//! The engine: what happens to a lock and its queue, from the arrival of a command or due work until all is done.
 //!
-//! The engine decides with the rules and hands out one [`Step`] after the other; a *driver* performs them. The module's driver
-//! writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them repeats a rule.
-//! What only reads (CHECK, INFO) takes no step, and no engine.
+//! The engine decides by the rules and returns one [`Step`] after the other; a *driver* performs them. The module's
+//! driver writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them
+//! repeats a rule. Commands that only read (CHECK, INFO) take no step, and need no engine.
 //!
-//! The node is borrowed while the engine decides, and not while a step is performed: a server calls the module back in the
-//! middle of an effect. Steps own what they carry, and no step of a command that finds nobody waiting allocates.
+//! The node is borrowed while the engine decides, but not while a step is performed: a server calls the module back in
+//! the middle of an effect. Steps own what they carry. No step of a command without waiting requests allocates.
 //!
 //! | what happens | file |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! What happens when a lock ends, or its queue is looked at: it passes to the first who waits, and to those behind it as long as they
-//! may hold it together; or the key goes.
+//! Passes a lock on when it ends or its queue is checked: to the first waiting request, and to those behind it that are
+//! compatible. Otherwise the key is deleted.
 //!
-//! The stages stand in the order in which they come.
+//! The stages stand in the order in which they happen.
 
 use super::at::At;
 use super::step::{By, Event, Question, Said, Step};
@@ -15,67 +15,67 @@ use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 
-/// A lock on its way to the first who waits for it.
+/// A lock on its way to the first waiting request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
     by: By,
     stage: Stage,
-    /// The lock in the key has ended: if nobody gets it, the key goes.
+    /// The lock in the key has ended: if nobody gets it, the key is deleted.
     has_ended: bool,
-    /// So many who waited were served, or found to have lost their permission.
+    /// The number of waiting requests that were served, or had lost their permission.
     served: usize,
     /// The server lets the node grant.
     may_grant: bool,
-    /// It was asked what is on the disk.
+    /// The driver was asked what is on the disk.
     asked_disk: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The lock in the key ends, by this.
+    /// The lock in the key ends, by this event.
     Ends(Event),
-    /// Somebody else may hold it; else it is free.
+    /// Check whether somebody else may hold the lock, or it is free.
     Looked,
-    /// It is free: the node has to know what it may grant in its slot.
+    /// The lock is free: the node has to know what it may grant in its slot.
     Free,
     Slot,
     SlotSaid,
-    /// It is free for the one whose turn it is, if the user may have it.
+    /// The lock is free for the next request, if its user has permission.
     First,
     FirstSaid(WaiterId),
-    /// Somebody waits.
+    /// A request waits.
     Waits,
     MayGrantSaid,
     /// The rule decides.
     Decides,
-    /// The lock is stored for the one who waited.
+    /// The lock is stored for the waiting request.
     Stored,
-    /// Somebody was served: perhaps the next can be too.
+    /// A request was served; perhaps the next can be too.
     Again,
-    /// Nobody gets it any more.
+    /// No further request gets the lock.
     Stays,
     Over,
 }
 
 impl Passing {
-    /// The lock in the key ends, by `event`.
+    /// Begins when the lock in the key ends, by `event`.
     pub(super) fn ended(event: Event, by: By) -> Self {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
-    /// Somebody may wait, and the key may be free.
+    /// Begins when requests may wait, and the key may be free.
     fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// Somebody waits. The lock in the key may have ended with its lease.
+    /// Begins when requests wait. The lock in the key may have ended with its lease.
     pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
         let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
         at.node.counters.expiries += lock.len() as u64;
         Self::ended(Event::Expired, by)
     }
 
-    /// Returns what the driver does next; `None`: nothing. A lock that is granted is left in `granted`.
+    /// Returns the driver's next step, or `None` at the end. A granted lock is left in `granted`.
     #[inline(never)]
     pub(super) fn next(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> Option<Step> {
         while !matches!(self.stage, Stage::Over) {
@@ -88,7 +88,7 @@ impl Passing {
         None
     }
 
-    /// Returns the stage that follows, and what the driver does before.
+    /// Returns the next stage, and the driver's step before it.
     fn run_stage(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match self.stage {
             Stage::Ends(event) => at.end(event),
@@ -139,7 +139,7 @@ impl Passing {
         (Stage::Decides, None)
     }
 
-    /// The rule, and what follows from its outcome.
+    /// Calls the rule, and acts on its outcome.
     fn decide(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> (Stage, Option<Step>) {
         match at.hand_over(self.has_ended) {
             Ok(HandedOver::Granted(lock)) => {
@@ -170,7 +170,7 @@ impl Passing {
         }
     }
 
-    /// Somebody was served: perhaps the next can be too.
+    /// Counts a served request, and continues if the next one can be served too.
     fn served_one(&mut self, at: &mut At<'_>) -> Stage {
         self.served += 1;
         let is_exclusive = matches!(at.held, Some(Lock::Exclusive(_))) && !self.has_ended;
@@ -191,12 +191,12 @@ impl At<'_> {
         if !self.has_queue() {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
-        // Whether the slot is still served here shows only for a key that is not there.
+        // Only an absent key shows whether its slot is still served here.
         let is_in_cluster = self.node.slots.is_in_cluster();
         (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Tell(event) }))
     }
 
-    /// Rules of access may have changed since the first one came.
+    /// Refuses the first request if its user has lost the permission since it came.
     fn first_said(&mut self, first: WaiterId) -> (Stage, Option<Step>) {
         let Said::Refused(refusal) = self.said else { return (Stage::Waits, None) };
         self.node.queues().refuse(first, refusal, self.now.boot);
@@ -215,14 +215,14 @@ impl At<'_> {
         self.node.waiting.len_of(self.key) > 0
     }
 
-    /// Nobody gets it now.
+    /// Postpones the queue: no request gets the lock now.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
         self.node.queues().postpone(self.key, refusal, self.now.boot);
         Stage::Stays
     }
 }
 
-/// How a grant ends that `event` tells of.
+/// Returns the ending of a grant that `event` reports.
 pub(super) fn ending(event: Event) -> Ending {
     match event {
         Event::Released => Ending::Released,

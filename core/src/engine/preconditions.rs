@@ -1,4 +1,5 @@
-//! What has to hold before the rule of a request decides. A new precondition gets its line here, and a stage of the run that brings it about.
+//! The preconditions of a request's rule. A new precondition gets its line here, and a stage of the run that
+//! establishes it.
 
 use super::step::Request;
 use crate::lock::Lock;
@@ -6,21 +7,21 @@ use crate::node::Node;
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// The preconditions, in the order in which they are brought about.
+/// The preconditions, in the order in which they are established.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Precondition {
-    /// No grant is over in a lock that others hold.
+    /// A lock that others hold contains no grant whose lease is over.
     NoneIsOver,
-    /// The queue is served: it is before the one who asks now.
+    /// The queue has been served: it is ahead of the present request.
     QueueServed,
     /// The node knows what it may grant in the key's slot.
     SlotKnown,
-    /// What a later incarnation has to know is on the disk.
+    /// The disk has everything that a later incarnation must know.
     OnDisk,
 }
 
-/// Returns the first precondition of `request`, from `from` on, that does not hold for `key`, which holds `held`.
-// Inlined: for a usual ACQUIRE or RELEASE little of it is left (`make instructions`).
+/// Returns the first precondition of `request`, from `from` on, that does not hold for `key` and its content `held`.
+// Inlined: little of it is left for a usual ACQUIRE or RELEASE (`make instructions`).
 #[inline(always)]
 pub(super) fn unmet(
     from: Precondition,

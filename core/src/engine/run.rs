@@ -1,6 +1,6 @@
-//! What happens when a command arrives, or something comes due, for one key.
+//! Runs one request for one key: a command, or due work.
 //!
-//! The stages stand in the order in which they come.
+//! The stages stand in the order in which they happen.
 
 use super::at::At;
 use super::passing::Passing;
@@ -19,7 +19,7 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// One request, from its arrival until all that it brings about is done.
+/// A request, from its arrival to the end of all its consequences.
 #[derive(Debug)]
 pub struct Run<'a> {
     pub(super) key: Key<'a>,
@@ -28,42 +28,42 @@ pub struct Run<'a> {
     pub(super) granted: Option<Box<Lock>>,
     /// Boxed: most requests have none, and should not carry room for one.
     pub(super) ended: Option<Box<Grant>>,
-    /// So many grants whose lease is over were taken out of the lock.
+    /// The number of grants removed from the lock because their leases are over.
     over: usize,
-    /// It was asked what is on the disk.
+    /// The driver was asked what is on the disk.
     pub(super) asked_disk: bool,
     pub(super) touches_queue: bool,
-    /// Somebody watches the lock, and was not told yet what became of it.
+    /// Watchers of the lock have not heard of the change yet.
     is_watched: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     Arrived,
-    /// Grants whose lease is over are taken out of a lock that others hold.
+    /// Grants whose leases are over are removed from a lock that others hold.
     EndsOver,
-    /// Whoever waits is served first.
+    /// The queue is served first.
     Serves(Passing),
-    /// The node has to know what it may promise: in this slot of the cluster, and of what is on the disk.
+    /// The node has to know what it may promise: in this slot of the cluster, and by what is on the disk.
     Slot,
     Ready,
     /// The rule decides.
     Decides,
-    /// The lock ended, or it may be somebody's turn; then this is answered.
+    /// The lock ended, or it may be another request's turn; then this is answered.
     Passes(Passing, Reply),
     /// The connection of a lease that is kept alive has to be open.
     Connection,
     ConnectionSaid,
-    /// The grants with this token are taken out one after the other; after `left` of them the next slice follows.
+    /// The grants with this token are removed one after the other; after `left` of them the next slice follows.
     Breaks {
         token: Token,
         left: usize,
     },
-    /// More have it than one step may end: the client has to wait while slices of them are ended.
+    /// More grants have the token than one step may end: the client has to wait while slices of them are ended.
     BreaksLater(Token),
-    /// The lock is stored for the one who asked, in place of one whose lease is over: it has that one's entry in the deadlines.
+    /// The lock is stored in place of one whose lease is over, and takes over its entry in the deadlines.
     Stored(Token, u16),
-    /// The client has to wait: until it is its turn, or for the disk alone. There has to be room for it.
+    /// The client has to wait for its turn, or only for the disk. There has to be room for it.
     Blocks {
         for_disk: bool,
     },
@@ -78,7 +78,7 @@ pub(super) enum Stage {
 }
 
 impl<'a> Run<'a> {
-    /// Does `request` for `key`.
+    /// Creates the run of `request` for `key`.
     pub fn new(key: Key<'a>, request: &'a Request<'a>) -> Self {
         Self {
             key,
@@ -93,17 +93,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The lock to be stored.
+    /// Returns the lock to store.
     pub fn granted(&mut self) -> Option<Box<Lock>> {
         self.granted.take()
     }
 
-    /// The grant that left a lock which others hold.
+    /// Returns the grant that left a lock which others hold.
     pub fn ended(&mut self) -> Option<Box<Grant>> {
         self.ended.take()
     }
 
-    /// How the command is answered, if nothing else is left to be done: then [`Run::next`] need not be asked.
+    /// Returns the command's answer if nothing else is left to do: then [`Run::next`] need not be called.
     pub fn answered(&self) -> Option<&Result<Reply, Refusal>> {
         match &self.stage {
             Stage::Answers(answer) if !self.is_watched => Some(answer),
@@ -111,16 +111,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether somebody may have an answer now, or something be due earlier than before.
+    /// Returns whether waiting requests may have an answer now, or work may be due earlier than before.
     pub fn touches_queue(&self) -> bool {
         self.touches_queue
     }
 
-    /// What is done next. `held` is what the key holds now; `said` answers the step before (the first time: [`Said::Yes`]).
-    /// After [`Step::Done`] it is over.
-    // Inlined into the driver of the server, which has one: the usual case goes straight through, and the stages, which are much code,
-    // stand apart. In one piece with them every command pays for what hardly any needs: a tenth of its own instructions
-    // (`make instructions`).
+    /// Returns the next step. `held` is the key's present content, and `said` answers the step before ([`Said::Yes`] at
+    /// first). The run ends with [`Step::Done`].
+    // Inlined into the server's driver, which has one call: the usual case runs straight through, and the stages, which
+    // are much code, are separate. Together, every command would pay for code that hardly any needs: a tenth of its own
+    // instructions (`make instructions`).
     #[inline(always)]
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
         if let Stage::Arrived = self.stage
@@ -141,8 +141,8 @@ impl<'a> Run<'a> {
         self.run_stages(At { key: self.key, held, said, node, now })
     }
 
-    /// Returns true in the usual case: nothing is to be done before the rule, and nobody waits for the lock, watches it or holds it
-    /// together with others.
+    /// Returns whether this is the usual case: nothing has to happen before the rule, and nobody waits for the lock,
+    /// watches it or holds it together with others.
     #[inline(always)]
     fn is_plain(&self, held: Option<&Lock>, node: &Node, now: Now) -> bool {
         matches!(self.request, Request::Acquire(_) | Request::Release(_))
@@ -203,10 +203,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Begins the request: with the preconditions of its rule.
+    /// Begins the request with the preconditions of its rule.
     fn begin(&mut self, at: &mut At<'_>) -> Option<Step> {
         if let Request::Renew(renewal) = self.request {
-            // Nothing that anybody watches changes.
+            // Watchers see no change.
             let is_kept = kept(at.held.as_deref_mut(), renewal, at.now).is_some();
             return self.go_on(if is_kept { Stage::Connection } else { Stage::Decides });
         }
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         self.prepare(Precondition::NoneIsOver, at)
     }
 
-    /// Goes on with the first precondition from `from` on that does not hold, or with the rule.
+    /// Continues with the first precondition from `from` on that does not hold, or with the rule.
     fn prepare(&mut self, from: Precondition, at: &mut At<'_>) -> Option<Step> {
         self.stage = match unmet(from, (self.request, self.key), at.held.as_deref(), at.node, at.now) {
             Some(Precondition::NoneIsOver) => Stage::EndsOver,
@@ -231,13 +231,13 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Goes on with the queue of the lock.
+    /// Continues with the queue of the lock.
     fn pass(&mut self, at: &mut At<'_>) -> Option<Step> {
         let (Stage::Serves(passing) | Stage::Passes(passing, _)) = &mut self.stage else { return None };
         passing.next(&mut self.granted, at)
     }
 
-    /// Goes on with the queue of the lock, if it has one, then answers.
+    /// Continues with the queue of the lock, if it has one, then answers.
     pub(super) fn serve_queue(&mut self, by: By, reply: Reply, at: &mut At<'_>) -> Option<Step> {
         if !at.has_queue() {
             return self.answer(Ok(reply));
@@ -245,13 +245,13 @@ impl<'a> Run<'a> {
         self.go_on(Stage::Passes(Passing::begin(by, at), reply))
     }
 
-    /// Takes out a grant whose lease is over, of a lock that others hold.
+    /// Removes a grant whose lease is over from a lock that others hold.
     #[inline(never)]
     fn end_over(&mut self, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue |= at.has_queue();
         let lock = at.held.as_deref()?;
         let ended = lock.ended(at.now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
-        // That of the one who asks is told to have ended before the next one is told, however many there are.
+        // The requester's own grant must be reported as ended before its next grant, however many there are.
         let own = || if let Request::Acquire(ask) = self.request { lock.find(ask.owner) } else { None };
         let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(at.now.boot)));
         self.ended = Some(at.take(ended?, Ending::Expired)?);
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends the lock that `due` is the entry of.
+    /// Ends the lock that the entry `due` belongs to.
     #[inline(never)]
     pub(super) fn expire(&mut self, due: &Due, at: &mut At<'_>) -> Option<Step> {
         match at.held.as_deref() {
@@ -291,16 +291,16 @@ impl<'a> Run<'a> {
                 at.node.counters.expiries += lock.len() as u64;
                 return self.go_on(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
             }
-            // Others hold it: perhaps somebody who waits may join them now.
+            // Others hold it: perhaps a waiting request may join them now.
             Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
-            // The entry of an earlier lock under this name, or of none: it should have gone with its lock.
+            // The entry belongs to an earlier lock of this name, or to none: it should have gone with its lock.
             Some(lock) if due.is_of(lock) => at.schedule_expiry(),
             _ => at.node.forget_due(due),
         }
         self.answer(Ok(Reply::Null))
     }
 
-    /// The grant `id` of the lock in the key changed in place, by `event`.
+    /// Reports that the grant `id` of the lock in the key changed in place, by `event`.
     pub(super) fn changed(&mut self, id: GrantId, event: Option<Event>, reply: Reply, at: &mut At<'_>) -> Option<Step> {
         at.schedule_expiry();
         self.then(Stage::Answers(Ok(reply)), Step::Changed(event, id))
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
         self.go_on(Stage::Answers(answer))
     }
 
-    /// Has the driver perform `step`, then goes on with `stage`.
+    /// Has the driver perform `step`, then continues with `stage`.
     pub(super) fn then(&mut self, stage: Stage, step: Step) -> Option<Step> {
         self.stage = stage;
         Some(step)

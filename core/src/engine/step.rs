@@ -1,4 +1,4 @@
-//! What the engine and its driver say to each other.
+//! The language between the engine and its driver.
 
 use crate::keepalive::{ClientId, Renewal};
 use crate::lock::deadlines::Due;
@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::request::{Acquire, Annotate, Convert, Extend, NoteSequence, Owner, Reenter, Release, Wait};
 use crate::values::token::Token;
 
-/// What is to be done about one key.
+/// A request for one key.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
     /// `LOCK.ACQUIRE`.
@@ -33,124 +33,128 @@ pub enum Request<'a> {
     Break(Option<Token>),
     /// The next slice of a BREAK.
     BreakOn(&'a Breaking),
-    /// A lease that is kept alive.
+    /// The renewal of a lease that is kept alive.
     Renew(&'a Renewal),
-    /// The lease of the lock has ended.
+    /// The end of the lock's lease.
     Expire(&'a Due),
-    /// Its queue is looked at.
+    /// A check of the key's queue.
     Look,
 }
 
-/// What the driver does next.
+/// The driver's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Store the lock of [`super::Run::granted`] in the key, in place of what it holds; tell replicas and the AOF, then of the
-    /// event.
+    /// Store the lock of [`super::Run::granted`] in the key, in place of its content. Tell replicas and the AOF, then
+    /// publish the event.
     Store(Event),
-    /// The lease of the lock in the key has ended: tell of that, then store the one that is granted to one who asked.
+    /// Report that the lease of the lock in the key has ended, then store the lock that was granted to the requester.
     Replace,
-    /// This grant of the lock in the key joined or changed, in place: tell replicas and the AOF, then of the event.
+    /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, then publish the
+    /// event.
     Changed(Option<Event>, GrantId),
-    /// The grant of [`super::Run::ended`] left the lock in the key, which others hold: tell replicas and the AOF, then of the event.
+    /// The grant of [`super::Run::ended`] left the lock in the key, which others hold. Tell replicas and the AOF, then
+    /// publish the event.
     Left(Event),
-    /// Tell of the event. The key stays as it is for now.
+    /// Publish the event. The key stays as it is for now.
     Tell(Event),
-    /// Tell of the event, then delete the key, on replicas and in the AOF too.
+    /// Publish the event, then delete the key, on replicas and in the AOF too.
     Delete(Option<Event>),
-    /// Find this out, and say it.
+    /// Answer this question.
     Ask(Question),
-    /// Look which slots of the cluster the node serves.
+    /// Read which slots of the cluster the node serves.
     LookAtSlots,
-    /// Answer everybody in the key's queue as the server answers for a slot that it does not serve.
+    /// Answer the whole queue of the key as the server answers for a slot that it does not serve.
     Redirect,
-    /// The key has changed, and somebody watches its lock: tell those of [`crate::Node::take_told`] what it holds now.
+    /// The key has changed, and its lock has watchers: send the key's present content to those of
+    /// [`crate::Node::take_told`].
     TellWatchers,
-    /// Block the client, and say under which name it is answered; [`Said::No`]: it cannot be blocked. (Then it asked for no time to wait:
-    /// it would wait for the disk, or for the end of a BREAK in slices.)
+    /// Block the client, and say under which id it is answered. [`Said::No`] if it cannot be blocked. (It then named no
+    /// time to wait, and would wait for the disk, or for the end of a BREAK in slices.)
     Block,
     /// Have the node's state written; nobody waits for that.
     Write,
-    /// Answer the command. What was decided for others is in [`crate::Waiting::take_answers`].
+    /// Answer the command. Answers for other clients are in [`crate::Waiting::take_answers`].
     Done(Result<Reply, Refusal>),
 }
 
-/// What the engine cannot know.
+/// A question that the engine cannot answer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether the key, which holds nothing, is served by this node, and not on its way to another.
+    /// Whether this node serves the key, which is absent, and is not migrating it to another.
     IsServedHere,
-    /// Whether the user of the client that waits under this name may still have the lock of the key.
+    /// Whether the user of the client that waits under this id still has permission for the lock of the key.
     IsPermitted(WaiterId),
     /// Whether the server lets the node grant anything.
     MayGrant(By),
-    /// Whether this connection is open, and the server lets the node prolong what its client holds.
+    /// Whether this connection is open, and the server lets the node renew its client's lease.
     MayRenew(ClientId),
-    /// The sender of the request, which has to wait. [`Said::Refused`]: the server has no memory for that.
+    /// The sender of the request, which has to wait. [`Said::Refused`] if the server has no memory for that.
     WhoAsks,
-    /// What is on the disk by now ([`crate::Node::written`]), and what the start proves, if that is not judged yet.
+    /// Whatever is on the disk by now ([`crate::Node::written`]), and what the start proves, if that has not been
+    /// judged yet.
     OnDisk,
 }
 
-/// What the driver answers.
+/// The driver's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// So it is, or the step is done.
+    /// Yes, or the step is done.
     Yes,
-    /// It is not.
+    /// No.
     No,
-    /// It is not, and this is what to tell.
+    /// No, and this is the refusal to answer.
     Refused(Refusal),
-    /// The sender of the request; any other answer stands for one that is not known.
+    /// The sender of the request; any other answer stands for an unknown one.
     Asks(Asker),
-    /// The client is blocked under this name.
+    /// The client is blocked under this id.
     Blocked(WaiterId),
 }
 
-/// What brought it about.
+/// The cause of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// A client's write command: the server has checked that writing is in order.
     Command,
-    /// Time: nobody has.
+    /// Time, without any client.
     Itself,
 }
 
-/// What those who listen to key events are told.
+/// A key event, for those who subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A lock was granted to one who asked.
+    /// A lock was granted to the requester.
     Acquired,
-    /// It was granted to one who waited.
+    /// A lock was granted to a waiting request.
     HandedOver,
-    /// Its owner gave the last hold back.
+    /// The owner gave back its last hold.
     Released,
-    /// Its owner asked for more time.
+    /// The owner extended the lease.
     Extended,
-    /// Its lease ended.
+    /// The lease ended.
     Expired,
-    /// An operator took it away.
+    /// An operator broke the lock.
     Broken,
-    /// Its owner asked for another mode.
+    /// The owner converted the mode.
     Converted,
-    /// Its owner replaced its note.
+    /// The owner replaced its note.
     Noted,
 }
 
-/// How a command is answered.
+/// A command's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// With a grant's token.
+    /// A grant's token.
     Token(Token),
-    /// With the token of the grant that was asked for, and the number of its permit.
+    /// The token of the requested grant, and its permit number.
     Granted(Token, u16),
-    /// With how many holds there are now.
+    /// The number of holds now.
     Holds(u32),
-    /// With the number of the permit that is kept for the caller, whose turn it is; 0 if it is not.
+    /// The reserved permit number, if it is the caller's turn; 0 if it is not.
     Turn(u16),
-    /// With the number of the grant's note.
+    /// The sequence number of the grant's note.
     Noted(NoteSequence),
-    /// Not what was asked for: it is somebody else's, or not the caller's.
+    /// Null: another owner holds the lock, or the caller does not.
     Null,
-    /// Later: the client waits.
+    /// No reply yet: the client waits.
     Later,
 }

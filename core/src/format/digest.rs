@@ -1,4 +1,4 @@
-//! A digest of all locks: whether what was loaded is what there was at the end of the last incarnation.
+//! A digest of all locks, which shows whether the loaded locks are those at the end of the last incarnation.
 
 use sha2::{Digest as _, Sha256};
 
@@ -10,19 +10,19 @@ use crate::values::key::Key;
 use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
-/// Sums of hashes of locks, so that the order in which they are looked at does not matter.
+/// Sums of hashes of locks, independent of the order of the locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocksDigest {
-    /// How many grants.
+    /// The number of grants.
     pub count: u64,
-    /// With their deadlines on this boot's clock: to the microsecond the same set.
+    /// The sum with deadlines on this boot's clock: equal for sets that are equal to the microsecond.
     pub exact: u128,
-    /// With their ttl instead: the same set, whose leases start over in full on another boot.
+    /// The sum with ttls instead of deadlines: equal for sets whose leases start over in full on another boot.
     pub other_boot: u128,
 }
 
 impl LocksDigest {
-    /// Counts in the grants of the lock that `key` holds, those whose deadlines `counts` picks.
+    /// Adds the grants of the lock in `key` whose deadlines satisfy `counts`.
     pub fn add(&mut self, key: Key<'_>, lock: &Lock, counts: impl Fn(BootTime) -> bool) {
         let picked = lock.grants().filter(|(_, grant)| counts(grant.deadline()));
         picked.for_each(|(mode, grant)| self.add_grant(key, mode, grant));
@@ -38,9 +38,10 @@ impl LocksDigest {
         hash.update(grant.token().get().to_le_bytes());
         hash.update(grant.holds().to_le_bytes());
         hash.update(grant.ttl_ms().to_le_bytes());
-        // A grant that nobody adopted counts as it did in versions that know no adoption.
+        // A grant that nobody adopted counts as it did in versions without adoption.
         hash.update([flags(grant)]);
-        // An exclusive grant counts as it did when there were no others: a digest of an earlier version stays true.
+        // An exclusive grant counts as it did before other modes existed, so that digests of earlier versions stay
+        // valid.
         match mode {
             Mode::Exclusive => {}
             Mode::Shared => hash.update([0; 4]),

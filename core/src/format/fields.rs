@@ -1,4 +1,4 @@
-//! The fields of records, and what makes one grant of them a possible one.
+//! The fields of records, and the checks that make a grant valid.
 
 use crate::lock::grant::Grant;
 use crate::refusal::Damaged;
@@ -7,29 +7,29 @@ use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
 use crate::values::time::{BootId, BootTime};
 use crate::values::token::Token;
 
-/// How a record came here.
+/// The way by which a record came here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Off a live replication stream: written a moment ago.
+    /// A live replication stream: written a moment ago.
     Stream,
-    /// From this node's own files or a full synchronisation: written at an unknown time.
+    /// This node's own files or a full synchronisation: written at an unknown time.
     Storage,
-    /// In a payload that a client handed in (RESTORE, MIGRATE): nothing in it is believed.
+    /// A client's payload (RESTORE, MIGRATE): nothing in it is believed.
     Payload,
 }
 
-/// When and where a record is read.
+/// The time and place at which a record is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Here {
-    /// How it came.
+    /// The record's way here.
     pub arrival: Arrival,
-    /// When.
+    /// The time.
     pub now: BootTime,
-    /// In which boot of which machine.
+    /// The boot of this machine.
     pub boot: BootId,
 }
 
-/// What of a record has not been read yet.
+/// The unread rest of a record.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// An integer of N bytes, up to eight.
+    /// Reads an integer of N bytes, at most eight.
     pub fn short<const N: usize>(&mut self) -> Result<u64, Damaged> {
         let field = self.take::<N>()?;
         let mut bytes = [0; 8];
@@ -70,39 +70,40 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A flag of a grant: it came from outside.
+/// A flag of a grant that came from outside.
 pub(super) const SUSPECT: u8 = 1;
 
-/// A flag of a grant: another process of its owner goes on with it. Modules from before refuse it.
+/// A flag of a grant that another process of its owner continues. Older modules refuse it.
 pub(super) const ADOPTED: u8 = 4;
 
-/// The flags of `grant` that all versions of a record share.
+/// Returns the flags of `grant` that all versions of a record share.
 pub(super) fn flags(grant: &Grant) -> u8 {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     flag(grant.is_from_outside(), SUSPECT) | flag(grant.is_adopted(), ADOPTED)
 }
 
-/// A grant as it was written.
+/// A grant as written in a record.
 pub(super) struct Written<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
-    /// The note's number.
+    /// The note's sequence number.
     pub sequence: u64,
-    /// [`SUSPECT`], [`ADOPTED`]; others are ignored.
+    /// The flags [`SUSPECT`] and [`ADOPTED`]; others are ignored.
     pub flags: u8,
     pub ttl_ms: u32,
     pub holds: u32,
     pub token: u64,
     pub granted: BootTime,
     pub deadline: BootTime,
-    /// When it was written.
+    /// The time of writing.
     pub at: BootTime,
-    /// The boot that its times are of is the one that it is read in.
+    /// Whether its times belong to the boot in which it is read.
     pub is_same_boot: bool,
 }
 
 impl Written<'_> {
-    /// The grant as it is `here`. Never an impossible one: every field is within its bounds, and no more than the full ttl is left.
+    /// Converts it to a grant `here`. The result is always valid: every field is within its bounds, and at most the
+    /// full ttl is left.
     pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;
@@ -124,7 +125,7 @@ impl Written<'_> {
             return Err(Damaged::Field("deadline"));
         }
         let (granted, deadline) = if self.is_same_boot {
-            // The clock of one boot never goes back, except where a machine is set back to a snapshot.
+            // The clock of one boot never goes back, unless a machine is reset to a snapshot.
             (self.granted.min(now), self.deadline.min(latest))
         } else {
             let granted = BootTime::from_us(now.us_since(BootTime::from_us(self.at.us_since(self.granted))));

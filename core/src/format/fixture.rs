@@ -14,14 +14,14 @@ pub fn read(bytes: &[u8], arrival: Arrival, now: u64, boot: BootId) -> Result<Lo
     decode(bytes, Here { arrival, now: BootTime::from_us(now * 1_000), boot })
 }
 
-/// The record of `lock` at `now`.
+/// Returns the record of `lock` at `now`.
 pub fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
     let mut bytes = vec![];
     encode(lock, now, HERE, &mut bytes);
     bytes
 }
 
-/// A record with other bytes at a place.
+/// Returns a record with other bytes at one place.
 pub fn edited(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [&bytes[..at], with, &bytes[at + with.len()..]].concat()
 }

@@ -1,20 +1,22 @@
-//! Version 3 of a record: an exclusive lock as it is when it has just been granted.
+//! Version 3 of a record: an exclusive lock that has just been granted.
 //!
-//! Most records that replicas and the AOF are told are of such a lock, and each byte of a record is copied several times on its way: of
-//! a lock with an owner of 20 bytes this one has 44, with which servers keep an argument in one piece. All integers little-endian:
+//! Most records for replicas and the AOF are of such a lock, and each byte of a record is copied several times on its
+//! way. With an owner of 20 bytes this record has 44 bytes, which servers keep as an argument in one piece. All
+//! integers are little-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | version, 3 |
 //! | 1 | length of the owner less one, 0 to 255 |
 //! | 2..9 | token |
 //! | 9..13 | full ttl in milliseconds |
 //! | 13..19 | deadline, microseconds on the boot clock |
-//! | 19..24 | the first bytes of which boot of which machine that clock belongs to |
+//! | 19..24 | the first bytes of the id of the boot that this clock belongs to |
 //! | 24.. | owner |
 //!
-//! It was granted, and written, a full ttl before its deadline; it is held once, has no note, and is neither suspect nor adopted. Times mean what they
-//! mean in version 1. A boot is told by 40 random bits: that another one is taken for it happens once in a million million boots.
+//! The lock was granted, and the record written, a full ttl before its deadline. It has one hold and no note, and is
+//! neither suspect nor adopted. Times have the meaning of version 1. The 40 random bits of a boot are mistaken for
+//! those of another once in a million million boots.
 
 use super::fields::{Fields, Here, Written, flags};
 use crate::lock::grant::Grant;
@@ -27,10 +29,10 @@ pub const VERSION: u8 = 3;
 
 const HEAD_BYTES: usize = 24;
 
-/// Deadlines from here on, nine years after a machine was booted, do not fit.
+/// The first deadline that does not fit, nine years after a machine was booted.
 const DEADLINE_END_US: u64 = 1 << 48;
 
-/// What of the identity of a boot is told.
+/// The part of a boot's id in the record.
 type BootTag = [u8; 5];
 
 fn tag(boot: BootId) -> BootTag {
@@ -38,7 +40,7 @@ fn tag(boot: BootId) -> BootTag {
     [a, b, c, d, e]
 }
 
-/// Whether this record says all that there is to say of an exclusive lock at `now`.
+/// Returns whether this record can express an exclusive lock at `now` completely.
 pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
     grant.granted() == now
         && grant.deadline() == now.plus_ms(grant.ttl_ms())
@@ -63,7 +65,7 @@ pub(super) fn encode(grant: &Grant, boot: BootId, out: &mut Vec<u8>) {
     out.extend_from_slice(grant.owner());
 }
 
-/// The grant that `fields`, the record after its version, describe.
+/// Decodes the grant from `fields`, the record after its version.
 pub(super) fn decode(mut fields: Fields<'_>, here: Here) -> Result<Grant, Damaged> {
     let [owner_len_less_one] = fields.take()?;
     let token = fields.short::<7>()?;
@@ -94,7 +96,7 @@ mod tests {
     use crate::lock::grant::GrantId;
     use crate::request::Note;
 
-    /// Granted at 10 s for 2 s.
+    /// Returns a lock granted at 10 s for 2 s.
     fn lock(owner: &str) -> Lock {
         exclusive(crate::fixture::owner(owner), Note::default(), token(77), at(10_000).boot, ttl(2_000))
     }
@@ -117,7 +119,7 @@ mod tests {
                 for now in [10_000, 11_000, 12_001] {
                     assert_eq!(read(&bytes, arrival, now, HERE).as_ref(), Ok(&lock));
                 }
-                // One that differs in the last byte that is told.
+                // A boot that differs in the last byte of the tag.
                 let mut boot = HERE;
                 boot.0[4] = 2;
                 let read = read(&bytes, arrival, 500, boot).unwrap();
@@ -127,7 +129,7 @@ mod tests {
         }
     }
 
-    /// What this version cannot say is said by another, and read as it was.
+    /// A lock that this version cannot express is written in another one, and read back unchanged.
     #[test]
     fn is_taken_only_where_it_says_all() {
         let now = at(10_000).boot;
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A replica that has just been started may write in the very microsecond in which it read.
+    /// A replica that has just been started may write in the same microsecond in which it read.
     #[test]
     fn is_not_taken_for_what_has_less_than_its_ttl_left() {
         let sent = written(&lock("me"), at(10_500).boot);

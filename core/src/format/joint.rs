@@ -1,25 +1,25 @@
-//! Version 2 of a record: a lock that is held together, or one change of it; an exclusive lock whose note was replaced.
+//! Version 2 of a record: a joint lock, or one change of it, or an exclusive lock whose note was replaced.
 //!
-//! All integers little-endian:
+//! All integers are little-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | version, 2 |
 //! | 1 | 0: the whole lock; 1: one grant that joined or changed; 2: one grant that ended |
 //! | 2..4 | 0 |
 //! | 4..8 | number of grants that follow |
 //! | 8..16 | time of writing, microseconds on the boot clock |
-//! | 16..32 | which boot of which machine that clock belongs to |
+//! | 16..32 | id of the boot that this clock belongs to |
 //! | 32.. | the grants, the oldest first |
 //!
 //! A grant:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | flags: bit 0 suspect, bit 1 the note was replaced, bit 2 adopted; the others 0 |
 //! | 1 | mode: 1 shared, 2 permit, 3 exclusive: the only grant of a whole lock, whose note was replaced |
-//! | 2..4 | number of the permit; 0 if it is none |
-//! | 4..6 | limit of the permit; 0 if it is none |
+//! | 2..4 | permit number; 0 for another mode |
+//! | 4..6 | limit of the permit; 0 for another mode |
 //! | 6..8 | length of the owner, 1 to 256 |
 //! | 8..10 | length of the note, 0 to 1024 |
 //! | 10..12 | 0 |
@@ -28,10 +28,10 @@
 //! | 20..28 | token |
 //! | 28..36 | time of the grant, microseconds on the boot clock |
 //! | 36..44 | deadline, likewise |
-//! | 44.. | owner, note; 8 bytes more if the note was replaced: its number, which is not 0 |
+//! | 44.. | owner, note; 8 more bytes if the note was replaced: its sequence number, which is not 0 |
 //!
-//! Changes stand in the AOF and on the replication stream alone, so that a thousand readers are not a thousand times a thousand
-//! grants; what is stored is the whole lock. Times mean what they mean in version 1.
+//! Changes are only in the AOF and on the replication stream, so that a thousand readers are not a thousand times a
+//! thousand grants; files store the whole lock. Times have the meaning of version 1.
 
 use super::fields::{ADOPTED, Fields, Here, SUSPECT, Written, flags};
 use crate::lock::Lock;
@@ -58,12 +58,12 @@ const MODE_SHARED: u8 = 1;
 const MODE_PERMIT: u8 = 2;
 const MODE_EXCLUSIVE: u8 = 3;
 
-/// What a record of a change tells.
+/// The content of a record of a change.
 #[derive(Debug)]
 pub enum Change {
-    /// This grant joined the lock or changed.
+    /// A grant that joined the lock or changed.
     Grant(Mode, Grant),
-    /// This grant ended, and others are left.
+    /// A grant that ended while others are left.
     Ended(Grant),
 }
 
@@ -111,7 +111,7 @@ fn grant(mode: Mode, grant: &Grant, out: &mut Vec<u8>) {
     }
 }
 
-/// The lock that `fields`, the record after its version, describe: its grants go together, and no owner has two.
+/// Decodes the lock from `fields`, the record after its version. Its grants are compatible, and no owner has two.
 pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
     let (what, count, grants) = body(fields)?;
     if what != WHOLE {
@@ -143,7 +143,7 @@ pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
     Ok(Lock::Joint(Box::new(holders)))
 }
 
-/// The change that `fields`, the record after its version, describe; `None`: they describe a whole lock.
+/// Decodes the change from `fields`, the record after its version; `None` if they are a whole lock.
 pub(super) fn decode_change(fields: Fields<'_>, here: Here) -> Result<Option<Change>, Damaged> {
     let (what, count, mut grants) = body(fields)?;
     if what == WHOLE {
@@ -171,7 +171,7 @@ fn body(mut fields: Fields<'_>) -> Result<(u8, u32, Grants<'_>), Damaged> {
     if reserved != 0 { Err(Damaged::Field("reserved part")) } else { Ok((what, count, Grants { fields, at, boot })) }
 }
 
-/// The grants of a record that have not been read yet.
+/// The unread grants of a record.
 struct Grants<'a> {
     fields: Fields<'a>,
     at: BootTime,
@@ -199,7 +199,7 @@ impl Grants<'_> {
         let mode = match mode {
             MODE_SHARED if number == 0 && limit == 0 => Mode::Shared,
             MODE_EXCLUSIVE if number == 0 && limit == 0 && sequence != 0 => Mode::Exclusive,
-            // One of one is an exclusive lock.
+            // A permit of a limit of 1 is an exclusive lock.
             MODE_PERMIT if limit > 1 => {
                 Mode::Permit(Permit::new(number, limit).ok_or(Damaged::Field("number of the permit"))?)
             }

@@ -1,4 +1,4 @@
-//! How much may wait, and how much is done at once.
+//! Bounds on what may wait, and on what is done at once.
 
 use super::super::fixture::{Key, granted};
 use super::super::{Question, Reply, Request, Said};
@@ -12,7 +12,7 @@ use crate::values::limits::{ANSWERS_A_PASS_MAX, ENDED_A_STEP_MAX, OWNER_REQUESTS
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// One grant answers all of its owner's requests in one step.
+/// A grant answers all of its owner's requests in one step.
 #[test]
 fn an_owner_has_few_requests_in_a_queue() {
     let mut key = Key::held();
@@ -27,7 +27,7 @@ fn an_owner_has_few_requests_in_a_queue() {
     assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
 }
 
-/// However many wait, and whatever befalls them: no look at their queue takes more of them out than a slice.
+/// No check of a queue removes more than a slice of requests, however many there are, and whatever happens to them.
 #[test]
 fn what_concerns_a_whole_queue_is_done_in_slices() {
     let many = 10 * ANSWERS_A_PASS_MAX;
@@ -59,7 +59,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
-/// Thousands whose time is up at once: a release does not answer them all before it passes the lock on.
+/// Thousands of waits are over at once: a release does not answer them all before it passes the lock on.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
     let mut key = Key::held();
@@ -86,7 +86,7 @@ fn no_more_wait_than_may() {
     assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
 }
 
-/// A request that can be granted at once takes no place, so it is never refused for want of one.
+/// A request that can be granted at once takes no place, so it is never refused for lack of one.
 #[test]
 fn what_need_not_wait_needs_no_room() {
     let mut key = Key::new();
@@ -105,7 +105,7 @@ fn what_need_not_wait_needs_no_room() {
     assert_eq!((key.holders().len(), key.node.load()), (3, Load::NONE));
 }
 
-/// The one who asks is of this user.
+/// Answers that the sender is this user.
 fn says_user(question: Question, name: &[u8]) -> Option<Said> {
     let asker = Asker { user: UserId::of(name), listener: None };
     (question == Question::WhoAsks).then_some(Said::Asks(asker))
@@ -135,7 +135,7 @@ fn no_user_takes_the_places_of_others() {
     assert_eq!(key.acquire("z", 1_000, 5_000), Err(share), "the others have less now");
 }
 
-/// Above `maxmemory` nobody begins to wait, and what holders do goes on.
+/// Above `maxmemory` nobody begins to wait, and holders can continue.
 #[test]
 fn without_memory_nobody_begins_to_wait() {
     let mut key = Key::held();
@@ -148,7 +148,7 @@ fn without_memory_nobody_begins_to_wait() {
     assert_eq!(key.wait("b", 5_000, None), Ok((Reply::Turn(1), 0)));
 }
 
-/// A demotion sends those who wait away one after the other; those who come later stay.
+/// A demotion dismisses waiting requests one after the other; later ones stay.
 #[test]
 fn those_who_are_sent_away_leave_one_by_one() {
     let mut key = Key::new();
@@ -171,7 +171,7 @@ fn those_who_are_sent_away_leave_one_by_one() {
     assert!(!key.node.waiting.sends_away());
 }
 
-/// A lock of a reader that stays, and more than one step takes out whose leases are over after 10 ms.
+/// Returns a lock of a reader that stays, with more grants that end after 10 ms than one step removes.
 fn with_short_leases() -> (Key, usize) {
     let mut key = Key::new();
     key.wanted = Wanted::Shared;
@@ -183,21 +183,21 @@ fn with_short_leases() -> (Key, usize) {
     (key, many)
 }
 
-/// More leases are over than one step takes out, and one who comes again had the last of them: that it ended is told before its new
-/// grant, or replicas would take the one for the other.
+/// More leases are over than one step removes, and a returning owner had the last of them. Its end is reported before
+/// its new grant, since replicas would otherwise confuse the two.
 #[test]
 fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     let (mut key, many) = with_short_leases();
     key.acquire("later", 60_000, 0).unwrap();
     key.now = 11;
-    // (That the replica holds the same, in the same order, is looked at after each request.)
+    // (After each request the replica is checked to hold the same in the same order.)
     key.acquire(&(many - 1).to_string(), 60_000, 0).unwrap();
     let lock = key.lock.as_ref().unwrap();
     assert_eq!(lock.grants().last().unwrap().1.owner(), (many - 1).to_string().as_bytes());
     assert_eq!(key.node.counters.expiries, ENDED_A_STEP_MAX as u64 + 1);
 }
 
-/// The one who is left becomes a writer: the grants that are over end with that, and are counted.
+/// The remaining holder becomes a writer: the grants that are over end with that, and are counted.
 #[test]
 fn leases_that_end_by_a_conversion_are_counted() {
     let (mut key, many) = with_short_leases();
@@ -206,7 +206,7 @@ fn leases_that_end_by_a_conversion_are_counted() {
     assert_eq!((key.node.counters.expiries, key.node.counters.conversions), (many as u64, 1));
 }
 
-/// A lock that so many readers hold with one token, and that token.
+/// Returns a lock that `readers` readers hold with one token, and that token.
 fn with_one_token(readers: usize) -> (Key, Token) {
     let mut key = Key::new();
     key.wanted = Wanted::Shared;
@@ -220,8 +220,8 @@ fn with_one_token(readers: usize) -> (Key, Token) {
     (key, token)
 }
 
-/// An operator breaks a token that many readers share: each slice ends a few of the grants, and the answer comes after the last. Who
-/// asks for the token meanwhile gets a larger one, so that the work has an end.
+/// An operator breaks a token that many readers share: each slice ends a few of the grants, and the answer comes after
+/// the last. A request for the same token meanwhile gets a larger one, so that the work ends.
 #[test]
 fn many_grants_with_one_token_are_broken_in_slices() {
     let (mut key, token) = with_one_token(3 * ENDED_A_STEP_MAX);
@@ -246,7 +246,7 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
-/// Another BREAK ends the rest: the first client was told to look for the lock elsewhere.
+/// Another BREAK ends the rest. (The first client used to be told to look for the lock elsewhere.)
 #[test]
 fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     for other in [None, Some(())] {
@@ -260,7 +260,8 @@ fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     }
 }
 
-/// Between two slices the lock is renamed, or its slot leaves: the grants go on elsewhere, and the operator must not believe that they ended.
+/// Between two slices the lock is renamed, or its slot leaves: the grants continue elsewhere, and the operator must not
+/// believe that they ended.
 #[test]
 fn a_break_whose_lock_goes_away_is_refused() {
     let (mut key, token) = with_one_token(2 * ENDED_A_STEP_MAX);
@@ -270,7 +271,7 @@ fn a_break_whose_lock_goes_away_is_refused() {
     assert!(matches!(told[..], [(_, Answer::Refused(Refusal::BreakCutShort))]), "{told:?}");
 }
 
-/// Scripts and transactions cannot wait, so they break as many grants as one step may end, or none.
+/// Scripts and transactions cannot wait, so they break at most as many grants as one step may end, or none.
 #[test]
 fn who_cannot_be_blocked_breaks_no_more_than_one_slice() {
     let (mut key, token) = with_one_token(ENDED_A_STEP_MAX + 1);

@@ -1,4 +1,4 @@
-//! What is told to those who listen: each grant when it begins, changes its token or mode, and ends; in order, and once.
+//! The events of grants: each grant when it begins, changes its token or mode, and ends; in order, and once.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn events(key: &mut Key) -> Vec<GrantEvent> {
     std::iter::from_fn(|| key.node.history_mut().take_event()).collect()
 }
 
-/// What happened, to whose grant.
+/// Returns the events and the owners of their grants.
 fn told(key: &mut Key) -> Vec<(&'static str, String)> {
     let owner = |event: &GrantEvent| String::from_utf8(event.owner.to_vec()).unwrap();
     events(key).iter().map(|event| (event.happened.word(), owner(event))).collect()
@@ -55,7 +55,7 @@ fn each_thing_that_happens_to_a_grant() {
     key.acquire("c", 1_000, 0).unwrap();
     key.perform(&Request::Break(None)).unwrap();
     assert_told(&mut key, &[("granted", "c"), ("broken", "b"), ("broken", "c")]);
-    // Who takes a lock whose lease is over is told of after its end.
+    // A request that takes a lock whose lease is over is reported after its end.
     key.wanted = Wanted::Exclusive;
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 1_001;
@@ -94,7 +94,7 @@ fn nothing_where_nobody_listens() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whoever follows the events knows who has the lock, with which token, and no more grants are told than were given.
+    /// The events show who holds the lock, with which token, and report no more grants than were made.
     #[test]
     fn who_listens_knows_who_has_it(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -1,4 +1,4 @@
-//! Requests whose answers a listener hears, beside those of blocked clients.
+//! Requests with a listener for their answers, beside those of blocked clients.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn of(news: &[News]) -> Vec<&[u8]> {
     news.iter().map(|news| &*news.owner).collect()
 }
 
-/// Asks for a turn as a command does, of a lock that is held; whether it waits.
+/// Asks for a turn at a held lock, as a command does; returns the id if it waits.
 fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option<WaiterId> {
     let patience = Patience::new(Some(ms)).unwrap();
     let (note, behind) = (Note::default(), Behind::default());
@@ -41,12 +41,12 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     }
 }
 
-/// A node, and what its three listeners should hear.
+/// A node, and the expected news of its three listeners.
 struct Heard {
     node: Node,
-    /// The requests that wait, each with its listener and owner.
+    /// The waiting requests, each with its listener and owner.
     open: Vec<(WaiterId, u64, String)>,
-    /// The owners whose news each listener was not told yet.
+    /// The owners whose news each listener has not received yet.
     untold: [Vec<String>; 3],
     lives: [bool; 3],
     now: u64,
@@ -86,12 +86,12 @@ impl Heard {
         Ok(())
     }
 
-    /// The request that has waited longest ends, in one way or another.
+    /// Ends the request that has waited longest, in one way or another.
     fn end_first(&mut self, ms: u64) -> Checked {
         let (Some((_, listener, who)), now) = (self.open.first().cloned(), at(self.now).boot) else { return Ok(()) };
         match ms % 3 {
             0 => {
-                // Of another listener's request nothing changes.
+                // Another listener's request is unaffected.
                 let mut stop = |listener| self.node.stop_waiting(KEY, owner(&who), ClientId(listener), now);
                 prop_assert_eq!((stop(listener + 1), stop(listener)), (0, 1));
             }
@@ -139,7 +139,8 @@ impl Heard {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever happens, each request whose listener lives is news exactly once, and those of a listener that ended leave their queue.
+    /// In every case, each request whose listener lives is news exactly once, and requests of a listener that ended
+    /// leave their queue.
     #[test]
     fn each_request_is_news_once_or_leaves(
         steps in prop::collection::vec((0u8..6, 0u64..3, 0u8..4, 1u64..60), 1..80)

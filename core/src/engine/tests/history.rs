@@ -1,4 +1,4 @@
-//! What is logged: each grant when it ends, each request that waited in vain; how, and how long that took.
+//! The log: each grant when it ends, each failed wait; how it ended, and how long it took.
 
 use proptest::prelude::*;
 
@@ -13,14 +13,14 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::values::prefixes::KeyPrefixes;
 
-/// A key whose node logs everything.
+/// Returns a key whose node logs everything.
 fn logging() -> Key {
     let mut key = Key::new();
     key.node.configure(Settings { log_slower_than_ms: Some(0), log_max_len: 10_000, ..Settings::default() });
     key
 }
 
-/// The log, the newest first: owner, how it ended, waited, held, how many waited.
+/// Returns the log, the newest first: owner, ending, waited, held, number of waiters.
 fn log(key: &Key) -> Vec<(String, Ending, u64, u64, usize)> {
     let entries = key.node.history().log().entries();
     entries
@@ -31,7 +31,7 @@ fn log(key: &Key) -> Vec<(String, Ending, u64, u64, usize)> {
         .collect()
 }
 
-/// The newest entry alone.
+/// Returns the newest entry.
 fn last(key: &Key) -> (String, Ending, u64, u64, usize) {
     log(key).swap_remove(0)
 }
@@ -63,7 +63,7 @@ fn each_way_in_which_a_grant_ends() {
     assert_eq!(last(&key), entry("evicted", Ending::Evicted, 0));
     key.now += 1_001;
 
-    // The lease counts, not when somebody noticed; by whatever it went then.
+    // The end of the lease counts, not the moment at which it was noticed, nor the command that removed it then.
     grant(&mut key, "expired");
     key.now += 5_000;
     key.settle();
@@ -116,7 +116,7 @@ fn how_long_was_waited_stands_beside_how_long_it_was_held() {
     key.now = 310;
     key.release("second");
     assert_eq!(last(&key), ("second".to_owned(), Ending::Released, 300, 10, 1));
-    // Its turn is told, and used a moment later.
+    // Its turn comes, and is used a moment later.
     key.now = 320;
     key.acquire("third", 1_000, 0).unwrap();
     key.release("third");
@@ -205,14 +205,14 @@ fn contention_is_counted_where_it_happens_and_nowhere_else() {
     assert_eq!((counts(&key), key.node.history().contention().since), ((0, 0), at(5).boot));
 }
 
-/// Of the keys with this prefix: grants, refusals, waits that were served, grants that ended.
+/// Returns the figures of the keys with this prefix: grants, refusals, served waits, ended grants.
 fn figures(key: &Key, prefix: &[u8]) -> (u64, u64, u64, u64) {
     let prefixes = key.node.history().prefixes();
     let of = prefixes.rows().find(|(listed, _)| *listed == prefix).map_or(prefixes.other(), |(_, figures)| figures);
     (of.grants, of.contended, of.waits.count(), of.held.count())
 }
 
-/// What is too short for the log counts; nothing does without a prefix.
+/// Entries that are too short for the log count; without a prefix nothing does.
 #[test]
 fn figures_of_a_prefix_are_those_of_its_locks() {
     let mut key = Key::new();
@@ -239,7 +239,7 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
     for (told, us) in told(&key).into_iter().zip([100_000, 7_000, 100_000]) {
         assert!(told.abs_diff(us) * 100 < us, "{told} {us}");
     }
-    // The lease counts, not when somebody noticed.
+    // The end of the lease counts, not the moment at which it was noticed.
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 50_000;
     key.settle();
@@ -255,7 +255,7 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every grant is in the key, or in the log: once. The figures of its prefix are those of the node.
+    /// Every grant is in the key, or once in the log. The figures of its prefix are those of the node.
     #[test]
     fn every_grant_ends_once(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -1,4 +1,4 @@
-//! KEEPALIVE, from when a lease is to be looked at until that is done.
+//! KEEPALIVE, from the check of a lease to its renewal.
 
 use super::super::fixture::Key;
 use super::super::{Question, Request, Said, Step};
@@ -6,7 +6,7 @@ use crate::fixture::*;
 use crate::keepalive::ClientId;
 use crate::refusal::Refusal;
 
-/// A key whose lock "me" holds for a second, kept alive for 10 s for a connection.
+/// Returns a key whose lock "me" holds for a second, kept alive for 10 s for a connection.
 fn kept() -> Key {
     let mut key = Key::new();
     key.acquire("me", 1_000, 0).unwrap();
@@ -14,7 +14,7 @@ fn kept() -> Key {
     key
 }
 
-/// Until when "me" holds it, if the server says this from now on and everything due is done at each millisecond.
+/// Returns until when "me" holds it, if the server gives this answer and all due work is done at each millisecond.
 fn held_until(key: &mut Key, says: fn(Question) -> Option<Said>, until: u64) -> u64 {
     key.says = says;
     while key.now < until && key.holder().is_some() {
@@ -62,7 +62,7 @@ fn what_is_refused_is_tried_again_until_the_lease_is_over() {
     assert!(key.node.keepalives().is_empty(), "nothing is asked for ever");
 }
 
-/// One effect and no event a renewal; a look that prolongs nothing does nothing.
+/// A renewal has one effect and no event; a check without a renewal does nothing.
 #[test]
 fn what_a_renewal_does() {
     let mut key = kept();
@@ -74,13 +74,13 @@ fn what_a_renewal_does() {
     key.now = 733;
     key.settle();
     assert_eq!(key.lock.as_ref().unwrap().end(), at(1_400).boot, "not before a third has gone");
-    // Whoever waits stays where it is.
+    // Waiting requests keep their places.
     let waiter = key.acquire("you", 1_000, 60_000).unwrap().unwrap();
     let told = held_until(&mut key, |_| None, 3_000);
     assert_eq!((told, key.queue()), (3_000, vec![waiter]));
 }
 
-/// Nobody looked at what was kept of the grant that was broken, and its owner has another one by then.
+/// The KEEPALIVE of a broken grant was never checked, and its owner has another grant by then.
 #[test]
 fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     let mut key = kept();

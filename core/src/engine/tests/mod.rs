@@ -1,4 +1,4 @@
-//! What happens to one key and its queue, whoever brings it about.
+//! Tests of what happens to one key and its queue, from any cause.
 
 mod bounds;
 mod grant_events;

@@ -1,4 +1,4 @@
-//! What keeps a free lock from those who wait: a guard, an eviction, the disk, the server, a permission.
+//! The obstacles that keep a free lock from waiting requests: a guard, an eviction, the disk, the server, a permission.
 
 use super::super::fixture::{Key, granted};
 use super::super::{Event, Question, Reply, Request, Said, Step, Work};
@@ -65,7 +65,7 @@ fn without_a_ceiling_the_queue_waits_and_without_tokens_it_is_told() {
     assert_eq!(key.settle(), [(c, Answer::Refused(Refusal::TokensExhausted))]);
 }
 
-/// In a transaction or a script a command is answered at once, also where the disk alone is in its way.
+/// In a transaction or a script a command is answered at once, even if only the disk is in its way.
 #[test]
 fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     let mut key = Key::new();
@@ -78,7 +78,7 @@ fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     assert_eq!(key.queue(), [waits]);
 }
 
-/// What the whole node cannot do is tried with one queue at a time, however many there are.
+/// An obstacle of the whole node is tried with one queue at a time, however many there are.
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();
@@ -104,11 +104,12 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     assert_eq!(key.others.len(), 100);
 }
 
-/// An ACQUIRE that does not wait, while only the node's state file is in its way: as if it had been answered at once.
+/// An ACQUIRE without a wait, while only the node's state file is in its way: the outcome is as if it had been answered
+/// at once.
 #[test]
 fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
-    // Nothing at all may be promised, to nobody: whoever asks waits.
+    // Nothing may be promised to anyone: every request waits.
     let no_disk = |key: &mut Key| key.node.ledger.taken(true);
     let disk = |key: &mut Key| {
         key.node.tokens.set_ceiling(u64::MAX);
@@ -120,7 +121,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
         no_disk(key);
         key.acquire(name, 1_000, 0).unwrap().unwrap()
     };
-    // The disk comes: the first gets the lock, the others hear that they do not.
+    // The disk has the state: the first request gets the lock, the others learn that they do not.
     let mut key = Key::new();
     no_ceiling(&mut key);
     let first = key.acquire("a", 1_000, 0).unwrap().unwrap();
@@ -132,7 +133,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(granted(&answers), [ids[0]]);
     assert_eq!(answers[1..], [(ids[1], Answer::TimedOut(want)), (ids[2], Answer::TimedOut(want))]);
     assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
-    // It is held by another, or kept for one who was told: not for this one. Its own is its own.
+    // Another owner holds it, or has it reserved, so this one does not get it. Its own grant stays its own.
     for (other, outcome) in [("b", Answer::TimedOut(want)), ("a", Answer::Refused(Refusal::Owned))] {
         let id = wait_for_disk(&mut key, other);
         disk(&mut key);
@@ -145,12 +146,12 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let answers = key.settle();
     assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
     assert!(answers.contains(&(other, Answer::TimedOut(want))));
-    // A guard is told of, even if it would end before the disk is waited for in vain.
+    // A guard is reported, even if it would end before the wait for the disk fails.
     let id = wait_for_disk(&mut key, "u");
     key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
     assert!(matches!(key.settle()[..], [(told, Answer::Refused(Refusal::Guarded { .. }))] if told == id));
     disk(&mut key);
-    // The disk does not come.
+    // The disk never has the state.
     key.now += 5_000;
     key.settle();
     no_ceiling(&mut key);
@@ -161,8 +162,8 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
 }
 
-/// Where the server grants nothing for now, what ended is gone and those who wait are served as soon as it does; where it grants
-/// nothing any more they are told.
+/// If the server grants nothing for now, ended locks are gone, and waiting requests are served as soon as it does. If
+/// it grants nothing any longer, they are refused.
 #[test]
 fn what_may_not_be_granted_is_free() {
     let (mut key, [b]) = Key::with_queue(["b"]);
@@ -173,7 +174,7 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
-    // So where a later incarnation would not know of the grant.
+    // The same if a later incarnation would not know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.node.ledger.taken(true);
     key.release("b");
@@ -198,10 +199,10 @@ fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
     assert_eq!((granted(&answers), answers.len()), (vec![c], 2));
 }
 
-/// Who is asked about is who gets it: that need not be the first in the queue.
+/// The permission is checked for the request that gets the lock, which need not be the first in the queue.
 #[test]
 fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
-    // The time of the one before it is up.
+    // The time of the one before it is over.
     let mut key = Key::held();
     key.acquire("b", 1_000, 10).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -210,7 +211,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.release("a");
     assert_eq!((c, key.holder()), (2, None));
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
-    // It is kept for the second.
+    // It is reserved for the second.
     let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -221,8 +222,8 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     assert_eq!(key.holder(), None);
 }
 
-/// A request of one who holds the lock together with others is answered by what it has; the one behind it is granted the lock only
-/// once it was asked whether its user may have it.
+/// A request of an owner that holds the lock together with others is answered with its grant. The request behind it is
+/// granted the lock only after its own user's permission was checked.
 #[test]
 fn who_is_behind_a_holder_s_own_request_is_asked_for_too() {
     let mut key = Key::new();

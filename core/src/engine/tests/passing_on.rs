@@ -1,4 +1,4 @@
-//! A lock passes on to the first who waits.
+//! A lock passes on to the first waiting request.
 
 use super::super::fixture::{Key, granted, handed_over};
 use super::super::{Event, Reply, Request, Step, Work};
@@ -27,7 +27,7 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
 }
 
-/// Its client was promised an answer by then, and does not count on the lock any more.
+/// Its client was promised an answer by then, and no longer counts on the lock.
 #[test]
 fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
     let mut key = Key::held();
@@ -74,7 +74,7 @@ fn release_takes_back_what_its_owner_waits_for() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
 }
 
-/// One owner asked twice, for leases of different length: both are told that it is theirs for theirs.
+/// An owner asked twice, for leases of different lengths: each request is answered for its own length.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     for kept in [false, true] {
@@ -82,7 +82,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         key.acquire("b", 300, 5_000).unwrap().unwrap();
         key.acquire("b", 30_000, 5_000).unwrap().unwrap();
         if kept {
-            // The lock is gone and kept for its owner, who has asked for it already.
+            // The lock is gone and reserved for its owner, who has asked for it already.
             key.del();
             key.node.queues().reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
@@ -94,7 +94,8 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     }
 }
 
-/// The guard kept a repetition of the holder's own request waiting: when it ends the holder is told what it has.
+/// The guard kept a repetition of the holder's own request waiting: when it ends, the holder is answered with its
+/// grant.
 #[test]
 fn the_holder_does_not_wait_for_itself() {
     let mut key = Key::new();
@@ -112,7 +113,7 @@ fn the_holder_does_not_wait_for_itself() {
     assert_eq!(key.node.deadlines.last(0), Some(at(10_500).boot));
 }
 
-/// Its handle may name another client by the time that the answer would be sent.
+/// The id may belong to another client by the time at which the answer would be sent.
 #[test]
 fn the_answer_of_a_client_that_has_gone_is_dropped() {
     let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
@@ -126,7 +127,7 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.queue(), [b]);
 }
 
-/// Its lease is over, and the background has not come to it yet.
+/// The lease is over, and the background has not noticed it yet.
 #[test]
 fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     let (mut key, [b]) = Key::with_queue(["b"]);
@@ -135,13 +136,13 @@ fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     assert_eq!(key.effects(), handed_over(Event::Expired), "before it is answered");
     assert_eq!(granted(&key.settle()), [b]);
     assert_eq!(key.holder(), Some(&b"b"[..]));
-    // And where nobody waits it takes its place.
+    // If nobody waits, the request takes its place.
     key.now = 2_002;
     key.acquire("c", 1_000, 0).unwrap();
     assert_eq!((key.effects(), key.holder()), (vec![Step::Replace], Some(&b"c"[..])));
 }
 
-/// The steps by which a lock ends: the key goes, or it is the next one's.
+/// The steps by which a lock ends: the key is deleted, or passes to the next request.
 #[test]
 fn what_ends_is_deleted_or_handed_over_and_told_once() {
     type End = fn(&mut Key) -> Event;
@@ -178,7 +179,8 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
     }
 }
 
-/// A lock of readers comes to a key that a writer had with a larger token: whoever reads with them there comes after that writer.
+/// A lock of readers comes to a key that a writer had with a larger token: a reader that joins them there comes after
+/// that writer.
 #[test]
 fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     let mut key = Key::new();
@@ -195,7 +197,7 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }
 
-/// A lock that its owner holds with others comes to the key for which it waits: it keeps the grant that it has.
+/// A lock that its owner holds with others comes to the key for which it waits: the owner keeps its grant.
 #[test]
 fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
     let mut key = Key::new();

@@ -1,5 +1,5 @@
-//! Every short history of a slot that leaves a node and comes back, perhaps with a lock that was granted elsewhere: no two hold it at a
-//! time, and no token repeats or falls.
+//! Every short history of a slot that leaves a node and returns, perhaps with a lock that was granted elsewhere. No two
+//! owners hold it at a time, and no token repeats or falls.
 
 use super::super::{Question, Reply, Request, Run, Said, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
@@ -11,32 +11,34 @@ use crate::request::{Acquire, Note};
 use crate::values::time::{BootTime, Now};
 use crate::values::token::Token;
 
-/// Length of every lease, in milliseconds: longer than any history here takes.
+/// The length of every lease, in milliseconds: longer than any history here.
 const TTL_MS: u64 = 60_000;
 
-/// When the history begins, in microseconds: the clock has left behind what the start of the node raised tokens to.
+/// The beginning of the history, in microseconds: the clock has passed the tokens of the node's start.
 const BEGIN_US: u64 = 10_000_000;
 
-/// How far the clock of the other node is ahead, in microseconds: as far as clocks may be apart.
+/// The lead of the other node's clock, in microseconds: the most that clocks may be apart.
 const AHEAD_US: u64 = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// The node looks which slots it serves, as it does ten times a second.
+    /// The node reads which slots it serves, as it does ten times a second.
     Looks,
-    /// The slot leaves by the word of another node: this one hears of it from the cluster, and may not have looked yet.
+    /// The slot leaves on the word of another node: this one hears of it from the cluster, and may not have read it
+    /// yet.
     Leaves,
-    /// A command takes it from the node, which looks before and after.
+    /// A command takes the slot from the node, which reads its slots before and after.
     IsTaken,
-    /// It comes back in one step, with its locks.
+    /// The slot returns in one step, with its locks.
     ComesBack,
-    /// It is imported key by key. The node looks when the import is announced, and when the slot is its own.
+    /// The slot is imported key by key. The node reads its slots when the import is announced, and when the slot is its
+    /// own.
     IsImported,
-    /// A command gives it to the node without its locks. The node looks before and after.
+    /// A command gives the slot to the node without its locks. The node reads its slots before and after.
     IsGiven,
-    /// Whoever has the slot is asked for the lock.
+    /// The node that has the slot is asked for the lock.
     IsAsked,
-    /// The holder gives it back.
+    /// The holder gives the lock back.
     Release,
 }
 
@@ -55,16 +57,16 @@ const EVENTS: [Event; 8] = [
 #[derive(Clone)]
 struct Cluster {
     node: Node,
-    /// The slot is this node's.
+    /// This node has the slot.
     is_here: bool,
-    /// What the key holds, where the slot is.
+    /// The key's content, on the node that has the slot.
     lock: Option<Lock>,
-    /// Somebody was granted the lock, and did not give it back.
+    /// An owner was granted the lock, and has not given it back.
     is_held: bool,
     /// The largest token of all.
     last: Option<Token>,
     us: u64,
-    /// What happened, for the report of a failure.
+    /// The events so far, for the report of a failure.
     history: Vec<Event>,
 }
 
@@ -99,7 +101,7 @@ impl Cluster {
         self.node.sees_slots(&set(self.is_here), set(is_imported), self.now());
     }
 
-    /// Whether this can happen now, and what comes of it.
+    /// Performs this event; returns whether it is possible now.
     fn happens(&mut self, event: Event) -> bool {
         self.us += 1;
         let slot = slot_of(KEY.name);
@@ -146,7 +148,7 @@ impl Cluster {
         true
     }
 
-    /// The slot goes, and its lock with it.
+    /// Lets the slot leave with its lock.
     fn leaves(&mut self) {
         self.is_here = false;
         if let Some(lock) = &mut self.lock {
@@ -161,7 +163,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody asks the node for the lock.
+    /// Asks the node for the lock.
     fn ask(&mut self) {
         let ask = Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") });
         let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Said::Yes, self.lock.take(), self.now());

@@ -1,4 +1,4 @@
-//! Turns of LOCK.WAIT, and the reservations that they bring.
+//! Turns of LOCK.WAIT, and their reservations.
 
 use super::super::Reply;
 use super::super::fixture::{Key, granted};
@@ -50,8 +50,8 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
 }
 
-/// Locks that are kept free take room, and none is left behind when its key turns out to be something else. Who asks for a free lock
-/// where nothing more can be kept is told all the same.
+/// Reservations take room, and none is left behind when its key turns out to hold something else. A request for a free
+/// lock is answered even if there is no room to reserve it.
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
@@ -64,7 +64,7 @@ fn reservations_are_bounded_and_end() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!(kept(&key, b"other"), 1);
-    // Those that nobody waited for take an eighth, of bytes too.
+    // Reservations that nobody waited for take an eighth, of bytes too.
     key.node.max_load = Load { places: 80, bytes: 8 * 3_000 };
     let large = [b'l'; 3_000];
     assert_eq!(key.wait_for(&large, "b", 0, None), Ok((Reply::Turn(1), 0)));
@@ -79,7 +79,7 @@ fn reservations_are_bounded_and_end() {
     assert_eq!(key.node.load(), Load::NONE);
 }
 
-/// Two clients that take turns in being told, with the smallest ticket, and never acquire.
+/// Two clients alternate in being told their turn, with the smallest ticket, and never acquire.
 #[test]
 fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     let mut key = Key::held();
@@ -93,7 +93,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
         assert!(matches!(answers[..], [(id, Answer::Turn(1))] if id != turn), "turn {n}: {answers:?}");
         key.wait(&format!("x{n}"), 60_000, Some(0)).unwrap();
         if n == 0 {
-            // A turn that is given back is not used either.
+            // A turn that is given back is unused too.
             key.release("x");
         } else {
             key.now += 21;
@@ -111,7 +111,7 @@ fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
 #[test]
 fn a_few_unused_turns_change_no_order() {
     let mut key = Key::held();
-    // The later they come, the smaller their tickets.
+    // Later requests have smaller tickets.
     let turn = |key: &mut Key, n: u32| key.wait(&n.to_string(), 60_000, Some(n.into())).unwrap().1;
     let turns: Vec<_> = (1..=UNUSED_TURNS_MAX).rev().map(|n| turn(&mut key, n)).collect();
     key.release("a");
@@ -121,8 +121,8 @@ fn a_few_unused_turns_change_no_order() {
     }
 }
 
-/// After turns that nobody used the one who has waited longest is next. Where the one before it leaves, it is not forgotten, though
-/// somebody else stands first by ticket.
+/// After unused turns the request that has waited longest is next. If the request before it leaves, it is not
+/// forgotten, though another one is first by ticket.
 #[test]
 fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leaves() {
     let mut key = Key::new();
@@ -134,12 +134,12 @@ fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leave
     }
     key.wanted = Wanted::Exclusive;
     let writer = key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
-    // Two turns were not used.
+    // Two turns were unused.
     key.release("one");
     key.release("two");
     key.wanted = Wanted::Shared;
     let (_, reader) = key.wait("one", 5_000, None).unwrap();
-    // Right behind the writer's first request, where it stands before the reader, and came after it.
+    // Right behind the writer's first request: ahead of the reader, though it came later.
     key.wanted = Wanted::Exclusive;
     key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
     assert_eq!(key.settle(), []);

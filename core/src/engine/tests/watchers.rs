@@ -1,4 +1,4 @@
-//! Those who watch a lock, where something else than a request changes it.
+//! Watchers of a lock that something other than a request changes.
 
 use super::super::fixture::Key;
 use super::super::{Key as At, Request};
@@ -7,12 +7,12 @@ use crate::queue::of_key::WaiterId;
 use crate::refusal::Refusal;
 use crate::request::Known;
 
-/// The lock that is held, or that it is free.
+/// Returns the lock's present state, held or free.
 fn known(key: &Key) -> Known {
     key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
 }
 
-/// Who watches the lock as it is hears of what `happens` at the next look.
+/// Checks that a watcher of the present state hears of `happens` at the next check.
 fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
     let id = key.watch(known(key), 1_000).unwrap().unwrap();
     key.settle();
@@ -44,7 +44,7 @@ fn what_the_server_does_to_keys_is_told() {
     });
 }
 
-/// A replica takes no lock out of its memory by itself: its master may never tell it to.
+/// A replica removes no lock from its memory by itself: its master may never tell it to.
 #[test]
 fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
     let mut key = Key::held();
