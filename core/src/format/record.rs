@@ -1,9 +1,10 @@
-//! How a lock is written down: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
+//! The record of a lock: in the RDB file, in the AOF, on the replication stream, in a DUMP payload.
 //!
-//! An exclusive lock is one record of version 1, all integers little-endian; `format/joint.rs` has version 2, for locks that are held
-//! together, and for one whose note was replaced; `format/fresh.rs` version 3, for one that has just been granted.
+//! An exclusive lock is one record of version 1, with all integers little-endian. `format/joint.rs` has version 2, for
+//! joint locks and for an exclusive lock whose note was replaced. `format/fresh.rs` has version 3, for a lock that has
+//! just been granted.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | version, 1 |
 //! | 1 | flags: bit 0 suspect, bit 2 adopted; the others 0 |
@@ -16,12 +17,12 @@
 //! | 24..32 | time of the grant, microseconds on the boot clock |
 //! | 32..40 | time of writing, likewise |
 //! | 40..48 | deadline, likewise |
-//! | 48..64 | which boot of which machine that clock belongs to |
+//! | 48..64 | id of the boot that this clock belongs to |
 //! | 64.. | owner, note |
 //!
-//! Within that boot the deadline is exact, also for another process. Elsewhere boot-clock times mean nothing: then the
-//! time left when the record was written is used if the record comes straight off a stream, and the full ttl if it
-//! lay on a disk for an unknown time. Either way the lease is never shorter than what its holder was promised.
+//! Within that boot the deadline is exact, also for another process. Elsewhere boot-clock times mean nothing. Then a
+//! record straight off a stream keeps the time that was left when it was written, and a record that lay on a disk for
+//! an unknown time gets the full ttl. Either way the lease is never shorter than its holder was promised.
 
 use super::fields::{ADOPTED, Fields, SUSPECT, Written, flags};
 pub use super::fields::{Arrival, Here};
@@ -51,8 +52,8 @@ pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what changed in `lock` to `out`: the grant `id` joined or changed. Where it is the only one that is the whole lock,
-/// whatever there was before.
+/// Appends a change of `lock` to `out`: the grant `id` joined or changed. If it is the only grant, that is the whole
+/// lock, whatever there was before.
 pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock.len() {
         1 => encode(lock, now, boot, out),
@@ -60,7 +61,7 @@ pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out:
     }
 }
 
-/// Appends that `ended`, one grant of several, ended.
+/// Appends to `out` that `ended`, one grant of several, ended.
 pub fn encode_end(ended: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     joint::encode_one(joint::ENDED, Mode::Shared, ended, now, boot, out);
 }
@@ -82,9 +83,10 @@ fn encode_exclusive(grant: &Grant, now: BootTime, boot: BootId, out: &mut Vec<u8
     out.extend_from_slice(grant.note());
 }
 
-/// The whole lock that `bytes` describe, as it is `here`.
+/// Decodes the whole lock from `bytes`, as it is `here`.
 ///
-/// Never an impossible lock: every field is within its bounds, no more than the full ttl is left, and its grants go together.
+/// The result is always a possible lock: every field is within its bounds, at most the full ttl is left, and its grants
+/// are compatible.
 pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     let mut fields = Fields(bytes);
     match fields.take::<1>()? {
@@ -95,16 +97,16 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
     }
 }
 
-/// What `bytes` tell of a lock, as it is `here`.
+/// The content of a record, as it is `here`.
 #[derive(Debug)]
 pub enum Told {
-    /// All that it holds.
+    /// A whole lock.
     Whole(Lock),
-    /// One change.
+    /// A change.
     Change(Change),
 }
 
-/// What `bytes` tell: a whole lock, or one change of a lock that is held together.
+/// Decodes a record: a whole lock, or one change of a joint lock.
 pub fn decode_told(bytes: &[u8], here: Here) -> Result<Told, Damaged> {
     if let [joint::VERSION, rest @ ..] = bytes
         && let Some(change) = joint::decode_change(Fields(rest), here)?
@@ -114,10 +116,10 @@ pub fn decode_told(bytes: &[u8], here: Here) -> Result<Told, Damaged> {
     decode(bytes, here).map(Told::Whole)
 }
 
-/// What is to be done about a change that was told.
+/// The effect of a record on its key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The key holds this lock now: store it.
+    /// The key's new lock, which has to be stored.
     Anew(Lock),
     /// The lock was changed in place: this grant is new.
     Grant(GrantId),
@@ -125,12 +127,12 @@ pub enum Applied {
     Gone,
 }
 
-/// Does to the lock that a key holds, if it holds any, what was told of it. What cannot be is refused, and nothing changes.
+/// Applies a record to the key's lock, if there is one. An impossible change is refused, and nothing changes.
 pub fn apply(told: Told, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
     const MODE: Damaged = Damaged::Field("mode");
     match (told, held) {
         (Told::Whole(lock), _) => Ok(Applied::Anew(lock)),
-        // One of several, so others were told of before.
+        // It is one of several, so a record of the others must have come before.
         (Told::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
         (Told::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
             holders.put(mode, grant).map(Applied::Grant).ok_or(MODE)
@@ -146,7 +148,7 @@ pub fn apply(told: Told, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
     }
 }
 
-/// What is told to be gone is the lock that `owner` held, alone: what a key holds, if it holds any, is of nobody else.
+/// Checks a record that the lock which `owner` held alone is gone: the key must hold no other owner's grant.
 pub fn ensure_of(owner: Owner<'_>, held: Option<&Lock>) -> Result<(), Damaged> {
     match held {
         Some(lock) if lock.len() > 1 || lock.find(owner).is_none() => Err(Damaged::Field("owner")),
@@ -186,7 +188,7 @@ mod tests {
         decode_told(bytes, Here { arrival: Arrival::Stream, now: ms(11_000), boot: HERE })
     }
 
-    /// A lock of two readers, which lasts for 9 s from 10 s on.
+    /// Returns a lock of two readers, which lasts for 9 s from 10 s on.
     fn shared() -> Lock {
         let reader = |name| Grant::new(owner(name), Note::default(), token(7), ms(10_000), ttl(9_000));
         let mut shared = Lock::of(Mode::Shared, reader("me"), Past::default());
@@ -196,7 +198,7 @@ mod tests {
         shared
     }
 
-    /// A lock granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s), written at 11 s: 1.5 s are left.
+    /// Returns a lock granted at 10 s for 1 s, extended at 10.5 s to 12.5 s (ttl 2 s), written at 11 s: 1.5 s are left.
     fn sample() -> (Lock, Vec<u8>) {
         let note = Note::new(b"for \0 people").unwrap();
         let mut lock = exclusive(owner("me"), note, token(77), ms(10_000), ttl(1_000));
@@ -300,7 +302,7 @@ mod tests {
         bytes = written(&lock, ms(11_000));
         assert_eq!((bytes[0], bytes[32]), (2, 2 | 4));
         assert_eq!(read(&bytes, Arrival::Storage, 11_000, HERE), Ok(lock));
-        // Of two readers one: in the record of the whole lock, and in that of its change.
+        // For one reader of two: in the record of the whole lock, and in that of its change.
         let mut shared = shared();
         let me = shared.find(owner("me")).unwrap();
         shared.grant_mut(me).mark_adopted();
@@ -328,7 +330,8 @@ mod tests {
         let damaged = |at, with: &[u8]| read(&edited(&bytes, at, with), Arrival::Payload, 11_000, HERE);
         let number = Err(Damaged::Field("sequence number of the note"));
         assert_eq!((damaged(83, &[0; 8]), damaged(83, &[0xFF; 8])), (number.clone(), number));
-        // Exclusive: only where a record of version 1 cannot say it, alone, without a number or limit, and never as a change.
+        // Exclusive: only if a record of version 1 cannot express it, alone, without a number or limit, and never as a
+        // change.
         assert_eq!(damaged(32, &[0]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(4, &[2]), Err(Damaged::Field("mode")));
         assert_eq!(damaged(34, &[1]), Err(Damaged::Field("mode")));
@@ -408,7 +411,7 @@ mod tests {
             }
         }
 
-        /// One field of a good record changed at random: an error, or a lock within bounds.
+        /// A random change to one field of a good record: an error, or a lock within bounds.
         #[test]
         fn any_damage(at in 0usize..78, byte in any::<u8>(), now in 0u64..30_000) {
             let (_, mut bytes) = sample();

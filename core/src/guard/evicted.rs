@@ -1,4 +1,4 @@
-//! Locks that the server evicted to make room: their keys are free, their holders do not know.
+//! Locks that the server evicted to make room: their keys are free, but their holders do not know.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,30 +9,30 @@ use crate::request::Owner;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// What has to be known of a lock that is evicted.
+/// The remembered part of an evicted lock.
 #[derive(Clone, Debug)]
 pub struct Evictee {
-    /// Its owner; empty: several hold it.
+    /// The only owner; empty if there are several.
     holder: Box<[u8]>,
-    /// When its last lease ends.
+    /// The end of its last lease.
     pub(crate) end: BootTime,
 }
 
 impl Evictee {
-    /// Of `lock`.
+    /// Returns the remembered part of `lock`.
     pub fn of(lock: &Lock) -> Self {
-        // Of several holders none may take it: the others may still hold it.
+        // With several holders none may acquire it: the others may still hold it.
         let holder = if lock.len() == 1 { lock.first().owner() } else { &[] };
         Self { holder: holder.into(), end: lock.end() }
     }
 }
 
-/// What was evicted and may still be held: by whom, if by one owner alone, and until when.
+/// Evicted locks that may still be held, each with its only owner (if there is one) and its end.
 #[derive(Clone, Debug, Default)]
 pub struct Evicted(HashMap<(u32, Box<[u8]>), (Box<[u8]>, BootTime)>);
 
 impl Evicted {
-    /// `lock` was evicted from `key`. One that was evicted there before may still be held as well.
+    /// Notes that `lock` was evicted from `key`. An earlier evicted lock of that key may still be held too.
     pub fn note(&mut self, Key { db, name }: Key<'_>, lock: Evictee, now: BootTime) {
         let Evictee { holder, end } = lock;
         let (held_by, until) = self.0.entry((db, name.into())).or_insert_with(|| (holder.clone(), end));
@@ -46,13 +46,13 @@ impl Evicted {
         }
     }
 
-    /// Until when nobody but its holder may take `key`, if `owner` is not the one.
+    /// Returns until when only its holder may acquire `key`, if `owner` is another one.
     fn bars(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
     }
 
-    /// Refuses `owner` the lock of `key` while somebody else's evicted lock bars it.
+    /// Refuses `owner` the lock of `key` while another owner's evicted lock bars it.
     #[inline(always)]
     pub fn ensure_open(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> Result<(), Refusal> {
         if self.0.is_empty() { Ok(()) } else { self.ensure_not_barred(key, owner, now) }
@@ -66,7 +66,8 @@ impl Evicted {
         }
     }
 
-    /// The lock of `key` was released or broken. If its owner is the holder of what was evicted before (`is_owner`), that is over too.
+    /// Notes that the lock of `key` was released or broken. If its owner also held the evicted lock (`is_owner`), that
+    /// is over too.
     #[inline(always)]
     pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if !self.0.is_empty() {
@@ -83,17 +84,17 @@ impl Evicted {
         }
     }
 
-    /// Drops what has ended.
+    /// Removes ended locks.
     pub fn sweep(&mut self, now: BootTime) {
         self.0.retain(|_, (_, deadline)| now <= *deadline);
     }
 
-    /// How many there are.
+    /// Returns the number of locks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -134,7 +135,7 @@ mod tests {
         assert!(evicted.is_empty());
     }
 
-    /// Its holder took it again, and it was evicted again.
+    /// The holder acquired it again, and it was evicted again.
     #[test]
     fn the_later_end_of_two_that_were_evicted_counts() {
         let evictee = |holder: &str, end| Evictee { holder: holder.as_bytes().into(), end: at(end).boot };

@@ -7,18 +7,18 @@ use crate::values::time::BootTime;
 /// Live locks that were dropped, until it is clear whether they are loaded again.
 #[derive(Clone, Debug)]
 pub struct Flush {
-    /// The guard as it would be without them.
+    /// The guard without them.
     pub(crate) guard: Guard,
     pub(crate) dropped: Vec<Detached>,
 }
 
 impl Flush {
-    /// Database, name and end of every lock that was dropped: if all are back, at least as long, it was a reload.
+    /// Returns database, name and end of every dropped lock: if all are back, at least as long, it was a reload.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
         self.dropped.iter().flat_map(Detached::locks)
     }
 
-    /// The bookkeeping of what was dropped: a million entries take a while to free.
+    /// Returns the entries of the dropped locks: a million of them take a while to free.
     pub fn into_dropped(self) -> Vec<Detached> {
         self.dropped
     }

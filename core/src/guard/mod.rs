@@ -1,7 +1,7 @@
 //! The restart guard: a node that may have forgotten grants refuses until they have all ended.
 //!
-//! While it is armed the node grants nothing and prolongs nothing that it cannot vouch for. It can vouch for a lock
-//! that it granted itself after the cause of the guard arose. New causes take the later end; only an operator ends it
+//! While it is armed, the node grants nothing, and extends nothing that it cannot vouch for. It can vouch for a lock
+//! that it granted itself after the guard's cause arose. New causes take the later end; only an operator ends the guard
 //! early. It is a value without a clock: `now` is handed in.
 
 pub mod evicted;
@@ -17,20 +17,20 @@ use crate::values::time::BootTime;
 /// An armed guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// It ends after this moment.
+    /// The moment after which it ends.
     pub until: BootTime,
-    /// When the latest cause arose that makes locks in memory doubtful; zero: none did.
+    /// The time of the latest cause that makes locks in memory doubtful; zero if there was none.
     pub since: BootTime,
-    /// The cause whose end is the latest.
+    /// The cause with the latest end.
     pub cause: Cause,
 }
 
-/// A guard as it was when the file was written.
+/// A guard as the state file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedGuard {
-    /// What it was.
+    /// The guard.
     pub armed: Armed,
-    /// Milliseconds that were left.
+    /// The milliseconds that were left at the time of writing.
     pub left_ms: u64,
 }
 
@@ -39,8 +39,8 @@ pub struct SavedGuard {
 pub struct Guard(Option<Armed>);
 
 impl Guard {
-    /// A cause arose at `now`: guarded until `until` at least. A flush or an eviction makes no lock doubtful that survived it:
-    /// what is in memory is as sure as before.
+    /// Arms the guard for a cause that arose at `now`, until `until` at least. A flush or an eviction makes no
+    /// surviving lock doubtful: locks in memory are as certain as before.
     pub fn arm(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         let before = self.armed(now);
         let (until, later) = match before {
@@ -52,34 +52,35 @@ impl Guard {
         self.0 = Some(Armed { until, since, cause: later });
     }
 
-    /// An earlier incarnation was guarded, and still would be.
+    /// Restores the guard of an earlier incarnation, which would still be armed.
     pub fn restore(&mut self, armed: Armed) {
         self.0 = Some(armed);
     }
 
-    /// It is of another boot: no time of its causes is known here, so everything until `now` is from before them.
+    /// Moves a guard of another boot to this one: no time of its causes is known here, so everything until `now`
+    /// precedes them.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.since != BootTime::default()) {
             armed.since = now;
         }
     }
 
-    /// An operator says that nothing was forgotten.
+    /// Ends the guard: an operator says that nothing was forgotten.
     pub fn lift(&mut self) {
         self.0 = None;
     }
 
-    /// What it is at `now`; `None`: the node serves.
+    /// Returns the guard at `now`, or `None` if the node serves.
     pub fn armed(&self, now: BootTime) -> Option<Armed> {
         self.0.filter(|armed| now <= armed.until)
     }
 
-    /// Milliseconds until the node serves, rounded up; 0: it does.
+    /// Returns the milliseconds until the node serves, rounded up; 0 if it does.
     pub fn left_ms(&self, now: BootTime) -> u64 {
         self.armed(now).map_or(0, |armed| armed.until.ms_since_rounded_up(now).max(1))
     }
 
-    /// What a later incarnation must know of it; `None`: nothing.
+    /// Returns the part that a later incarnation must know, or `None` if there is none.
     pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
         Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
     }
@@ -93,8 +94,8 @@ impl Guard {
     }
 }
 
-/// How long a node that may have forgotten everything must refuse, in milliseconds, if the longest lease it can have
-/// granted is `outstanding_ttl_ms`.
+/// Returns how long a node that may have forgotten everything must refuse, in milliseconds. `outstanding_ttl_ms` is the
+/// longest lease that it can have granted.
 pub fn guard_ms(outstanding_ttl_ms: u32, skew_ms: u32) -> u32 {
     let ms = u64::from(outstanding_ttl_ms)
         + (u64::from(outstanding_ttl_ms) * DRIFT_PERCENT).div_ceil(100)
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!((guard.ensure_open(ms(30)), guard.left_ms(ms(30))), (Ok(()), 0));
     }
 
-    /// Every sequence of up to four causes with small times: the end is never before any cause's own, moves only away
+    /// Every sequence of up to four causes with small times. The end is never before any cause's own, moves only away
     /// until it has passed, and `since` is the latest cause that makes locks doubtful.
     #[test]
     fn every_small_sequence_of_causes() {

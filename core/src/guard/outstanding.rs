@@ -1,25 +1,26 @@
-//! The longest lease that may still run: `lock.max-ttl`, a larger one of an earlier incarnation, or what the node's master grants.
+//! The longest lease that may still run: `lock.max-ttl`, a larger value of an earlier incarnation, or that of the
+//! node's master.
 
 use crate::guard::guard_ms;
 use crate::values::limits::MAX_TTL_LIMIT_MS;
 use crate::values::time::BootTime;
 
-/// Whose grants the node has to answer for beside its own.
+/// The master whose grants the node has to answer for beside its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Master {
-    /// Nobody's: it is the master.
+    /// None: the node is the master.
     Myself,
-    /// It follows a master that has not told yet how long its leases may be: they can be as long as any.
+    /// A master that has not said yet how long its leases may be: they can be as long as any.
     Silent,
-    /// It follows a master that told how long its leases may be. That does not get less with time, because the master goes
-    /// on granting.
+    /// A master that said how long its leases may be. That does not shrink with time, because the master continues to
+    /// grant.
     Told,
 }
 
 impl Master {
     const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
 
-    /// As the state file has it.
+    /// Returns its word in the state file.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Myself => "none",
@@ -28,73 +29,74 @@ impl Master {
         }
     }
 
-    /// The one with this word.
+    /// Returns the one with this word.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|master| master.word() == word)
     }
 }
 
-/// How long leases of this node can be, counting those of earlier incarnations and of its master.
+/// The longest lease of this node, counting those of earlier incarnations and of its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutstandingTtl {
     ms: u32,
-    /// Until then the larger value of an earlier incarnation counts.
+    /// The time until which an earlier incarnation's larger value counts.
     until: BootTime,
     present_ms: u32,
-    /// The longest lease that was seen in this incarnation.
+    /// The longest lease seen in this incarnation.
     seen_ms: u32,
     master: Master,
-    /// How long the leases of a master may be that told so.
+    /// The longest lease of a master that said so.
     told_ms: u32,
 }
 
 impl OutstandingTtl {
-    /// A master that grants up to `present_ms`; leases of up to `earlier_ms` may still run at `now`.
+    /// Creates the value for a master that grants up to `present_ms`. Leases of up to `earlier_ms` may still run at
+    /// `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
         let until = now.plus_ms(guard_ms(ms, skew_ms));
         Self { ms, until, present_ms, seen_ms: present_ms, master: Master::Myself, told_ms: 0 }
     }
 
-    /// A lease of `ms` was seen (loaded or replicated): it may still run.
+    /// Notes that a lease of `ms` was loaded or replicated, and may still run.
     pub fn raise(&mut self, ms: u32, skew_ms: u32, now: BootTime) {
         let seen_ms = self.seen_ms.max(ms);
         *self = Self { seen_ms, ..self.anew(self.own_ms(now).max(ms), skew_ms, now) };
     }
 
-    /// The node follows a master, which told that its leases may be this long, in milliseconds; `None`: it has told nothing.
+    /// Notes that the node follows a master. Its leases may be this long, in milliseconds; `None` if it has not said.
     pub fn follow(&mut self, told_ms: Option<u32>) {
         self.master = if told_ms.is_some() { Master::Told } else { Master::Silent };
         self.told_ms = told_ms.unwrap_or(0);
     }
 
-    /// The node becomes the master at `now`: what its master may have granted may still run from then on.
+    /// Makes the node the master at `now`: its master's possible grants may still run from then on.
     pub fn lead(&mut self, skew_ms: u32, now: BootTime) {
         *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
     }
 
-    /// An operator says that nobody holds what the node has forgotten: only leases that were seen count.
+    /// Notes that an operator says that nobody holds what the node has forgotten: only seen leases count.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         let ms = self.own_ms(now).min(self.seen_ms);
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
     }
 
-    /// The same master, and `ms` from `now` on.
+    /// Returns the value for the same master, and `ms` from `now` on.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }
 
-    /// `lock.max-ttl`.
+    /// Returns `lock.max-ttl`, in milliseconds.
     pub fn present_ms(&self) -> u32 {
         self.present_ms
     }
 
-    /// What is known of the node's master.
+    /// Returns what is known of the node's master.
     pub fn master(&self) -> Master {
         self.master
     }
 
-    /// The longest lease that may still run at `now`, in milliseconds.
+    /// Returns the longest lease that may still run at `now`, in milliseconds.
     pub fn ms(&self, now: BootTime) -> u32 {
         match self.master {
             Master::Myself => self.own_ms(now),
@@ -103,7 +105,7 @@ impl OutstandingTtl {
         }
     }
 
-    /// The longest of them that the node itself granted or saw, in milliseconds.
+    /// Returns the longest of them that the node itself granted or saw, in milliseconds.
     pub fn own_ms(&self, now: BootTime) -> u32 {
         if now <= self.until { self.ms } else { self.present_ms }
     }
@@ -123,8 +125,8 @@ mod tests {
         assert_eq!(OutstandingTtl::new(50, 100, 0, ms(0)).ms(ms(0)), 100);
     }
 
-    /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the master
-    /// goes on granting; then the replica is promoted.
+    /// A master's leases are 10 s long, the replica's own 100 ms. The link is down for a minute, during which the
+    /// master continues to grant; then the replica is promoted.
     #[test]
     fn what_a_master_told_counts_as_long_as_it_is_followed_and_for_a_guard_after() {
         let mut outstanding = OutstandingTtl::new(0, 100, 0, ms(0));

@@ -1,8 +1,9 @@
-//! Hash slots of a cluster: which of them this node has served without a break, and of which it may have to refuse the locks.
+//! Hash slots of a cluster: which of them this node has served without a break, and in which it may have to refuse
+//! locks.
 //!
-//! A slot that comes to a node brings its locks along if it was imported. If it was given to the node without them (its
-//! master died, an operator assigned it), leases may still run that nobody here knows: the locks of that slot alone are
-//! guarded until they have all ended. The same where the locks of one slot are dropped together.
+//! An imported slot brings its locks along. A slot may also be given to the node without them: its master died, or an
+//! operator assigned it. Then leases may still run that are unknown here, and the locks of that slot alone are guarded
+//! until all have ended. The same applies if the locks of one slot are dropped together.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,14 +13,15 @@ use crc::{CRC_16_XMODEM, Crc, Table};
 use crate::refusal::Refusal;
 use crate::values::time::BootTime;
 
-/// Hash slots of a cluster.
+/// The number of hash slots of a cluster.
 pub const CLUSTER_SLOTS: u16 = 16_384;
 
 const WORDS: usize = CLUSTER_SLOTS as usize / 64;
 
 static CRC16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
-/// The slot of the key `name`: of what stands between its first `{` and the next `}`, if that is something.
+/// Returns the slot of the key `name`. The hash is over the part between its first `{` and the next `}`, if that is not
+/// empty.
 pub fn slot_of(name: &[u8]) -> u16 {
     let place = |bytes: &[u8], wanted| bytes.iter().position(|&byte| byte == wanted);
     let tag = place(name, b'{').and_then(|open| {
@@ -29,7 +31,7 @@ pub fn slot_of(name: &[u8]) -> u16 {
     CRC16.checksum(tag.unwrap_or(name)) % CLUSTER_SLOTS
 }
 
-/// Some of the slots.
+/// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotSet(Box<[u64; WORDS]>);
 
@@ -40,7 +42,7 @@ impl Default for SlotSet {
 }
 
 impl SlotSet {
-    /// Takes these slots in; numbers that are no slot are left out.
+    /// Adds these slots; numbers that are not slots are ignored.
     pub fn insert(&mut self, slots: RangeInclusive<u16>) {
         let (first, last) = (usize::from(*slots.start()), usize::from((*slots.end()).min(CLUSTER_SLOTS - 1)));
         if first > last {
@@ -54,7 +56,7 @@ impl SlotSet {
         }
     }
 
-    /// Whether `slot` is in.
+    /// Returns whether `slot` is in the set.
     pub fn contains(&self, slot: u16) -> bool {
         self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 != 0)
     }
@@ -65,31 +67,31 @@ impl SlotSet {
     }
 }
 
-/// What a look at the cluster brought to light.
+/// The findings of reading the cluster's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gained {
-    /// Slots whose earlier tokens this node does not know: it serves them now, or begins to import them.
+    /// Slots whose earlier tokens this node does not know: it now serves them, or begins to import them.
     pub unknown: usize,
-    /// Of these, slots that came without their locks: they are guarded.
+    /// Slots among these that came without their locks: they are guarded.
     pub guarded: usize,
 }
 
-/// The slots of a node; outside a cluster there is nothing to know of them.
+/// The slots of a node; empty outside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Option<Box<InCluster>>);
 
 #[derive(Clone, Debug, Default)]
 struct InCluster {
     served: SlotSet,
-    /// On their way here, key by key, at the last look.
+    /// Slots being imported key by key, when last read.
     imported: SlotSet,
-    /// On their way here in one step.
+    /// Slots on their way here in one step.
     arriving: SlotSet,
-    /// The slots that the next look finds are covered by the guard of the whole node.
+    /// The slots found next are covered by the guard of the whole node.
     covered: bool,
-    /// Locks of these slots may be held by somebody unknown until then.
+    /// The end of each guarded slot, whose locks unknown owners may hold until then.
     guards: BTreeMap<u16, BootTime>,
-    /// Live locks of these slots were deleted, by whatever; when the last of each would have ended.
+    /// Slots whose live locks were deleted, by any command, each with the end of the last of them.
     dropped: BTreeMap<u16, BootTime>,
 }
 
@@ -111,25 +113,27 @@ impl InCluster {
 }
 
 impl Slots {
-    /// The node is part of a cluster. Slots that it has already are covered by what its start proves, or by its guard.
+    /// Notes that the node is part of a cluster. Slots that it has already are covered by the proof of its start, or by
+    /// its guard.
     pub fn begin(&mut self) {
         self.0 = Some(Box::default());
         self.cover();
     }
 
-    /// Whether these are the slots that it served at the last look.
+    /// Returns whether these are the slots that it served when last read.
     pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }
 
-    /// The node is guarded as a whole for what it takes over now: slots that the next look finds need no guard beside.
+    /// Notes that the node is guarded as a whole for what it now takes over: the slots found next need no guard of
+    /// their own.
     pub fn cover(&mut self) {
         if let Some(slots) = &mut self.0 {
             slots.covered = true;
         }
     }
 
-    /// These slots are on their way here in one step with their locks, or are so no more.
+    /// Notes that these slots are on their way here in one step with their locks, or no longer are.
     pub fn arriving(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
@@ -138,7 +142,7 @@ impl Slots {
         }
     }
 
-    /// These slots have come in one step with their locks: the node serves them from now on.
+    /// Notes that these slots have come in one step with their locks: the node serves them from now on.
     pub fn came(&mut self, slots: RangeInclusive<u16>) {
         if let Some(known) = &mut self.0 {
             for slot in slots.filter(|&slot| slot < CLUSTER_SLOTS) {
@@ -148,8 +152,8 @@ impl Slots {
         }
     }
 
-    /// The node serves the slots `owned` at `now`, and imports those of `imported`. What it gained without its locks is guarded
-    /// until `until`.
+    /// Notes that the node serves the slots `owned` at `now`, and imports those of `imported`. Slots gained without
+    /// their locks are guarded until `until`.
     pub fn seen(&mut self, owned: &SlotSet, imported: SlotSet, now: BootTime, until: BootTime) -> Gained {
         let mut gained = Gained::default();
         let Some(known) = &mut self.0 else { return gained };
@@ -178,26 +182,26 @@ impl Slots {
         gained
     }
 
-    /// Whether the node is part of a cluster.
+    /// Returns whether the node is part of a cluster.
     #[inline]
     pub fn is_in_cluster(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the node knows what it may grant in the slot of `name`.
+    /// Returns whether the node knows what it may grant in the slot of `name`.
     pub fn is_known(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
     }
 
-    /// Whether a look at the cluster is due before anything is promised about the lock `name`: the node does not know its slot, or
-    /// not what deleted locks there of late.
-    // Inlined: outside a cluster one comparison.
+    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`. The node
+    /// does not know its slot, or why locks there were deleted recently.
+    // Inlined: one comparison outside a cluster.
     #[inline(always)]
     pub fn needs_look(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|known| known.needs_look(slot_of(name)))
     }
 
-    /// A live lock of `name` that would have ended at `end` was deleted, by whatever.
+    /// Notes that a live lock of `name`, which would have ended at `end`, was deleted by any command.
     pub fn drop_lock(&mut self, name: &[u8], end: BootTime) {
         if let Some(known) = &mut self.0 {
             let last = known.dropped.entry(slot_of(name)).or_default();
@@ -205,7 +209,7 @@ impl Slots {
         }
     }
 
-    /// Whether it is open what deleted locks of late: of the slot of `name`, or of any (`None`).
+    /// Returns whether the cause of recent deletions of locks is open, in the slot of `name` or in any (`None`).
     pub fn has_dropped(&self, name: Option<&[u8]>) -> bool {
         self.0.as_ref().is_some_and(|known| match name {
             _ if known.dropped.is_empty() => false,
@@ -214,8 +218,8 @@ impl Slots {
         })
     }
 
-    /// It is known by now what deleted locks of late: slots were emptied (`is_flush`), or single keys. Answers how many slots are
-    /// guarded for it.
+    /// Resolves the cause of recent deletions: slots were emptied (`is_flush`), or single keys. Returns the number of
+    /// slots that are guarded for it.
     pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);
@@ -239,19 +243,19 @@ impl Slots {
         }
     }
 
-    /// An operator says that nobody holds a lock of any slot.
+    /// Ends the guards of all slots: an operator says that nobody holds a lock there.
     pub fn lift(&mut self) {
         if let Some(known) = &mut self.0 {
             known.guards.clear();
         }
     }
 
-    /// How many slots are guarded at `now`.
+    /// Returns the number of slots that are guarded at `now`.
     pub fn guarded(&self, now: BootTime) -> usize {
         self.0.as_ref().map_or(0, |known| known.guards.values().filter(|until| now <= **until).count())
     }
 
-    /// When the last of the guards ends, if one is armed at `now`.
+    /// Returns the end of the last guard, if one is armed at `now`.
     pub fn guarded_until(&self, now: BootTime) -> Option<BootTime> {
         self.0.as_ref()?.guards.values().copied().filter(|until| now <= *until).max()
     }
@@ -274,7 +278,7 @@ mod tests {
         SlotSet::default()
     }
 
-    /// A node that has looked at a cluster in which it has nothing.
+    /// Returns the slots of a node that has read its cluster and serves none.
     fn empty() -> Slots {
         let mut slots = Slots::default();
         slots.begin();
@@ -340,7 +344,7 @@ mod tests {
         assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
         assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
         assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
-        // Lost and gained again: from then on, and the earlier guard was not forgotten meanwhile.
+        // Lost and gained again: it counts from then on, and the earlier guard was not forgotten meanwhile.
         slots.seen(&none(), none(), NOW, END);
         assert_eq!(slots.guarded(NOW), 2);
         slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained { unknown: 2, guarded: 0 });
         assert_eq!(slots.seen(&none(), set(5..=6), NOW, END), Gained::default(), "known by now");
         assert_eq!(slots.seen(&set(5..=5), set(6..=6), NOW, END), Gained { unknown: 1, guarded: 0 });
-        // The import of the other is given up before the slot is assigned.
+        // The import of the other slot is given up before the slot is assigned.
         slots.seen(&set(5..=5), none(), NOW, END);
         assert_eq!(slots.seen(&set(5..=6), none(), NOW, END), Gained { unknown: 1, guarded: 1 });
     }

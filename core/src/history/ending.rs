@@ -1,29 +1,29 @@
-//! How grants and waits end, for people.
+//! The endings of grants and waits, for people.
 
 use crate::refusal::Refusal;
 
-/// How a grant ended, or a wait that came to nothing.
+/// The ending of a grant, or of a failed wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The owner gave the last hold back.
+    /// The owner gave back its last hold.
     Released,
     /// The lease was over.
     Expired,
-    /// The same, and the lease had been kept alive until the connection of its holder ended.
+    /// The lease was over, after it had been kept alive until the connection of its holder ended.
     Unconnected,
-    /// An operator took it away with LOCK.BREAK.
+    /// An operator broke it with LOCK.BREAK.
     Broken,
-    /// Another command of the server took its key.
+    /// Another command of the server deleted its key.
     Deleted,
-    /// The same, and the lock goes on under another name.
+    /// Another command deleted its key, and the lock continues under another name.
     Renamed,
     /// The database was emptied.
     Flushed,
-    /// The server made room.
+    /// The server evicted it to make room.
     Evicted,
-    /// The time of the request was up.
+    /// The time of the request was over.
     TimedOut,
-    /// Its owner took the request back.
+    /// The owner withdrew its request.
     Withdrawn,
     /// The client of the request has gone, was unblocked, or waited on a node that became a replica.
     Left,
@@ -34,7 +34,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// For people.
+    /// Returns the ending's word for people.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Released => "released",
@@ -53,7 +53,7 @@ impl Ending {
         }
     }
 
-    /// Of a refusal the code of its error.
+    /// Returns the code of a refusal's error; empty for other endings.
     pub fn code(self) -> String {
         match self {
             Self::Refused(refusal) => refusal.to_string().split(' ').next().unwrap_or_default().to_owned(),

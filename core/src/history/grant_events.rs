@@ -1,5 +1,5 @@
-//! Events: what happens to grants, for those who listen (`lock.events`). They are kept until the driver publishes them, at the end of the
-//! step or in the next pass of the event loop, in the order in which they came about.
+//! Events of grants, for subscribers (`lock.events`). They are kept in order until the driver publishes them, at the
+//! end of the step or in the next pass of the event loop.
 
 use std::collections::VecDeque;
 
@@ -12,23 +12,23 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What happened to a grant.
+/// A change of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It was given to one who asked.
+    /// It was granted to the requester.
     Granted,
-    /// It was given to one who waited.
+    /// It was granted to a waiting request.
     HandedOver,
-    /// It has a larger token.
+    /// The grant has a larger token.
     Raised,
-    /// It has another mode.
+    /// The grant has another mode.
     Converted,
-    /// It ended.
+    /// The grant ended.
     Ended(Ending),
 }
 
 impl Happened {
-    /// For people.
+    /// Returns the event's word for people.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -40,36 +40,36 @@ impl Happened {
     }
 }
 
-/// What happened to one grant.
+/// An event of one grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantEvent {
-    /// What.
+    /// The change.
     pub happened: Happened,
-    /// When.
+    /// The time of the change.
     pub at: BootTime,
     /// The database of the key.
     pub db: u32,
-    /// The key; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    /// The key. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,
-    /// Whose grant it is.
+    /// The grant's owner.
     pub owner: Box<[u8]>,
-    /// Its token, from then on.
+    /// The token after the change.
     pub token: Token,
-    /// Its mode, from then on.
+    /// The mode after the change.
     pub mode: Mode,
-    /// Its note, shortened as in the log.
+    /// The note, shortened as in the log.
     pub note: Box<[u8]>,
     /// The length of its lease, in milliseconds.
     pub ttl_ms: u32,
-    /// How long was waited for it, in milliseconds.
+    /// The time that its owner waited for it, in milliseconds.
     pub waited_ms: u64,
-    /// How long it had been held, in milliseconds.
+    /// The time for which it had been held, in milliseconds.
     pub held_ms: u64,
-    /// How many requests waited for the lock.
+    /// The number of requests that waited for the lock.
     pub waiters: usize,
 }
 
-/// Events that were not published yet.
+/// Unpublished events.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     is_on: bool,
@@ -78,7 +78,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Whether anybody listens. What is not published yet when they stop is dropped.
+    /// Sets whether there are subscribers. Unpublished events are dropped when there are none.
     pub(super) fn configure(&mut self, is_on: bool) {
         if !is_on {
             *self = Self::default();
@@ -86,12 +86,12 @@ impl Outbox {
         self.is_on = is_on;
     }
 
-    /// Whether anybody listens.
+    /// Returns whether there are subscribers.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// `happened` to `grant` of the lock of `key` at `at`; so many wait for it.
+    /// Adds the event that `happened` to `grant` of the lock of `key` at `at`, while `waiters` requests wait for it.
     pub(super) fn push(
         &mut self,
         Key { db, name }: Key<'_>,
@@ -123,22 +123,23 @@ impl Outbox {
         });
     }
 
-    /// Whether there are any.
+    /// Returns whether there are events.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Takes out the oldest.
+    /// Removes and returns the oldest event.
     pub(super) fn pop(&mut self) -> Option<GrantEvent> {
         self.events.pop_front()
     }
 
-    /// How many were dropped since the last call, as too many came at once: those that would have come after all that are there.
+    /// Returns how many events were dropped since the last call because there were too many. They would have followed
+    /// all present ones.
     pub(super) fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }
 
-    /// Of the newest those that say that a grant was deleted, and that `which` picks, say `ending` instead.
+    /// Changes the newest events that say that a grant was deleted, and that satisfy `which`, to `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&GrantEvent) -> bool) {
         let newest = self.events.iter_mut().rev().take(count);
         let deleted = Happened::Ended(Ending::Deleted);
@@ -147,7 +148,7 @@ impl Outbox {
             .for_each(|event| event.happened = Happened::Ended(ending));
     }
 
-    /// The newest that say that a flush took the lock are wrong.
+    /// Removes the newest events that say that a flush ended a lock: they are wrong.
     pub(super) fn unflush(&mut self) {
         while self.events.back().is_some_and(|event| event.happened == Happened::Ended(Ending::Flushed)) {
             self.events.pop_back();

@@ -6,9 +6,10 @@ use crate::history::grant_events::GrantEvent;
 use crate::values::mode::Mode;
 
 impl GrantEvent {
-    /// One JSON object. `wall_ms` is when it happened, on the wall clock, and `node` the identity of the node.
+    /// Formats the event as one JSON object. `wall_ms` is its time on the wall clock, and `node` the node's id.
     ///
-    /// Keys, owners and notes are any bytes: what is UTF-8 is a string, anything else an object with its bytes in hexadecimal digits.
+    /// Keys, owners and notes are any bytes: UTF-8 becomes a string, anything else an object with the bytes in
+    /// hexadecimal digits.
     pub fn to_json(&self, wall_ms: u64, node: u128) -> String {
         let (permit, limit) = match self.mode {
             Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -25,7 +26,7 @@ impl GrantEvent {
     }
 }
 
-/// So many events are missing here, as too many came at once.
+/// Formats the note that `count` events are missing here, because there were too many.
 pub fn missed_to_json(count: u64, wall_ms: u64, node: u128) -> String {
     format!("{{\"event\":\"missed\",\"time\":{wall_ms},\"node\":\"{node:032x}\",\"count\":{count}}}")
 }
@@ -45,7 +46,7 @@ fn quoted(text: &str, json: &mut String) -> std::fmt::Result {
     for character in text.chars() {
         match character {
             '"' | '\\' => write!(json, "\\{character}")?,
-            // Line ends too, so that events are one line each; and what some readers of JSON take for line ends.
+            // Line ends too, so that each event is one line; and characters that some JSON readers take for line ends.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
                 write!(json, "\\u{:04x}", u32::from(character))?;
             }

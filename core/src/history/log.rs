@@ -1,5 +1,5 @@
-//! The log: grants that ended and waits that came to nothing, if they took long. A ring in memory, for the person who asks afterwards
-//! who had the lock.
+//! The log of ended grants and failed waits that took long: a ring in memory, for people who later ask who had the
+//! lock.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// A grant with this token, in this mode.
@@ -21,41 +21,41 @@ pub enum About {
     Wait(Wanted),
 }
 
-/// A request that waited in vain.
+/// A failed wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InVain<'a> {
     pub owner: &'a [u8],
     pub note: &'a [u8],
     pub wanted: Wanted,
-    /// Since when, and until when at the longest.
+    /// The beginning of the wait, and its latest end.
     pub since: BootTime,
     pub until: BootTime,
 }
 
-/// What ended.
+/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// One more than that of the entry before, since the start.
+    /// The entry's number, counted from the start without gaps.
     pub id: u64,
-    /// When it ended.
+    /// The time of the end.
     pub at: BootTime,
     /// The database of the key.
     pub db: u32,
-    /// The key; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    /// The key. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,
-    /// Who held it, or waited.
+    /// The owner that held it, or waited.
     pub owner: Box<[u8]>,
     /// A grant or a wait.
     pub about: About,
-    /// For people; if it is longer than [`LOG_NOTE_BYTES_MAX`] its beginning, and how many bytes are left out.
+    /// The note. If it is longer than [`LOG_NOTE_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub note: Box<[u8]>,
-    /// How long was waited for it, in milliseconds.
+    /// The time that its owner waited for it, in milliseconds.
     pub waited_ms: u64,
-    /// How long it was held, in milliseconds.
+    /// The time for which it was held, in milliseconds.
     pub held_ms: u64,
-    /// How it ended.
+    /// The ending.
     pub ending: Ending,
-    /// How many requests waited for the lock at that moment.
+    /// The number of requests that waited for the lock at that moment.
     pub waiters: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct Log {
     entries: VecDeque<Entry>,
     next_id: u64,
     max_len: usize,
-    /// What took less is not kept: in milliseconds, the largest number for all.
+    /// The threshold below which entries are dropped, in milliseconds; the largest number drops all.
     slower_than_ms: u64,
 }
 
@@ -78,7 +78,8 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Keeps at most `max_len` entries from now on, of what was waited for or held for `slower_than_ms` or longer; `None`: nothing.
+    /// Sets the largest number of entries, and the threshold in milliseconds of waiting or holding from which on they
+    /// are kept; `None` keeps nothing.
     pub(super) fn configure(&mut self, max_len: u32, slower_than_ms: Option<u32>) {
         self.max_len = max_len as usize;
         self.slower_than_ms = slower_than_ms.filter(|_| max_len > 0).map_or(u64::MAX, u64::from);
@@ -86,43 +87,43 @@ impl Log {
         self.entries.shrink_to(self.max_len);
     }
 
-    /// From how many milliseconds on something is kept; the largest number: never.
+    /// Returns the threshold in milliseconds; the largest number if nothing is kept.
     pub(super) fn slower_than_ms(&self) -> u64 {
         self.slower_than_ms
     }
 
-    /// Tells whether anything is kept.
+    /// Returns whether anything is kept.
     pub(super) fn is_on(&self) -> bool {
         self.slower_than_ms < u64::MAX
     }
 
-    /// The newest first.
+    /// Iterates over the entries, the newest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// The newest first, of the key `name` in any database.
+    /// Iterates over the entries of the key `name` in any database, the newest first.
     pub fn of<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Entry> {
         let name = shortened(name, LOG_KEY_BYTES_MAX);
         self.entries.iter().filter(move |entry| entry.name == name)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub(super) fn reset(&mut self) {
         self.entries = VecDeque::new();
     }
 
-    /// A grant of the lock of `key` ended at `at`, held until then.
+    /// Logs that a grant of the lock of `key` ended at `at`.
     pub(super) fn push_grant(
         &mut self,
         key: Key<'_>,
@@ -136,7 +137,7 @@ impl Log {
         self.push(key, about, (grant.owner(), grant.note()), times, (ending, waiters, at));
     }
 
-    /// A request for the lock of `key` waited in vain until `at`.
+    /// Logs that a request for the lock of `key` waited until `at` and failed.
     pub(super) fn push_wait(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, at: BootTime) {
         let times = (at.ms_since(wait.since), 0);
         self.push(key, About::Wait(wait.wanted), (wait.owner, wait.note), times, (ending, waiters, at));
@@ -150,7 +151,7 @@ impl Log {
         (waited_ms, held_ms): (u64, u64),
         (ending, waiters, at): (Ending, usize, BootTime),
     ) {
-        // What an operator took away is looked for afterwards, however short it was held.
+        // Locks that an operator broke are looked up afterwards, however briefly they were held.
         let is_kept = waited_ms.max(held_ms) >= self.slower_than_ms || ending == Ending::Broken;
         if !is_kept || !self.is_on() {
             return;
@@ -162,13 +163,13 @@ impl Log {
         self.next_id += 1;
     }
 
-    /// Of the newest entries those that say that a grant was deleted, and that `which` picks, say `ending` instead.
+    /// Changes the newest entries that say that a grant was deleted, and that satisfy `which`, to `ending`.
     pub(super) fn deleted_by(&mut self, ending: Ending, count: usize, which: impl Fn(&Entry) -> bool) {
         let newest = self.entries.iter_mut().take(count);
         newest.filter(|entry| entry.ending == Ending::Deleted && which(entry)).for_each(|entry| entry.ending = ending);
     }
 
-    /// The newest entries that say that a flush took the lock are wrong.
+    /// Removes the newest entries that say that a flush ended a lock: they are wrong.
     pub(super) fn unflush(&mut self) {
         while self.entries.front().is_some_and(|entry| entry.ending == Ending::Flushed) {
             self.entries.pop_front();

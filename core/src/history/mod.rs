@@ -1,6 +1,6 @@
-//! What a node remembers of grants and waits that are over, for people: no rule looks at it.
+//! A node's memory of past grants and waits, for people: no rule reads it.
 //!
-//! The engine and the queues tell of each end here. Where nothing of it is wanted that costs two comparisons.
+//! The engine and the queues report each end here. If nothing of it is wanted, that costs two comparisons.
 
 pub mod ending;
 pub mod grant_events;
@@ -24,29 +24,29 @@ use crate::values::mode::Mode;
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
-/// Which keys are contended.
+/// The contended keys.
 #[derive(Clone, Debug, Default)]
 pub struct Contention {
-    /// Since when.
+    /// The beginning of the counts.
     pub since: BootTime,
     /// Keys that requests waited for.
     pub waited: Top,
-    /// Keys that requests were refused at once, because somebody else had them.
+    /// Keys that requests were refused at once, because another owner held them.
     pub refused: Top,
 }
 
-/// What is remembered.
+/// The history of a node.
 #[derive(Clone, Debug)]
 pub struct History {
     log: Log,
     contention: Contention,
     prefixes: Prefixes,
     outbox: Outbox,
-    /// Grants are of interest when they begin.
+    /// Beginnings of grants are wanted too.
     notices_grants: bool,
-    /// What took less is of no interest, in milliseconds.
+    /// The threshold below which nothing is wanted, in milliseconds.
     from_ms: u64,
-    /// The same, in microseconds.
+    /// The threshold in microseconds.
     from_us: u64,
 }
 
@@ -61,15 +61,14 @@ impl Default for History {
 }
 
 impl History {
-    /// What an operator sets: `lock.log-max-len`, and `lock.log-slower-than` in milliseconds, if anything is to be kept;
-    /// `lock.events`.
+    /// Sets `lock.log-max-len`, `lock.log-slower-than` in milliseconds (if anything is kept) and `lock.events`.
     pub(crate) fn configure(&mut self, log_max_len: u32, log_slower_than_ms: Option<u32>, events: bool) {
         self.log.configure(log_max_len, log_slower_than_ms);
         self.outbox.configure(events);
         self.look_from();
     }
 
-    /// What an operator sets: `lock.metrics-prefixes`.
+    /// Sets `lock.metrics-prefixes`.
     pub(crate) fn count_by(&mut self, prefixes: &KeyPrefixes) {
         self.prefixes.configure(prefixes);
         self.look_from();
@@ -81,38 +80,39 @@ impl History {
         self.from_us = self.from_ms.saturating_mul(1_000);
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Forgets all that is in the log.
+    /// Clears the log.
     pub fn reset_log(&mut self) {
         self.log.reset();
     }
 
-    /// Which keys are contended.
+    /// Returns the contended keys.
     pub fn contention(&self) -> &Contention {
         &self.contention
     }
 
-    /// Counts contended keys anew from `now` on.
+    /// Restarts the counts of contended keys at `now`.
     pub fn reset_contention(&mut self, now: BootTime) {
         self.contention = Contention { since: now, ..Contention::default() };
     }
 
-    /// Figures of the locks whose keys begin alike.
+    /// Returns the figures by key prefix.
     pub fn prefixes(&self) -> &Prefixes {
         &self.prefixes
     }
 
-    /// Whether it matters that a grant begins, or goes on in another way.
+    /// Returns whether the beginning or a change of a grant is wanted.
     #[inline(always)]
     pub(crate) fn notices_grants(&self) -> bool {
         self.notices_grants
     }
 
-    /// `happened` to `grant` of the lock of `key` at `now`, which did not end; so many wait.
+    /// Notes that `happened`, which is not an end, happened to `grant` of the lock of `key` at `now`, while `waiters`
+    /// requests wait.
     #[cold]
     pub(crate) fn notice(
         &mut self,
@@ -128,46 +128,46 @@ impl History {
         self.outbox.push(key, grant, happened, waiters, now);
     }
 
-    /// Whether there are events to be published.
+    /// Returns whether there are unpublished events.
     pub fn has_events(&self) -> bool {
         self.outbox.has_events()
     }
 
-    /// Takes out the oldest event.
+    /// Removes and returns the oldest event.
     pub fn take_event(&mut self) -> Option<GrantEvent> {
         self.outbox.pop()
     }
 
-    /// How many events are missing behind those that were taken, as too many came at once.
+    /// Returns how many events are missing after those that were taken, because there were too many.
     pub fn take_missed_events(&mut self) -> u64 {
         self.outbox.take_missed()
     }
 
-    /// So many requests found that somebody else has the lock of `key`.
+    /// Counts `count` requests that found the lock of `key` held by another owner.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).contended += count;
         }
     }
 
-    /// A request for the lock of `key` was served after `us` microseconds.
+    /// Notes that a request for the lock of `key` was served after `us` microseconds.
     pub(crate) fn served(&mut self, key: Key<'_>, us: u64) {
         if !self.prefixes.is_empty() {
             self.prefixes.of(key.name).waits.record(us);
         }
     }
 
-    /// A request waits for the lock of `key`.
+    /// Counts a request that waits for the lock of `key`.
     pub(crate) fn waits(&mut self, key: Key<'_>) {
         self.contention.waited.count(key);
     }
 
-    /// A request was refused the lock of `key`, which somebody else has.
+    /// Counts a request that was refused the lock of `key`, which another owner holds.
     pub(crate) fn is_refused(&mut self, key: Key<'_>) {
         self.contention.refused.count(key);
     }
 
-    /// Whether it matters that `grant` ends at `now` by `ending`.
+    /// Returns whether it is wanted that `grant` ends at `now` by `ending`.
     #[inline(always)]
     pub(crate) fn wants(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
         now.us_since(grant.granted()) >= self.from_us
@@ -175,7 +175,8 @@ impl History {
             || (ending == Ending::Broken && self.log.is_on())
     }
 
-    /// `grant` of the lock of `key` ends at `now` by `ending`, or ended with its lease before; so many wait.
+    /// Notes that `grant` of the lock of `key` ends at `now` by `ending`, or ended earlier with its lease, while
+    /// `waiters` requests wait.
     #[cold]
     pub(crate) fn grant_ended(
         &mut self,
@@ -197,7 +198,7 @@ impl History {
         self.log.push_grant(key, (mode, grant), ending, waiters, at);
     }
 
-    /// All grants of `lock` of `key` end at `now`. Of very many not all are looked at.
+    /// Notes that all grants of `lock` of `key` end at `now`. Of very many, only some are noted.
     #[cold]
     pub(crate) fn lock_ended(&mut self, key: Key<'_>, lock: &Lock, ending: Ending, waiters: usize, now: BootTime) {
         for (mode, grant) in lock.grants().take(LOGGED_TOGETHER_MAX) {
@@ -207,18 +208,19 @@ impl History {
         }
     }
 
-    /// A request for the lock of `key` comes to nothing at `now`, or did when its time was up; so many are left.
+    /// Notes that a request for the lock of `key` fails at `now`, or failed when its time was over, and `waiters`
+    /// requests are left.
     pub(crate) fn wait_ended(&mut self, key: Key<'_>, wait: InVain<'_>, ending: Ending, waiters: usize, now: BootTime) {
         self.log.push_wait(key, wait, ending, waiters, now.min(wait.until));
     }
 
-    /// The lock that was deleted from `name` in `db` last was evicted.
+    /// Notes that the lock that was last deleted from `name` in `db` was evicted.
     pub(crate) fn was_evicted(&mut self, Key { db, name }: Key<'_>) {
         self.log.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |entry| entry.db == db && *entry.name == *name);
         self.outbox.deleted_by(Ending::Evicted, LOGGED_TOGETHER_MAX, |event| event.db == db && *event.name == *name);
     }
 
-    /// `lock` came to a key: if it was deleted from another one just now it was renamed.
+    /// Notes that `lock` came to a key: if it was deleted from another one just before, it was renamed.
     pub(crate) fn arrived(&mut self, lock: &Lock) {
         if self.log.is_empty() && !self.outbox.has_events() {
             return;
@@ -234,7 +236,7 @@ impl History {
         }
     }
 
-    /// The last flush was the start of a reload: what it took is back.
+    /// Notes that the last flush was the start of a reload: its locks are back.
     pub(crate) fn reloaded(&mut self) {
         self.log.unflush();
         self.outbox.unflush();

@@ -1,41 +1,41 @@
-//! Figures of the locks whose keys begin alike: an operator lists the prefixes, so there are few.
+//! Figures by key prefix. An operator lists the prefixes, so there are few.
 
 use std::mem::take;
 
 use crate::history::times::Times;
 use crate::values::prefixes::KeyPrefixes;
 
-/// What happened to locks.
+/// Figures of locks.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Grants.
+    /// The number of grants.
     pub grants: u64,
-    /// ACQUIREs refused because somebody else holds the lock.
+    /// The number of ACQUIREs refused because another owner holds the lock.
     pub contended: u64,
-    /// How long those waited who were served.
+    /// The waiting times of served requests.
     pub waits: Times,
-    /// How long grants that ended had been held.
+    /// The holding times of ended grants.
     pub held: Times,
 }
 
 #[derive(Clone, Debug)]
 struct Row {
     prefix: Box<[u8]>,
-    /// Where the longest prefix is with which this one begins.
+    /// The row of the longest other prefix that this one begins with.
     within: Option<usize>,
     figures: Figures,
 }
 
-/// The figures of each prefix, and of all keys that begin with none of them.
+/// The figures of each prefix, and of all other keys.
 #[derive(Clone, Debug, Default)]
 pub struct Prefixes {
-    /// In the order of the bytes of the prefixes.
+    /// The rows, in byte order of their prefixes.
     rows: Vec<Row>,
     other: Figures,
 }
 
 impl Prefixes {
-    /// Counts by these from now on. Those that were there before keep their figures; without any there are none.
+    /// Sets the prefixes. Prefixes that were there before keep their figures; without prefixes there are no figures.
     pub(super) fn configure(&mut self, prefixes: &KeyPrefixes) {
         if prefixes.iter().eq(self.rows.iter().map(|row| &*row.prefix)) {
             return;
@@ -52,12 +52,12 @@ impl Prefixes {
         }
     }
 
-    /// Whether no prefix is listed.
+    /// Returns whether there are no prefixes.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Of the row `from` and those whose prefixes it begins with the longest with which `name` begins.
+    /// Returns the row of the longest prefix of `name`, among the row `from` and the rows of its own prefixes.
     fn longest(&self, mut from: Option<usize>, name: &[u8]) -> Option<usize> {
         while let Some(place) = from.filter(|&place| !name.starts_with(&self.rows[place].prefix)) {
             from = self.rows[place].within;
@@ -65,10 +65,10 @@ impl Prefixes {
         from
     }
 
-    /// The figures of the keys that `name` belongs to: those of the longest prefix with which it begins.
+    /// Returns the figures for `name`: those of its longest prefix.
     pub(super) fn of(&mut self, name: &[u8]) -> &mut Figures {
-        // All with which it begins are before it in order, and begin with one another; whatever is between the longest of them
-        // and `name` begins with that too.
+        // All prefixes of `name` come before it in order, and are prefixes of one another. Every row between the
+        // longest of them and `name` begins with it too.
         let before = self.rows.partition_point(|row| *row.prefix <= *name);
         match self.longest(before.checked_sub(1), name) {
             Some(place) => &mut self.rows[place].figures,
@@ -76,12 +76,12 @@ impl Prefixes {
         }
     }
 
-    /// The figures of each prefix, in the order of their bytes.
+    /// Iterates over the figures of each prefix, in byte order.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], &Figures)> {
         self.rows.iter().map(|row| (&*row.prefix, &row.figures))
     }
 
-    /// The figures of the keys that begin with none of them.
+    /// Returns the figures of all other keys.
     pub fn other(&self) -> &Figures {
         &self.other
     }
@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Of few letters, so that prefixes begin with one another.
+        /// Prefixes of few letters, so that they are prefixes of one another.
         #[test]
         fn the_longest_prefix_counts(
             prefixes in proptest::collection::btree_set("[a-c]{1,4}", 0..12),

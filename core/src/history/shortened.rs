@@ -1,6 +1,6 @@
-//! Texts of bounded length, cut where it shows.
+//! Texts of bounded length, visibly cut.
 
-/// These bytes, or their first `max` and how many were left out.
+/// Returns these bytes or, if there are more than `max`, the first `max` and the number of omitted bytes.
 pub(super) fn shortened(bytes: &[u8], max: usize) -> Box<[u8]> {
     match bytes.get(..max) {
         Some(start) if bytes.len() > max => {

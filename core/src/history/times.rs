@@ -1,33 +1,33 @@
-//! How long something took, of very many: an HDR histogram (Gil Tene; log-linear buckets), so that it costs the same however many
-//! there were.
+//! Distributions of durations: an HDR histogram (Gil Tene; log-linear buckets), whose size does not depend on their
+//! number.
 
 use hdrhistogram::Histogram;
 
 use crate::values::limits::KEEPALIVE_MAX_MS;
 
-/// Longest time that is told apart from longer ones, in microseconds: as long as a lease is kept alive.
+/// The longest duration that is told apart from longer ones, in microseconds: the longest KEEPALIVE.
 const LONGEST_US: u64 = KEEPALIVE_MAX_MS as u64 * 1_000;
 
-/// Significant decimal digits: a time that is told is off by less than 1 %, which is finer than anybody looks.
+/// The significant decimal digits: a reported duration is off by less than 1 %, which is finer than anybody needs.
 const DIGITS: u8 = 2;
 
-/// Times; without a histogram, which takes 36 KiB, until the first.
+/// Durations. The histogram, which takes 36 KiB, is created with the first.
 #[derive(Clone, Debug, Default)]
 pub struct Times(Option<Histogram<u64>>);
 
 impl Times {
-    /// Something took `us` microseconds.
+    /// Records a duration of `us` microseconds.
     pub fn record(&mut self, us: u64) {
         let new = || Histogram::new_with_max(LONGEST_US, DIGITS).expect("bounds and digits that a histogram takes");
         self.0.get_or_insert_with(new).saturating_record(us.min(LONGEST_US));
     }
 
-    /// The time that this share of them did not exceed, in microseconds; 0 before the first.
+    /// Returns the duration that this share did not exceed, in microseconds; 0 before the first.
     pub fn quantile_us(&self, share: f64) -> u64 {
         self.0.as_ref().map_or(0, |times| times.value_at_quantile(share))
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, Histogram::len)
     }
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(times.count(), 1_001);
     }
 
-    /// One alone is told as it is but for the error that the documentation states; nothing is longer than the longest.
+    /// A single duration is reported exactly, except for the documented error; none is longer than the longest.
     #[test]
     fn each_time_is_told_within_a_percent() {
         for us in (0..42).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + (1 << bits) / 3]) {

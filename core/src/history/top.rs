@@ -1,9 +1,10 @@
-//! The keys that are contended most, by a sketch of bounded size: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of
-//! Frequent and Top-k Elements in Data Streams", ICDT 2005).
+//! The most contended keys, by a sketch of bounded size: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient
+//! Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005).
 //!
-//! As many counters as [`TOP_KEYS`]. A key that has none takes over the smallest one, with its count as its *error*: it may have been
-//! counted so often before, for others. So with *N* events in all a count is never too small, too large by at most its error, and no
-//! error is above *N* / [`TOP_KEYS`]; every key with more events than that has a counter.
+//! There are [`TOP_KEYS`] counters. A key without one takes over the smallest counter, with its count as the key's
+//! *error*: that many events may have been of other keys. So with *N* events in all, a count is never too small, and
+//! too large by at most its error. No error is above *N* / [`TOP_KEYS`], and every key with more events than that has a
+//! counter.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -14,16 +15,16 @@ use crate::history::shortened::shortened;
 use crate::values::key::Key;
 use crate::values::limits::{LOG_KEY_BYTES_MAX, TOP_KEYS};
 
-/// A key, and how often something happened to it.
+/// A key, and the number of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Its database.
+    /// The key's database.
     pub db: u32,
-    /// Its name; if it is longer than [`LOG_KEY_BYTES_MAX`] its beginning, and how many bytes are left out.
+    /// The key's name. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,
-    /// How often at the most.
+    /// The upper bound of the number of events.
     pub count: u64,
-    /// By how much that may be too large.
+    /// The amount by which that may be too large.
     pub error: u64,
 }
 
@@ -33,18 +34,18 @@ impl Counted {
     }
 }
 
-/// The keys to which something happens most often.
+/// The keys with the most events.
 #[derive(Clone, Debug, Default)]
 pub struct Top {
     counters: Vec<Counted>,
-    /// Where the counter of each key is.
+    /// The place of each key's counter.
     places: HashTable<usize>,
     hasher: RandomState,
     total: u64,
 }
 
 impl Top {
-    /// It happened to `key`.
+    /// Counts an event of `key`.
     pub(super) fn count(&mut self, Key { db, name }: Key<'_>) {
         let short;
         let name = if name.len() > LOG_KEY_BYTES_MAX {
@@ -60,8 +61,8 @@ impl Top {
         self.counters[place].count += 1;
     }
 
-    /// A counter for a key that has none: a new one, or the smallest. It is looked for among all, which are few: to keep them in order
-    /// would cost each event more.
+    /// Returns a counter for a key without one: a new one, or the smallest. It is found by a scan of all counters,
+    /// which are few; keeping them in order would cost each event more.
     fn begin(&mut self, Key { db, name }: Key<'_>, hash: u64) -> usize {
         let places = 0..self.counters.len();
         let least = places.min_by_key(|&place| self.counters[place].count).filter(|_| self.counters.len() == TOP_KEYS);
@@ -87,14 +88,14 @@ impl Top {
         place
     }
 
-    /// The keys with the largest counts, the largest first.
+    /// Iterates over the keys with the largest counts, in descending order.
     pub fn keys(&self) -> impl Iterator<Item = &Counted> {
         let mut counters: Vec<&Counted> = self.counters.iter().collect();
         counters.sort_by_key(|counted| Reverse(counted.count));
         counters.into_iter()
     }
 
-    /// How often it happened, to whatever key.
+    /// Returns the number of events of all keys.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -111,7 +112,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Few keys that come often, many that come once: each row against the exact count.
+        /// Few frequent keys and many single ones: each row is compared with the exact count.
         #[test]
         fn counts_are_within_their_errors_and_no_frequent_key_is_missing(
             events in proptest::collection::vec((0_u8..4, any::<u16>()), 0..6_000)

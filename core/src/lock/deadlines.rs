@@ -1,7 +1,7 @@
-//! When which lock's lease may have ended: what the background needs to delete expired locks.
+//! The deadlines of all locks, by which the background finds expired locks.
 //!
-//! One entry a lock, at the first deadline of its grants: a released or deleted lock's entry goes with it, so the bookkeeping is
-//! as large as the number of locks in memory and never larger.
+//! Each lock has one entry, at the first deadline of its grants. The entry is removed together with a released or
+//! deleted lock, so the memory is proportional to the number of locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use crate::values::time::BootTime;
 /// The database that nearly all locks are in.
 const MAIN: u32 = 0;
 
-/// Of databases in which something is due, so many are looked at in one step.
+/// The number of databases with due entries that one step checks.
 const DATABASES_A_STEP: usize = 16;
 
-/// An entry that came due. It stays the lock's: what becomes of the lock becomes of it.
+/// An entry that came due. It still belongs to the lock, and shares its fate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The database of the lock's key.
@@ -29,43 +29,43 @@ pub struct Due {
 }
 
 impl Due {
-    /// The lock's key.
+    /// Returns the lock's key.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.db, name: &self.name }
     }
 
-    /// Whether this entry is the one of `lock`, and not of an earlier lock under the same name.
+    /// Returns whether this is the entry of `lock`, and not of an earlier lock under the same name.
     pub fn is_of(&self, lock: &Lock) -> bool {
         lock.entry() == self.entry
     }
 }
 
-/// What was watched in one or all databases until they were emptied, or a copy. Dropping it takes a while when it is large.
+/// The entries of one or all databases, from before they were emptied, or a copy. Dropping many takes a while.
 #[derive(Clone, Debug, Default)]
 pub struct Detached(Vec<(u32, Box<Entries>)>);
 
 impl Detached {
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.iter().map(|(_, entries)| entries.len()).sum()
     }
 
-    /// Database and name of every lock.
+    /// Iterates over database and name of every lock.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.locks().map(|(db, name, _)| (db, name))
     }
 
-    /// Database, name and end of every lock.
+    /// Iterates over database, name and end of every lock.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
         self.0.iter().flat_map(|(db, entries)| entries.iter().map(|(name, end)| (*db, name, end)))
     }
 
-    /// When the last of the locks would have ended.
+    /// Returns the time at which the last of the locks would have ended.
     pub fn last(&self) -> Option<BootTime> {
         self.0.iter().filter_map(|(_, entries)| entries.last()).max()
     }
 
-    /// Whether nothing was watched.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -73,22 +73,22 @@ impl Detached {
 
 /// The entries of all locks in memory.
 ///
-/// A server may have a million databases: only those with locks take memory, and which entry comes due first is known
-/// without a walk over them. Nearly all locks are in database 0, which is not in that index, so they cost nothing more.
+/// A server may have a million databases. Only those with locks take memory, and the first entry to come due is found
+/// without a scan of them. Nearly all locks are in database 0, which is not in that index, so they have no extra cost.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// The entries of database 0.
     main: Entries,
-    /// The entries of the others that have any.
+    /// The entries of the other databases that have any.
     others: BTreeMap<u32, Box<Entries>>,
-    /// When there is something to do next for each of the others.
+    /// The time of the next work for each of these.
     firsts: BTreeSet<(BootTime, u32)>,
     len: usize,
     /// An empty set, for the next database with a lock.
     spare: Option<Box<Entries>>,
-    /// Numbers of sets that got empty: no lock has an entry there.
+    /// The numbers of sets that became empty: no lock has an entry there.
     free_numbers: Vec<u32>,
-    /// The highest number of a set. Only what is detached takes a number with it.
+    /// The highest number of a set. Only a detached set takes its number away.
     numbers: u32,
 }
 
@@ -107,10 +107,11 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// How late an entry comes due at the most, in microseconds. Commands look at the lock itself, which ends at its deadline.
+    /// The largest delay with which an entry comes due, in microseconds. Commands check the lock itself, which ends at
+    /// its deadline.
     pub const LATE_US: u64 = entries::LATE_US;
 
-    /// Sees to it that `lock`, now stored in `key`, has its entry at its first deadline.
+    /// Ensures that `lock`, now stored in `key`, has its entry at its first deadline.
     #[inline]
     pub fn schedule(&mut self, Key { db, name }: Key<'_>, lock: &mut Lock) {
         let entry = lock.entry();
@@ -140,7 +141,7 @@ impl Deadlines {
         lock.set_entry(entry);
     }
 
-    /// `lock` is about to leave `db`, or the name it had there: its entry goes.
+    /// Removes the entry of `lock`, which is about to leave `db`, or its name there.
     #[inline]
     pub fn cancel(&mut self, db: u32, lock: &mut Lock) {
         let entry = lock.entry();
@@ -150,15 +151,15 @@ impl Deadlines {
         }
     }
 
-    /// Takes out the entry that has been due longest at `now`, or one of the same moment, if any is due: the lock's entry comes due again
-    /// only when it is scheduled again.
+    /// Removes the entry that has been due longest at `now`, or one of the same moment, if any is due. The lock's entry
+    /// comes due again only if it is scheduled again.
     pub fn pop_due(&mut self, now: BootTime) -> Option<Due> {
         let main = self.main.next().map(|first| (first, MAIN));
         let others = self.firsts.iter().copied().take(DATABASES_A_STEP);
         let is_due = |(first, _): &(BootTime, u32)| now > *first;
         let mut due: SmallVec<[_; DATABASES_A_STEP + 1]> = main.into_iter().chain(others).filter(is_due).collect();
         due.sort_unstable();
-        // In the first of them there is one, unless it has to sort first.
+        // The first of them has an entry, unless it has to sort first.
         due.into_iter().find_map(|(_, db)| {
             let (place, name, set) = self.change(db, |entries| {
                 let (place, name) = entries.pop_due(now)?;
@@ -168,55 +169,56 @@ impl Deadlines {
         })
     }
 
-    /// No lock has this entry, which came due: it goes.
+    /// Removes an entry that came due, and that no lock has.
     pub fn forget(&mut self, due: &Due) {
         if let Some(db) = self.database_of(due.db, due.entry) {
             self.change(db, |entries| entries.remove_due(due.entry.place));
         }
     }
 
-    /// When to look for entries that came due, past this moment: up to [`Self::LATE_US`] after the first deadline. Earlier, if what is minutes
-    /// away is to be sorted first.
+    /// Returns the time after which to look for due entries: up to [`Self::LATE_US`] after the first deadline. It is
+    /// earlier if entries that are minutes away have to be sorted first.
     #[inline]
     pub fn earliest(&self) -> Option<BootTime> {
         self.main.next().into_iter().chain(self.firsts.first().map(|(first, _)| *first)).min()
     }
 
-    /// The number of entries: of locks in memory.
+    /// Returns the number of entries, which is the number of locks in memory.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no lock is in memory.
+    /// Returns whether no lock is in memory.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// When the last lock of `db` ends.
+    /// Returns the end of the last lock of `db`.
     pub fn last(&self, db: u32) -> Option<BootTime> {
         self.entries(db)?.last()
     }
 
-    /// Database and name of every lock.
+    /// Iterates over database and name of every lock.
     pub fn names(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let others = self.others.iter().map(|(db, entries)| (*db, &**entries));
         let databases = [(MAIN, &self.main)].into_iter().chain(others);
         databases.flat_map(|(db, entries)| entries.iter().map(move |(name, _)| (db, name)))
     }
 
-    /// A copy of what is watched in `db`.
+    /// Returns a copy of the entries of `db`.
     pub fn copy(&self, db: u32) -> Detached {
         Detached(self.entries(db).map(|entries| (db, Box::new(entries.clone()))).into_iter().collect())
     }
 
-    /// Two databases change places.
+    /// Swaps two databases.
     pub fn swap(&mut self, one: u32, other: u32) {
         let (first, second) = (self.take(one), self.take(other));
         self.put(one, second);
         self.put(other, first);
     }
 
-    /// A database, or all of them (`None`), is about to be emptied. What locks that are left keep of their entries is nobody's from now on.
+    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Entries that remaining
+    /// locks still refer to belong to nobody from now on.
     pub fn detach(&mut self, db: Option<u32>) -> Detached {
         let databases: Vec<u32> = match db {
             Some(db) => vec![db],
@@ -232,7 +234,7 @@ impl Deadlines {
         Detached(detached)
     }
 
-    /// Bytes of memory for the entry of a lock with a name of this length.
+    /// Returns the memory for the entry of a lock with a name of this length, in bytes.
     pub const fn entry_bytes(name_bytes: usize) -> usize {
         entries::entry_bytes(name_bytes)
     }
@@ -242,7 +244,7 @@ impl Deadlines {
         if db == MAIN { Some(&self.main) } else { self.others.get(&db).map(|entries| &**entries) }
     }
 
-    /// The database with the set of this entry, which is `db` unless a server told a wrong one.
+    /// Returns the database with the set of this entry. It is `db` unless a server named a wrong one.
     #[inline]
     fn database_of(&self, db: u32, entry: DeadlineEntry) -> Option<u32> {
         let is_its = |entries: &Entries| entries.number == entry.set;
@@ -256,7 +258,7 @@ impl Deadlines {
         if is_its(&self.main) { Some(MAIN) } else { others() }
     }
 
-    /// What is watched in `db`, which is left without.
+    /// Removes the entries of `db`.
     fn take(&mut self, db: u32) -> Box<Entries> {
         let empty = self.empty();
         let entries = if db == MAIN {
@@ -277,7 +279,7 @@ impl Deadlines {
         entries
     }
 
-    /// These are what is watched in `db`, which had nothing.
+    /// Sets the entries of `db`, which had none.
     fn put(&mut self, db: u32, entries: Box<Entries>) {
         self.len += entries.len();
         if db == MAIN {
@@ -291,7 +293,7 @@ impl Deadlines {
         }
     }
 
-    /// A set without entries.
+    /// Returns a set without entries.
     fn empty(&mut self) -> Box<Entries> {
         self.spare.take().unwrap_or_else(|| {
             let number = self.free_numbers.pop().unwrap_or_else(|| {
@@ -302,7 +304,7 @@ impl Deadlines {
         })
     }
 
-    /// A set got empty: no lock has an entry there, so it can be another database's.
+    /// Keeps a set that became empty for another database: no lock has an entry there.
     fn is_spare(&mut self, empty: Box<Entries>) {
         match self.spare {
             None => self.spare = Some(empty),
@@ -310,7 +312,7 @@ impl Deadlines {
         }
     }
 
-    /// Changes the entries of `db`, and with them what is known of all.
+    /// Changes the entries of `db`, and updates the index of all.
     #[inline]
     fn change<T>(&mut self, db: u32, body: impl FnOnce(&mut Entries) -> T) -> T {
         if db == MAIN {

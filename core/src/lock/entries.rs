@@ -1,8 +1,9 @@
-//! When the leases of one database's locks end: whatever is done takes the same time, however many locks there are.
+//! The deadlines of one database's locks, in a timing wheel with overflow lists. Every operation takes the same time,
+//! however many locks there are.
 //!
-//! Time is told in ticks of 1.024 ms. What ends within the next two minutes or so stands in a ring of lists, one for each tick; what ends
-//! later in a list for each second, and comes to the ring a minute or more before its end. An entry comes due when its tick
-//! is over: never early, and at most a tick late.
+//! Time is counted in ticks of 1.024 ms. Entries of the next two minutes or so are in a ring of lists, one for each
+//! tick. Later entries are in a list for each second, and move to the ring a minute or more before they are due. An
+//! entry comes due when its tick is over: never early, and at most a tick late.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,61 +13,61 @@ use crate::lock::ring::{MOMENTS, NONE, Ring};
 use crate::lock::slab::Slab;
 use crate::values::time::BootTime;
 
-/// Microseconds of a tick, as a power of two: 1.024 ms.
+/// The microseconds of a tick, as a power of two: 1.024 ms.
 const TICK_BITS: u32 = 10;
 
-/// Ticks of a list of what is far, as a power of two: 1.05 s.
+/// The ticks of an overflow list, as a power of two: 1.05 s.
 const FAR_BITS: u32 = 10;
 
-/// Ticks of a stretch that comes to the ring at a time, as a power of two: the ring has room for two, that of now and the one to
-/// come. 67 s.
+/// The ticks of a stretch, which moves to the ring as a whole, as a power of two: 67 s. The ring has room for two
+/// stretches, the present one and the next.
 const STRETCH_BITS: u32 = (MOMENTS / 2).ilog2();
 
-/// How late an entry may come due, in microseconds.
+/// The largest delay with which an entry comes due, in microseconds.
 pub(super) const LATE_US: u64 = (1 << TICK_BITS) - 1;
 
-/// So many entries come from what is far to the ring in one step: some ten microseconds.
+/// The number of entries that move from the overflow lists to the ring in one step: some ten microseconds.
 const NEARED_A_STEP: usize = 256;
 
-/// Longer names stand beside their entry.
+/// The longest name inside an entry, in bytes; longer names are stored separately.
 const NAME_INLINE_BYTES: usize = 15;
 
-/// Of a name that stands beside its entry.
+/// The mark of a name that is stored separately.
 const LONG: u8 = u8::MAX;
 
-/// In [`Entry::before`]: the entry is the first of the list of its tick, of those that are overdue, or of a list of what is far; or it is
-/// in no list, because it came due.
+/// Values of [`Entry::before`]: the entry is the first in the list of its tick, of overdue entries, or of an overflow
+/// list; or it is in no list, because it came due.
 const FIRST: u32 = u32::MAX;
 const FIRST_OVERDUE: u32 = u32::MAX - 1;
 const FIRST_FAR: u32 = u32::MAX - 2;
 const CAME_DUE: u32 = u32::MAX - 3;
 
-/// A name, taken out of an entry.
+/// A name copied from an entry.
 pub(super) type Name = SmallVec<[u8; 24]>;
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
     due: BootTime,
-    /// Its neighbours in a list; of the last, [`NONE`] comes after it.
+    /// The neighbours in a list; [`NONE`] follows the last.
     before: u32,
     after: u32,
-    /// How long the name is, or [`LONG`]: then the place of the long name is in `name`.
+    /// The length of the name, or [`LONG`]: then `name` has the place of the long name.
     name_bytes: u8,
     name: [u8; NAME_INLINE_BYTES],
 }
 
-/// Bytes of memory for the entry of a lock with a name of this length.
+/// Returns the memory for the entry of a lock with a name of this length, in bytes.
 pub(super) const fn entry_bytes(name_bytes: usize) -> usize {
     let long_bytes = if name_bytes > NAME_INLINE_BYTES { size_of::<Box<[u8]>>() + name_bytes } else { 0 };
     size_of::<Entry>() + long_bytes
 }
 
-/// The tick in which a moment is.
+/// Returns the tick that contains a moment.
 const fn tick_of(moment: BootTime) -> u64 {
     moment.as_us() >> TICK_BITS
 }
 
-/// The last moment before a tick.
+/// Returns the last moment before a tick.
 const fn end_before(tick: u64) -> BootTime {
     BootTime::from_us((tick << TICK_BITS).saturating_sub(1))
 }
@@ -74,24 +75,24 @@ const fn end_before(tick: u64) -> BootTime {
 /// The entries of one database.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    /// Tells it from every other that has locks, and from those that were detached.
+    /// The number of this set, different from that of every other set with locks, and of those that were detached.
     pub number: u32,
     entries: Slab<Entry>,
     long_names: Slab<Box<[u8]>>,
-    /// What is due in earlier ticks than those of the ring.
+    /// The list of entries due before the ring's ticks.
     overdue: u32,
-    /// The ring has the ticks from this one on.
+    /// The first tick of the ring.
     from: u64,
     near: Ring,
-    /// The first tick in the ring with entries; `u64::MAX`: none.
+    /// The first tick in the ring with entries; `u64::MAX` if there is none.
     first_near: u64,
-    /// The lists of what is far.
+    /// The overflow lists.
     far: BTreeMap<u64, u32>,
-    /// The first of them; `u64::MAX`: none.
+    /// The first of them; `u64::MAX` if there is none.
     first_far: u64,
-    /// When the last lease ends, of locks with several holders.
+    /// The ends of the last leases, of locks with several holders.
     ends: BTreeSet<(BootTime, u32)>,
-    /// The same by place.
+    /// The same ends by place.
     end_of: BTreeMap<u32, BootTime>,
 }
 
@@ -116,7 +117,7 @@ impl Entries {
         self.entries.len()
     }
 
-    /// A new entry. It is `since` at the least.
+    /// Adds an entry. The present time is `since` or later.
     #[inline]
     pub fn insert(&mut self, name: &[u8], due: BootTime, since: BootTime) -> u32 {
         self.is_now(since);
@@ -134,19 +135,19 @@ impl Entries {
         place
     }
 
-    /// When an entry comes due, unless it came due already.
+    /// Returns when an entry comes due, unless it already has.
     #[inline]
     pub fn due(&self, place: u32) -> Option<BootTime> {
         self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)
     }
 
-    /// Whether an entry comes due at this time, and its lock ends then.
+    /// Returns whether an entry comes due at this time, and its lock ends then.
     #[inline]
     pub fn is_at(&self, place: u32, due: BootTime) -> bool {
         self.due(place) == Some(due) && (self.ends.is_empty() || !self.end_of.contains_key(&place))
     }
 
-    /// An entry comes due at another time. It is `since` at the least.
+    /// Moves an entry to another time. The present time is `since` or later.
     #[inline]
     pub fn set_due(&mut self, place: u32, due: BootTime, since: BootTime) {
         self.is_now(since);
@@ -157,7 +158,7 @@ impl Entries {
         }
     }
 
-    /// Takes out an entry, if there is one.
+    /// Removes an entry, if there is one.
     #[inline]
     pub fn remove(&mut self, place: u32) {
         self.forget_end(place);
@@ -169,14 +170,14 @@ impl Entries {
         }
     }
 
-    /// Takes out an entry that came due, and was not said to come due at another time.
+    /// Removes an entry that came due, and was not moved to another time.
     pub fn remove_due(&mut self, place: u32) {
         if self.entries.get(place).is_some_and(|entry| entry.before == CAME_DUE) {
             self.remove(place);
         }
     }
 
-    /// The lock of this entry has holders until `end`.
+    /// Notes that the lock of this entry has holders until `end`.
     pub fn set_end(&mut self, place: u32, end: BootTime) {
         if self.end_of.get(&place) != Some(&end) {
             self.forget_end(place);
@@ -185,7 +186,7 @@ impl Entries {
         }
     }
 
-    /// The lock of this entry ends when it comes due.
+    /// Notes that the lock of this entry ends when it comes due.
     #[inline]
     pub fn forget_end(&mut self, place: u32) {
         if !self.ends.is_empty()
@@ -195,20 +196,21 @@ impl Entries {
         }
     }
 
-    /// Past this moment there is something for [`Entries::pop_due`]; `None`: never.
+    /// Returns the time after which there is work for [`Entries::pop_due`]; `None` if there never is.
     #[inline]
     pub fn next(&self) -> Option<BootTime> {
         if self.overdue != NONE {
             return Some(end_before(self.from));
         }
         let near = (self.first_near != u64::MAX).then(|| end_before(self.first_near + 1));
-        // A stretch comes to the ring when the one before it begins.
+        // A stretch moves to the ring when the one before it begins.
         let far = self.first_far_stretch().map(|far| end_before(far.saturating_sub(1) << STRETCH_BITS));
         near.into_iter().chain(far).min()
     }
 
-    /// Takes the entry that has been due longest, or one of the same tick, out of its list. It keeps its place until it is removed, or
-    /// comes due at another time. `None`: none is due, or there are many to be sorted first, and [`Entries::next`] has passed still.
+    /// Removes the entry that has been due longest, or one of the same tick, from its list. It keeps its place until it
+    /// is removed, or moved to another time. `None` if none is due, or if many have to be sorted first and
+    /// [`Entries::next`] is still in the past.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Name)> {
         self.is_now(now);
         self.bring_near();
@@ -225,37 +227,37 @@ impl Entries {
         Some((place, name))
     }
 
-    /// When the last lock ends.
+    /// Returns the end of the last lock.
     pub fn last(&self) -> Option<BootTime> {
         let of_list = |first| self.list(first).map(|place| self.entry(place).due).max();
         let near = self.near.last_from(self.from).map(|tick| self.near.get(tick)).and_then(of_list);
         let far = self.far.last_key_value().and_then(|(_, first)| of_list(*first));
         let joint = self.ends.last().map(|(end, _)| *end);
-        // Else only what is overdue is left, or came due.
+        // Otherwise only entries are left that are overdue, or came due.
         let rest = || self.entries.iter().map(|(_, entry)| entry.due).max();
         let alone = near.max(far).or_else(rest);
         alone.max(joint)
     }
 
-    /// Every name, and when its lock ends.
+    /// Iterates over every name, and the end of its lock.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], BootTime)> {
         self.entries.iter().map(|(place, entry)| {
             (name_of(entry, &self.long_names), self.end_of.get(&place).copied().unwrap_or(entry.due))
         })
     }
 
-    /// It is this moment at the least: the ring need not have room for what is past.
+    /// Notes that the present time is `now` or later, so that the ring drops past ticks.
     #[inline]
     fn is_now(&mut self, now: BootTime) {
         self.from = tick_of(now).min(self.first_near).max(self.from);
     }
 
-    /// The first stretch with entries that are far.
+    /// Returns the first stretch with entries in overflow lists.
     fn first_far_stretch(&self) -> Option<u64> {
         (self.first_far != u64::MAX).then_some(self.first_far >> (STRETCH_BITS - FAR_BITS))
     }
 
-    /// Brings some entries of the stretch to come to the ring.
+    /// Moves some entries of the next stretch to the ring.
     fn bring_near(&mut self) {
         for _ in 0..NEARED_A_STEP {
             if self.first_far_stretch().is_none_or(|far| far > (self.from >> STRETCH_BITS) + 1) {
@@ -267,12 +269,12 @@ impl Entries {
         }
     }
 
-    /// Puts an entry, which is in no list, into the one of its time.
+    /// Adds an entry, which is in no list, to the list of its time.
     #[inline]
     fn link(&mut self, place: u32, due: BootTime) {
         let tick = tick_of(due);
         let stretch = tick >> STRETCH_BITS;
-        // Behind what is far it is far: else the ring would not be in order.
+        // Entries of later stretches belong to overflow lists: the ring would not be in order otherwise.
         if stretch > (self.from >> STRETCH_BITS) + 1 {
             let list = tick >> FAR_BITS;
             let first = self.far.insert(list, place).unwrap_or(NONE);
@@ -296,7 +298,7 @@ impl Entries {
         }
     }
 
-    /// The entry is the first of a list from now on.
+    /// Makes the entry the first of a list.
     #[inline]
     fn link_first(&mut self, place: u32, before: u32, after: u32) {
         if let Some(entry) = self.entries.get_mut(place) {
@@ -307,7 +309,7 @@ impl Entries {
         }
     }
 
-    /// Takes an entry out of the list it is in.
+    /// Removes an entry from its list.
     #[inline]
     fn unlink(&mut self, place: u32) {
         let Some(&Entry { due, before, after, .. }) = self.entries.get(place) else { return };
@@ -327,7 +329,7 @@ impl Entries {
         }
     }
 
-    /// This is the first entry of a tick in the ring now, or [`NONE`].
+    /// Sets the first entry of a tick in the ring, or [`NONE`].
     #[inline]
     fn begins_near(&mut self, tick: u64, first: u32) {
         self.near.set(tick, first);
@@ -349,7 +351,7 @@ impl Entries {
         self.entries.get(place).expect("an entry of a list")
     }
 
-    /// The places of a list.
+    /// Iterates over the places of a list.
     fn list(&self, first: u32) -> impl Iterator<Item = u32> {
         let is_there = |place: &u32| *place != NONE;
         std::iter::successors(Some(first).filter(is_there), move |&place| {
@@ -358,7 +360,7 @@ impl Entries {
     }
 }
 
-/// The place of a long name.
+/// Returns the place of a long name.
 fn long_place(entry: &Entry) -> u32 {
     let [a, b, c, d, ..] = entry.name;
     u32::from_le_bytes([a, b, c, d])

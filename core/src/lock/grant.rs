@@ -1,4 +1,4 @@
-//! One owner's grant of a lock.
+//! A grant of a lock to one owner.
 
 use crate::lock::entry::DeadlineEntry;
 use crate::lock::text::Text;
@@ -7,44 +7,44 @@ use crate::request::{Note, NoteSequence, Owner, Ttl};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Bytes of a note's number, where it has one of its own.
+/// The bytes of a note's sequence number, if it is not the first.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
 /// A grant that came from outside.
 const SUSPECT: u8 = 1;
 
-/// The note was replaced: its number stands behind it.
+/// The note was replaced: its sequence number follows it.
 const RENOTED: u8 = 2;
 
-/// Another process of its owner goes on with it.
+/// Another process of its owner continues the grant.
 const ADOPTED: u8 = 4;
 
-/// Its lease was kept alive, and is not any more: the connection has ended.
+/// The lease was kept alive, and no longer is: the connection has ended.
 const UNCONNECTED: u8 = 8;
 
-/// Names a grant of a lock, until another one of that lock ends.
+/// The id of a grant of a lock, valid until another grant of that lock ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrantId(pub(super) u32);
 
-/// Who holds a lock, since when, until when, and with which token. It holds until its deadline has passed; after that it holds
-/// no longer, whether or not it is still in memory.
+/// A grant: the holder, its token, its beginning and its deadline. It holds until its deadline has passed, and no
+/// longer after that, whether or not it is still in memory.
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub(super) token: Token,
     pub(super) deadline: BootTime,
     pub(crate) granted: BootTime,
-    /// Length of the lease when its deadline was last set: what may be left of it never exceeds this.
+    /// The length of the lease when its deadline was last set: at most this is left.
     pub(super) ttl_ms: u32,
-    /// In 24 bits, with its marks in the rest: at most [`HOLDS_MAX`](crate::limits::HOLDS_MAX).
+    /// The holds in 24 bits, at most [`HOLDS_MAX`](crate::limits::HOLDS_MAX); the marks have the rest of the word.
     holds: [u8; 3],
     marks: u8,
-    /// Owner, then note, then the note's number if it is not the first: few have the last.
+    /// The owner, then the note, then the note's sequence number if it is not the first, which is rare.
     text: Text,
-    /// Where it is the only grant of its lock: the lock's entry in the node's deadlines.
+    /// The lock's entry in the node's deadlines, if this is its only grant.
     pub(super) entry: DeadlineEntry,
 }
 
-/// What is kept of it for people alone does not count: how long it was waited for, and whether its connection ended.
+/// Facts for people only do not count: how long it was waited for, and whether its connection ended.
 impl PartialEq for Grant {
     fn eq(&self, other: &Self) -> bool {
         let fields = |grant: &Self| {
@@ -59,7 +59,7 @@ impl PartialEq for Grant {
 impl Eq for Grant {}
 
 impl Grant {
-    /// A grant to `owner` at `granted`, with one hold.
+    /// Creates a grant to `owner` at `granted`, with one hold.
     #[inline(always)]
     pub(crate) fn new(owner: Owner<'_>, note: Note<'_>, token: Token, granted: BootTime, ttl: Ttl) -> Self {
         Self {
@@ -74,14 +74,14 @@ impl Grant {
         }
     }
 
-    /// The same as it was written down: with these holds, since and until then.
+    /// Sets the holds, the beginning and the deadline from a record.
     pub(crate) fn restored(mut self, holds: u32, granted: BootTime, deadline: BootTime) -> Self {
         (self.granted, self.deadline) = (granted, deadline);
         self.set_holds(holds);
         self
     }
 
-    /// The same, after a wait of so many milliseconds.
+    /// Sets the time that its owner waited for it.
     #[inline(always)]
     pub(crate) fn after(mut self, waited: Waited) -> Self {
         self.text.set_waited(waited);
@@ -92,28 +92,28 @@ impl Grant {
         self.marks = if is_set { self.marks | mark } else { self.marks & !mark };
     }
 
-    /// Whether the lease is over. At the deadline itself it still holds: readings are truncated to a microsecond,
-    /// so a holder that counts from its own send never outlives what the node grants.
+    /// Returns whether the lease is over. At the deadline itself it still holds: readings are truncated to a
+    /// microsecond, so a holder that counts from its own send never outlives the node's lease.
     pub fn is_expired(&self, now: BootTime) -> bool {
         now > self.deadline
     }
 
-    /// Whether `owner` is the one to whom it was granted.
+    /// Returns whether it was granted to `owner`.
     pub fn is_of(&self, owner: Owner<'_>) -> bool {
         self.owner() == owner.bytes()
     }
 
-    /// The owner's bytes.
+    /// Returns the owner's bytes.
     pub fn owner(&self) -> &[u8] {
         &self.text.bytes()[..self.text.owner_len()]
     }
 
-    /// The note's bytes; empty if there is none.
+    /// Returns the note's bytes; empty if there is none.
     pub fn note(&self) -> &[u8] {
         &self.text.bytes()[self.text.owner_len()..self.note_end()]
     }
 
-    /// Which of the grant's notes that is.
+    /// Returns the note's sequence number.
     pub fn note_sequence(&self) -> NoteSequence {
         let number = self.text.bytes()[self.note_end()..].try_into().ok().map(u64::from_le_bytes);
         number.and_then(|number| NoteSequence::new(Some(number)).ok()).unwrap_or_default()
@@ -123,7 +123,7 @@ impl Grant {
         self.text.bytes().len() - if self.marks & RENOTED != 0 { SEQUENCE_BYTES } else { 0 }
     }
 
-    /// Its note is this one from now on.
+    /// Replaces the note.
     pub(crate) fn set_note(&mut self, note: Note<'_>, sequence: NoteSequence) {
         let number = sequence.get().to_le_bytes();
         let is_renoted = sequence > NoteSequence::FIRST;
@@ -132,12 +132,12 @@ impl Grant {
         self.text = Text::new(self.owner(), [note.bytes(), number], self.text.waited());
     }
 
-    /// Its fencing token.
+    /// Returns the fencing token.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// How often it is held: 1, and one more for each re-entry.
+    /// Returns the number of holds: 1, and one more for each re-entry.
     #[inline]
     pub fn holds(&self) -> u32 {
         let [low, middle, high] = self.holds;
@@ -148,27 +148,27 @@ impl Grant {
         [self.holds[0], self.holds[1], self.holds[2], _] = holds.to_le_bytes();
     }
 
-    /// When it was granted.
+    /// Returns the time of the grant.
     pub fn granted(&self) -> BootTime {
         self.granted
     }
 
-    /// When the lease ends.
+    /// Returns the end of the lease.
     pub fn deadline(&self) -> BootTime {
         self.deadline
     }
 
-    /// Length of the lease when its deadline was last set, in milliseconds.
+    /// Returns the length of the lease when its deadline was last set, in milliseconds.
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms
     }
 
-    /// When its lease was last prolonged, or begun: not later.
+    /// Returns a lower bound of the time at which the lease began, or was last extended.
     pub(super) fn renewed(&self) -> BootTime {
         self.deadline.minus_ms(self.ttl_ms)
     }
 
-    /// It came from outside: it keeps others out until its deadline and can be released, nothing else.
+    /// Returns whether it came from outside: it keeps others out until its deadline, and can only be released.
     pub fn is_from_outside(&self) -> bool {
         self.marks & SUSPECT != 0
     }
@@ -177,7 +177,8 @@ impl Grant {
         self.mark(SUSPECT, true);
     }
 
-    /// Another process of its owner goes on with it, so a release by the attempt that took it and told nobody leaves it as it is.
+    /// Returns whether another process of its owner continues it. A release by the attempt that acquired it, whose
+    /// owner never received it, then leaves it in place.
     #[inline]
     pub fn is_adopted(&self) -> bool {
         self.marks & ADOPTED != 0
@@ -187,7 +188,7 @@ impl Grant {
         self.mark(ADOPTED, true);
     }
 
-    /// Its lease was kept alive until the connection of its holder ended, and was not prolonged since.
+    /// Returns whether its lease was kept alive until the connection of its holder ended, and was not extended since.
     pub(crate) fn is_unconnected(&self) -> bool {
         self.marks & UNCONNECTED != 0
     }
@@ -196,33 +197,34 @@ impl Grant {
         self.mark(UNCONNECTED, true);
     }
 
-    /// How long its owner waited for it, as far as this node knows: in this incarnation, and without what a client waited elsewhere.
+    /// Returns how long its owner waited for it, as far as this node knows: in this incarnation, without the client's
+    /// waits elsewhere.
     #[inline]
     pub(crate) fn waited(&self) -> Waited {
         self.text.waited()
     }
 
-    /// Milliseconds of the lease that are surely left.
+    /// Returns a lower bound of the milliseconds left of the lease.
     pub fn left_ms(&self, now: BootTime) -> u64 {
         self.deadline.ms_since(now)
     }
 
-    /// Milliseconds since the grant.
+    /// Returns the milliseconds since the grant.
     pub fn held_ms(&self, now: BootTime) -> u64 {
         now.ms_since(self.granted)
     }
 
-    /// Milliseconds since its lease was last extended, or begun.
+    /// Returns the milliseconds since its lease began, or was last extended.
     pub fn extended_ms(&self, now: BootTime) -> u64 {
         now.ms_since(self.renewed())
     }
 
-    /// Heap memory of owner and note beside the grant itself, in bytes.
+    /// Returns the heap memory of owner and note beside the grant itself, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.text.heap_bytes()
     }
 
-    /// Deadline = max(deadline, now + ttl): a lease never gets shorter. Whether it got longer.
+    /// Sets the deadline to max(deadline, now + ttl): a lease never becomes shorter. Returns whether it became longer.
     pub(super) fn prolong(&mut self, now: BootTime, ttl: Ttl) -> bool {
         let asked = now.plus_ms(ttl.ms());
         let longer = asked > self.deadline;
