@@ -16,7 +16,7 @@ pub struct Elections {
     pub proclaimed: usize,
     /// Leaders and proclamations that observers received.
     pub observed: usize,
-    /// Those observed of candidates that were killed, or lost their lead, before they knew that they had won.
+    /// Observed terms of candidates that were killed, or lost their lead, before they knew that they had won.
     pub unfinished: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,

@@ -13,7 +13,7 @@ use super::judge::{Claim, Seen, claims};
 pub struct GivenBack {
     /// Answers that the owner held the lock until now.
     pub held: usize,
-    /// Those among them to owners whose validity was over.
+    /// Answers among them to owners whose validity was over.
     pub late: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,

@@ -22,11 +22,11 @@ const HARMLESS: [&str; 6] = ["wall clock stepped", "BGSAVE", "BGREWRITEAOF", "CO
 pub struct KeptLeases {
     /// The number of kept leases.
     pub kept: usize,
-    /// Those whose node and connection no fault touched: they had to last.
+    /// Leases whose node and connection no fault touched: they had to last.
     pub judged: usize,
-    /// Those among the judged ones that were held for longer than their ttl.
+    /// Judged leases that were held for longer than their ttl.
     pub prolonged: usize,
-    /// Those whose connection ended, with no fault until the lease was over.
+    /// Leases whose connection ended, with no fault until they were over.
     pub left: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,

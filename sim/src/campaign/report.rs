@@ -61,11 +61,11 @@ fn by_kind(faults: &[Fault]) -> BTreeMap<&'static str, usize> {
 pub struct Numbers {
     /// Locks that were taken.
     pub acquired: usize,
-    /// Those of readers.
+    /// Locks taken by readers.
     pub shared: usize,
-    /// Those of permits.
+    /// Permits taken.
     pub permits: usize,
-    /// Those of clients that had asked while another held the lock.
+    /// Locks taken by clients that had asked while another held them.
     pub handed_over: usize,
     /// Extensions of leases, and tokens raised.
     pub extended: usize,

@@ -51,10 +51,10 @@ pub struct Settings {
     /// Break a cluster of six instead of five independent nodes; `--faults` do not apply to it.
     #[arg(long, conflicts_with = "faults")]
     pub cluster: bool,
-    /// For a cluster: a master that dies and slots that move, under the faults of clients and links; no other fault
+    /// With a cluster, only a master that dies and slots that move, under the faults of clients and links
     #[arg(long, requires = "cluster")]
     pub brief: bool,
-    /// Of the faults that can be left out, only these; all unless given, none if nothing follows
+    /// Only these of the faults that can be left out; all unless given, none if nothing follows
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     pub faults: Option<Vec<Kind>>,
 }

@@ -12,7 +12,7 @@ pub(super) enum Keeping {
     ByHand(Held),
     InBackground {
         keeper: Keeper,
-        /// When the last round began.
+        /// The beginning of the last round.
         began: BootTime,
         /// True once the keeper said that somebody took the lock away.
         is_taken_away: bool,

@@ -1,4 +1,4 @@
-//! The key of the model: a driver of the engine in memory, and what clients were told.
+//! The key of the model: a driver of the engine in memory, with the answers that clients received.
 
 use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};

@@ -21,7 +21,7 @@ pub(super) struct Taking {
     pub(super) must_get_it: bool,
     /// The judge of its conduct.
     pub(super) conduct: Conduct,
-    /// Its ticket when it arrived.
+    /// The ticket of its arrival.
     pub(super) ticket: u64,
     /// The number of further refusals until it is refused for good: its caller lost a permission, say.
     pub(super) barred_after: Option<u32>,

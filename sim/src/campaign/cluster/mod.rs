@@ -30,7 +30,7 @@ pub(super) const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (1
 /// The silence after which the others take a master for dead, in milliseconds.
 const NODE_TIMEOUT_MS: u64 = 2_000;
 
-/// The same silence in a brief campaign, in milliseconds.
+/// The silence after which a brief campaign takes a master for dead, in milliseconds.
 const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
 
 /// The longest time for a server to answer.
