@@ -1,4 +1,4 @@
-//! Places for connections: which ones get one, which ones give theirs up, and how those are told that get none.
+//! Places for connections: which connections get one, which give theirs up, and how the others are turned away.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::refused::too_many_connections;
 use crate::reply::write_error;
 use crate::state::State;
 
-/// An open connection: counted until it is dropped, also by a panic.
+/// An open connection, counted until it is dropped, also by a panic.
 #[derive(Debug)]
 pub struct Open {
-    /// Its number, which no other one has.
+    /// The connection's number, which no other has.
     pub id: u64,
-    /// What it shares with all others.
+    /// The state that it shares with all others.
     pub state: Arc<State>,
     goes: Arc<Notify>,
     _present: Present,
 }
 
 impl Open {
-    /// One more. Where there are as many as may be, the oldest stranger leaves its place; `None`: there is none.
+    /// Admits a connection. If the limit is reached, the oldest stranger leaves its place; `None` if there is none.
     pub async fn admit(state: &Arc<State>, present: &Present) -> Option<Self> {
         loop {
             let mut left = pin!(state.strangers.left.notified());
@@ -39,7 +39,7 @@ impl Open {
                 return None;
             }
             state.counts.too_slow.up();
-            // It waits for nothing but its client, so it leaves at once.
+            // The stranger waits only for its client, so it leaves at once.
             left.await;
         }
     }
@@ -52,12 +52,12 @@ impl Open {
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
-    /// Keeps its place from now on; false: another one has it already.
+    /// Keeps the place from now on. Returns false if another connection has it already.
     pub fn stay(&self) -> bool {
         self.state.strangers.remove(self.id)
     }
 
-    /// Returns when it has to leave its place.
+    /// Returns when the connection has to leave its place.
     pub async fn goes(&self) {
         self.goes.notified().await;
     }
@@ -74,8 +74,8 @@ impl Drop for Open {
     }
 }
 
-/// Tells a connection that there is no place for it, and closes it. What it sends is read until it has hung up too, for a short time: the
-/// system answers what nobody reads with a reset, and the client would see that in place of the text.
+/// Tells a connection that there is no place for it, and closes it. For a short time, its input is read until it has
+/// hung up too: the system answers unread input with a reset, and the client would see that in place of the text.
 pub fn turn_away(state: &State, stream: Stream) {
     let mut text = BytesMut::new();
     write_error(&too_many_connections(state.connections_max), &mut text);
@@ -89,7 +89,7 @@ pub fn turn_away(state: &State, stream: Stream) {
     }
 }
 
-/// Reads what comes and forgets it, until nothing comes any more or it is too much.
+/// Reads and discards input until it ends or is too much.
 async fn drain(stream: &Stream) {
     let mut left = REQUEST_BYTES_MAX;
     let mut bytes = BytesMut::with_capacity(READ_BYTES);

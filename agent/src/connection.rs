@@ -1,5 +1,6 @@
-//! One connection: requests in, answers out, in order. While a command waits for the nodes the connection is still read, so that a
-//! client that hangs up is noticed: what was for it alone is dropped then, and leaves every queue; what changes a lock that it has is done.
+//! One connection: requests in, answers out, in order. While a command waits for the nodes the connection is still
+//! read, so that a client that hangs up is noticed. Then work for that client alone is dropped, and leaves every queue;
+//! changes to a lock that it has are completed.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -46,12 +47,12 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// As long as another connection may get its place.
+    /// The place, as long as another connection may get it.
     place: Option<&'a Open>,
     requests: Requests,
     /// Answers that are not written yet.
     out: BytesMut,
-    /// Nothing comes from the client any more.
+    /// True once nothing comes from the client any longer.
     is_gone: bool,
 }
 
@@ -88,7 +89,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers what has come; false: nothing else is to come.
+    /// Answers the complete requests. Returns false if nothing else is to come.
     async fn answer_all(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> bool {
         loop {
             match self.requests.next() {
@@ -114,7 +115,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Keeps its place, if it is known; false: another connection has it already.
+    /// Keeps the place, if the client is known. Returns false if another connection has it already.
     fn stay(&mut self) -> bool {
         let place = self.place.take_if(|_| self.session.is_known);
         let stays = place.is_none_or(Open::stay);
@@ -170,14 +171,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for an answer of the nodes as long as the client is there; `None`: it is not any more.
+    /// Waits for an answer of the nodes as long as the client is there; `None` once it has gone.
     async fn wait(&mut self, later: &mut Later) -> Option<Answer> {
         if self.is_gone {
             return None;
         }
         let (stream, requests, out) = (self.stream, &mut self.requests, &mut self.out);
         let hung_up = async {
-            // Earlier answers are not kept back by a later command.
+            // A later command does not hold earlier answers back.
             if flush(stream, out).await.is_err() {
                 return;
             }
@@ -200,7 +201,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes what is to be written. Who does not read it is gone.
+    /// Writes the pending answers. A client that does not read them counts as gone.
     async fn flush(&mut self) {
         if let Err(why) = flush(self.stream, &mut self.out).await {
             if why.kind() == ErrorKind::TimedOut {
@@ -220,7 +221,7 @@ impl Drop for Connection<'_> {
     }
 }
 
-/// Does something when it is dropped, also by a panic.
+/// Runs a function when it is dropped, also by a panic.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -252,7 +253,7 @@ async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
         match stream.try_read(bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => return Ok(()),
-            // One that is silent takes no memory.
+            // A silent connection takes no memory.
             Err(why) if why.kind() == ErrorKind::WouldBlock && bytes.is_empty() => *bytes = BytesMut::new(),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {}
             Err(why) => return Err(why),

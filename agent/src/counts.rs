@@ -1,4 +1,4 @@
-//! What the agent has done since it started, counted: for INFO and metrics.
+//! Counters of the agent's work since it started, for INFO and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,51 +7,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// One more.
+    /// Adds one.
     pub fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less.
+    /// Subtracts one.
     pub fn down(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Of one command.
+/// The counters of one command.
 #[derive(Debug)]
 pub struct OfCommand {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// How often it was sent.
+    /// The number of calls.
     pub calls: Count,
-    /// How often it was answered with an error.
+    /// The number of calls that were answered with an error.
     pub errors: Count,
 }
 
-/// All of it.
+/// All counters.
 #[derive(Debug)]
 pub struct Counts {
     /// Connections that are open.
     pub connections: Count,
     /// Connections that were accepted.
     pub accepted: Count,
-    /// Connections that were one too many.
+    /// Connections that found no place.
     pub turned_away: Count,
-    /// Connections that were closed for what they sent.
+    /// Connections that were closed because of what they sent.
     pub garbage: Count,
-    /// Connections that were closed since they did not read, say who they are, or end what they began.
+    /// Connections that were closed because they did not read, authenticate, or complete a request in time.
     pub too_slow: Count,
     /// Connections that gave a wrong password.
     pub wrong_passwords: Count,
     /// Connections that ended with a fault of the agent's own.
     pub panics: Count,
-    /// Commands that there are not here.
+    /// Commands that do not exist here.
     pub unknown: Count,
     /// Connections that wait for the answer of a command that blocks.
     pub blocked: Count,
@@ -60,7 +60,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of commands with these names, none of which has been sent.
+    /// Returns counters for commands with these names, all zero.
     pub fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
         let of = |name| OfCommand { name, calls: Count::default(), errors: Count::default() };
         Self {

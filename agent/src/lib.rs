@@ -1,8 +1,8 @@
-//! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. Every Redis client works over several nodes
-//! with it, as it works with one.
+//! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. With it, every Redis
+//! client works over several nodes as it works with one.
 //!
-//! It translates: the words of a request into a call of [`palisade_client::by_owner`], and what that returns into a reply. What a lock is,
-//! which arguments there are and what is refused is the nodes' (`palisade-quorum`); how several of them are one is the client's.
+//! It translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a reply. The
+//! nodes' crate (`palisade-quorum`) defines locks, arguments and refusals; the client makes several nodes one.
 //!
 //! | file | subject |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | `connection` | one connection: requests in, answers out, in order |
 //! | `requests`, `reply` | the protocol: what is read, what is written |
 //! | `commands` | a request becomes work; the table of commands, whose arguments `palisade_quorum::request` declares |
-//! | `state`, `session`, `counts` | what all connections share; what is known of one; what was done |
+//! | `state`, `session`, `counts` | what all connections share; the facts of one; the counters |
 //! | `refused` | errors |
-//! | `metrics`, `standing`, `ending`, `notify` | for those who run it |
+//! | `metrics`, `standing`, `ending`, `notify` | for operators |
 //! | `limits` | every limit with its reason |
 
 mod admission;
@@ -51,32 +51,32 @@ pub use crate::listening::{Address, Listener};
 pub use crate::password::Password;
 use crate::state::State;
 
-/// What an agent is to be.
+/// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens, beside what systemd hands over.
+    /// The addresses to listen on, beside the sockets that systemd hands over.
     pub listen: Vec<Address>,
     /// The mode of its sockets in the file system.
     pub socket_mode: u32,
-    /// What connections have to give.
+    /// The password that connections have to give.
     pub password: Option<Password>,
-    /// Where metrics are.
+    /// The address of the metrics.
     pub metrics: Option<SocketAddr>,
-    /// What becomes of the locks when it ends.
+    /// The fate of the locks when the agent ends.
     pub on_end: OnEnd,
-    /// Most connections.
+    /// The most connections at a time.
     pub connections_max: usize,
-    /// Is told what people should know, a line at a time.
+    /// Receives messages for operators, a line at a time.
     pub tell: fn(&str),
 }
 
-/// What becomes of locks when an agent ends.
+/// The fate of locks when an agent ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnEnd {
-    /// They are left to their leases: their holders go on, with another agent.
+    /// Locks are left to their leases: their holders go on, with another agent.
     #[default]
     Leave,
-    /// They are given back.
+    /// Locks are released.
     Release,
 }
 
@@ -94,7 +94,7 @@ impl Agent {
     /// Listens. `inherited` are the sockets that systemd handed over: [`Listener::inherited`].
     ///
     /// # Errors
-    /// Why it cannot, in a line.
+    /// An address cannot be listened on; the error says why, in a line.
     pub async fn listen(config: Config, client: Client, inherited: Vec<Listener>) -> Result<Self, String> {
         let mut listeners = inherited;
         for address in &config.listen {
@@ -130,20 +130,20 @@ impl Agent {
         Ok(Self { config, client, state, listeners, metrics })
     }
 
-    /// Where it listens.
+    /// Returns the names of the sockets that the agent listens on.
     pub fn names(&self) -> &[String] {
         &self.state.listening
     }
 
-    /// Where its metrics are.
+    /// Returns the address of the metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `end` returns; then answers what is under way, and sends those away who wait.
+    /// Serves until `end` returns. Then it completes the work under way, and turns waiting clients away.
     ///
     /// # Errors
-    /// Not all that was to be given back could be.
+    /// A lock that was to be released could not be.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), String> {
         let Self { config, client, state, listeners, metrics } = self;
         let (present, mut absence) = presence();
@@ -164,7 +164,7 @@ impl Agent {
         notify::stopping();
         state.end();
         drop(present);
-        // Those that listen end by themselves, and take their files with them; the others see nobody any more.
+        // Listening tasks end by themselves, and remove their files; the others serve nobody any longer.
         let is_quiet = timeout(END_TIME, absence.all_gone()).await.is_ok();
         tasks.shutdown().await;
         if !is_quiet {
@@ -172,7 +172,7 @@ impl Agent {
         }
         match config.on_end {
             OnEnd::Leave => {
-                // What is left to its lease is held, and that is no failure.
+                // A lock that is left to its lease is held, and that is no failure.
                 let _ = client.close().await;
                 Ok(())
             }
@@ -184,7 +184,7 @@ impl Agent {
     }
 }
 
-/// Takes connections until the agent ends.
+/// Accepts connections until the agent ends.
 async fn accept(state: Arc<State>, listener: Listener, present: Present) {
     loop {
         let accepted = tokio::select! {
@@ -198,7 +198,7 @@ async fn accept(state: Arc<State>, listener: Listener, present: Present) {
                 Some(open) => drop(tokio::spawn(connection::serve(open, stream, peer))),
                 None => turn_away(&state, stream),
             },
-            // It has hung up before it was accepted.
+            // The client hung up before it was accepted.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => {}
             Err(_) => sleep(ACCEPT_AGAIN).await,
         }

@@ -1,4 +1,4 @@
-//! Where the agent listens: Unix sockets, TCP, and sockets that systemd opened; and what it hears from there.
+//! The agent's sockets: Unix sockets, TCP, and sockets that systemd opened; and the connections from them.
 
 use std::fmt;
 use std::fs;
@@ -17,10 +17,10 @@ use rustix::net::{
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// So many connections wait in the system until they are accepted, if it lets them.
+/// The length of the system's queue of connections to accept, if the system allows it.
 const BACKLOG: i32 = 1_024;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A socket in the file system.
@@ -52,13 +52,13 @@ impl fmt::Display for Address {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
-    /// Where, for people.
+    /// The address, for people.
     pub name: String,
     socket: Socket,
-    /// The file that is taken away at the end, and which one that is.
+    /// The file that is removed at the end, and its identity.
     made: Option<(PathBuf, FileId)>,
 }
 
@@ -68,14 +68,14 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, whatever its name.
 type FileId = (u64, u64);
 
 impl Listener {
     /// Listens at `address`; a socket in the file system gets this mode.
     ///
     /// # Errors
-    /// It cannot.
+    /// The address cannot be listened on.
     pub async fn bind(address: &Address, mode: u32) -> Result<Self, String> {
         let name = address.to_string();
         let failed = |why: io::Error| format!("{name} cannot be listened on: {why}");
@@ -96,10 +96,10 @@ impl Listener {
         Ok(Self { name, socket, made })
     }
 
-    /// Those that systemd opened for this process, if it did.
+    /// Returns the sockets that systemd opened for this process, if it did.
     ///
     /// # Errors
-    /// One of them is not a socket that listens.
+    /// A socket does not listen.
     pub fn inherited() -> Result<Vec<Self>, String> {
         let mut handed = ListenFd::from_env();
         let failed = |why: io::Error| format!("a socket that was handed over is no use: {why}");
@@ -119,7 +119,7 @@ impl Listener {
         Ok(Self { name: socket.local_addr()?.to_string(), socket: Socket::Tcp(socket), made: None })
     }
 
-    /// Whether only programs of this machine get here.
+    /// Returns true if only programs of this machine reach the socket.
     pub fn is_local(&self) -> bool {
         match &self.socket {
             Socket::Unix(_) => true,
@@ -127,10 +127,10 @@ impl Listener {
         }
     }
 
-    /// The next connection, and where it comes from.
+    /// Accepts the next connection. Returns it with the client's address.
     ///
     /// # Errors
-    /// It is gone, or there are too many.
+    /// The connection is gone, or there are too many.
     pub async fn accept(&self) -> io::Result<(Stream, String)> {
         match &self.socket {
             Socket::Unix(socket) => {
@@ -140,7 +140,7 @@ impl Listener {
             }
             Socket::Tcp(socket) => {
                 let (stream, peer) = socket.accept().await?;
-                // Replies are small, and are waited for.
+                // Replies are small, and clients wait for them.
                 stream.set_nodelay(true)?;
                 Ok((Stream::Tcp(stream), peer.to_string()))
             }
@@ -158,19 +158,19 @@ impl Drop for Listener {
     }
 }
 
-/// Makes a socket with this mode. It has it before there is a file, so nobody else gets in meanwhile.
+/// Makes a socket with this mode. The mode is set before there is a file, so nobody else gets in meanwhile.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // What the process takes away from new files it has taken from this one too.
+    // The process's umask was applied to this file too.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     UnixListener::from_std(socket.into())
 }
 
-/// Makes room for a socket at `path`: one that nobody listens on is taken away.
+/// Makes room for a socket at `path`: removes one that nobody listens on.
 fn clear(path: &Path) -> Result<(), String> {
     let name = path.display();
     match std::os::unix::net::UnixStream::connect(path) {
@@ -204,7 +204,7 @@ impl Stream {
     /// Returns when there may be something to read.
     ///
     /// # Errors
-    /// It is gone.
+    /// The connection is gone.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.readable().await,
@@ -215,7 +215,7 @@ impl Stream {
     /// Returns when something may be written.
     ///
     /// # Errors
-    /// It is gone.
+    /// The connection is gone.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.writable().await,
@@ -223,10 +223,10 @@ impl Stream {
         }
     }
 
-    /// Reads what is there into the room that `bytes` has; 0: nothing comes any more.
+    /// Reads available bytes into the room that `bytes` has. Returns 0 at the end of the input.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing is there yet. It is gone.
+    /// `WouldBlock`: nothing is there yet. Any other: the connection is gone.
     pub fn try_read(&self, bytes: &mut BytesMut) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.try_read_buf(bytes),
@@ -234,10 +234,10 @@ impl Stream {
         }
     }
 
-    /// Writes what finds room; how much that was.
+    /// Writes as much as finds room. Returns the number of bytes.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing does now. It is gone.
+    /// `WouldBlock`: there is no room now. Any other: the connection is gone.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.try_write(bytes),
@@ -245,16 +245,16 @@ impl Stream {
         }
     }
 
-    /// Tells the client that nothing more comes.
+    /// Ends the output to the client.
     pub fn end_writing(&self) {
-        // Where that fails the client has hung up.
+        // A failure means that the client has hung up.
         let _ = match self {
             Self::Unix(stream) => shutdown(stream, Shutdown::Write),
             Self::Tcp(stream) => shutdown(stream, Shutdown::Write),
         };
     }
 
-    /// Whether the client has hung up, also if not all that it sent was read.
+    /// Returns true if the client has hung up, also if its input was not all read.
     pub async fn has_hung_up(&self) -> bool {
         let ready = match self {
             Self::Unix(stream) => stream.ready(Interest::READABLE).await,

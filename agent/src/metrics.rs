@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, over HTTP: `GET /metrics`, and `GET /health` for those who ask whether locks are granted.
+//! Metrics for Prometheus, over HTTP: `GET /metrics`, and `GET /health` for checks of whether locks are granted.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -22,18 +22,18 @@ use crate::commands::node;
 use crate::limits::{ACCEPT_AGAIN, SCRAPE_TIME, SCRAPES_MAX, SCRAPES_OPEN_MAX};
 use crate::state::State;
 
-/// What Prometheus is told of the text.
+/// The content type of the metrics.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Listens for scrapes.
 ///
 /// # Errors
-/// It cannot.
+/// The address cannot be listened on.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
 }
 
-/// A connection of somebody who asks; it ends when this is dropped.
+/// A connection to the metrics; it ends when this is dropped.
 struct Scrape {
     has_asked: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -46,13 +46,13 @@ impl Scrape {
         let task = tokio::spawn(async move {
             let answer = service_fn(async |request| {
                 asked.store(true, Ordering::Relaxed);
-                // It is never closed, so that cannot fail.
+                // The semaphore is never closed, so that cannot fail.
                 let _turn = turns.acquire().await.ok();
                 answer(&state, request).await
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).keep_alive(false);
-            // Who is gone, or sends what is not HTTP, is told nothing.
+            // A client that is gone, or does not speak HTTP, gets no answer.
             let _ = timeout(SCRAPE_TIME, http.serve_connection(TokioIo::new(stream), answer)).await;
         });
         Self { has_asked, task }
@@ -65,8 +65,8 @@ impl Drop for Scrape {
     }
 }
 
-/// Answers scrapes until it is dropped. Where there are as many connections as may be, one that has asked for nothing gives way to the next:
-/// who connects and is silent keeps nobody from asking.
+/// Answers scrapes until it is dropped. At the limit of connections, one that has asked for nothing gives way to the
+/// next: a silent connection keeps nobody from asking.
 pub async fn serve(state: Arc<State>, listener: TcpListener) {
     let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
     let mut open: Vec<Scrape> = vec![];
@@ -107,7 +107,7 @@ async fn answer(state: &State, request: Request<Incoming>) -> Result<Response<Fu
     })
 }
 
-/// Whether locks are granted, in a line.
+/// Returns in a line whether locks are granted.
 async fn health(state: &State) -> Result<String, String> {
     if state.is_ending() {
         return Err("the agent is ending\n".to_owned());
@@ -122,7 +122,7 @@ async fn health(state: &State) -> Result<String, String> {
     }
 }
 
-/// All metrics.
+/// Returns all metrics.
 async fn text(state: &State) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: &[(String, f64)]| {

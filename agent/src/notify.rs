@@ -1,4 +1,5 @@
-//! What systemd is told, where it asks: that the agent is ready, how it is, that it lives, and that it ends. Elsewhere nobody listens.
+//! Notifications for systemd, if it wants them: that the agent is ready, its status, that it lives, and that it ends.
+//! Elsewhere nobody listens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +10,22 @@ use tokio::time::sleep;
 use crate::limits::STATUS_EVERY;
 use crate::state::State;
 
-/// The sockets listen.
+/// Reports that the sockets listen.
 pub fn ready() {
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("asks the nodes")]);
 }
 
-/// It ends.
+/// Reports that the agent ends.
 pub fn stopping() {
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
 }
 
-/// How often it is to say that it lives, if at all: twice in the time that it is given.
+/// Returns the interval at which to report life, if at all: half of the time that systemd allows.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|given| given / 2)
 }
 
-/// Says that it lives, until it is dropped.
+/// Reports life, until it is dropped.
 pub async fn beat(every: Duration) {
     loop {
         let _ = sd_notify::notify(&[NotifyState::Watchdog]);
@@ -32,7 +33,7 @@ pub async fn beat(every: Duration) {
     }
 }
 
-/// Says how many nodes answer, until it is dropped.
+/// Reports the number of nodes that answer, until it is dropped.
 pub async fn report(state: Arc<State>) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

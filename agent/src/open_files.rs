@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OTHER_FILES;
 
-/// Makes room for so many connections, as far as the system lets this process; for how many there is.
+/// Makes room for `connections`, as far as the system lets this process. Returns the number that there is room for.
 pub fn make_room(connections: usize) -> usize {
     let wanted = (connections + OTHER_FILES) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

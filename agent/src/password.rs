@@ -1,4 +1,4 @@
-//! The one password that connections give, if there is one.
+//! The one password of connections, if there is one.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use subtle::ConstantTimeEq;
 
 use crate::limits::PASSWORD_BYTES_MAX;
 
-/// The user that it is the password of: the one that clients mean who name none.
+/// The user that the password belongs to: the one that clients mean if they name none.
 pub const USER: &[u8] = b"default";
 
-/// A password. It is shown to nobody.
+/// A password, which is shown to nobody.
 #[derive(Clone)]
 pub struct Password(Vec<u8>);
 
 impl Password {
-    /// These bytes, without the line end that editors put behind them.
+    /// Returns a password of these bytes, without the line end that editors add.
     ///
     /// # Errors
-    /// They are none, or too many.
+    /// There are no bytes, or too many.
     pub fn new(bytes: &[u8]) -> Result<Self, String> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -28,7 +28,7 @@ impl Password {
         }
     }
 
-    /// Whether it is this one. How long that takes tells nothing but whether the lengths are equal.
+    /// Compares with the given password. The time that takes reveals only whether the lengths are equal.
     pub fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }

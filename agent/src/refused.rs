@@ -1,44 +1,44 @@
-//! Why a command was refused, as its client reads it: the texts of the rules where they are about a request, the agent's own where they
-//! are about the agent or the quorum. Each begins with a stable word; docs/errors.md has them all.
+//! The reasons for refusals, as clients read them: the texts of the rules for requests, the agent's own for the agent
+//! and the quorum. Each begins with a stable word; docs/errors.md has them all.
 
 use std::fmt;
 
 use palisade_client::{Error, ErrorKind};
 use palisade_quorum::Refusal;
 
-/// Why there is no answer.
+/// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// By the rules that nodes have too.
+    /// A refusal by the rules that nodes have too.
     Rule(Refusal),
-    /// By the quorum, or by the agent.
+    /// A refusal by the quorum, or by the agent.
     Text(String),
 }
 
-/// What is answered when the agent ends.
+/// The answer when the agent ends.
 pub const CLOSING: &str = "CLOSING the agent is ending: connect again, and send it with RETRY";
 
-/// What is answered to a connection that needs a password and has not given it, as servers answer it.
+/// The answer to a connection that needs a password and has not given it, in the words of a server.
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 
-/// What is answered to a wrong password, as servers answer it.
+/// The answer to a wrong password, in the words of a server.
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// What is answered to the version of a protocol that there is not, as servers answer it.
+/// The answer to an unknown protocol version, in the words of a server.
 pub const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
 
-/// What is answered to one connection more than may be.
+/// Returns the answer to a connection beyond the limit.
 pub fn too_many_connections(max: usize) -> String {
     format!("ERR max number of clients reached: this agent takes {max} connections (--max-connections)")
 }
 
-/// That a command was given too few words, or too many, as servers say it.
+/// Returns the answer to a command with too few words or too many, in the words of a server.
 pub fn wrong_number(name: &str) -> Refused {
     Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
 impl Refused {
-    /// With this text, whose first word is its code.
+    /// Returns a refusal with this text, whose first word is its code.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -59,7 +59,7 @@ impl From<Error> for Refused {
                 Self::Text(format!("GUARDED {ms} {error}"))
             }
             ErrorKind::Closed => Self::text(CLOSING),
-            // The nodes' own words on it, if it was they who refused.
+            // The nodes' own words, if they refused.
             ErrorKind::BadArgument => Self::Text(format!("ERR {error}")),
             _ => Self::Text(format!("NOQUORUM {error}")),
         }
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 mod tests {
     use super::*;
 
-    /// Whoever looks for the text of an error in docs/errors.md finds what to do.
+    /// A reader who looks for the text of an error in docs/errors.md finds what to do.
     #[test]
     fn the_page_of_errors_has_them() {
         let page = include_str!("../../docs/errors.md");

@@ -1,14 +1,14 @@
-//! What a command answers, and how that is written in both versions of the protocol: as a node writes it.
+//! A command's answer, and its form in both versions of the protocol, as a node writes it.
 
 use bytes::{BufMut, BytesMut};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// The older one: a map is a flat list, Null a string of its own.
+    /// The older version: a map is a flat list, Null a string of its own.
     #[default]
     Resp2,
-    /// The newer one.
+    /// The newer version.
     Resp3,
 }
 
@@ -27,24 +27,24 @@ pub enum Reply {
     Word(&'static str),
     /// A list.
     List(Vec<Reply>),
-    /// The same without an order: in RESP3 of a kind of its own.
+    /// A list without an order: in RESP3 a type of its own.
     Set(Vec<Reply>),
     /// Names and values; in RESP2 a flat list of both.
     Map(Vec<(&'static str, Reply)>),
 }
 
 impl Reply {
-    /// A text.
+    /// Returns a text reply.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Bytes(text.into().into_bytes())
     }
 
-    /// What stands for something, or for nothing.
+    /// Returns the number, or Null if there is none.
     pub fn or_null(number: Option<u64>) -> Self {
         number.map_or(Self::Null, Self::Integer)
     }
 
-    /// Writes it at the end of `out`.
+    /// Writes the reply at the end of `out`.
     pub fn write(&self, protocol: Protocol, out: &mut BytesMut) {
         let is_new = protocol == Protocol::Resp3;
         match self {
@@ -69,7 +69,7 @@ impl Reply {
     }
 }
 
-/// Writes an error, whose first word is its code: on one line, whatever a node said.
+/// Writes an error, whose first word is its code, on one line, whatever a node said.
 pub fn write_error(text: &str, out: &mut BytesMut) {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line(out, b'-', text.as_bytes());
@@ -87,7 +87,7 @@ fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// A kind and a number, the way lengths and integers are written.
+/// Writes a type byte and a number, as lengths and integers are written.
 fn head(out: &mut BytesMut, kind: u8, number: u64) {
     let mut digits = [0; 20];
     let (mut begin, mut left) = (digits.len(), number);
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// What a client library reads is what was written.
+    /// A client library reads what was written.
     #[test]
     fn a_client_reads_what_was_written() {
         let inner =

@@ -1,6 +1,8 @@
-//! Requests out of the bytes that a connection sends: lists of strings, as every client writes a command, and nothing else.
+//! Requests from the bytes that a connection sends: lists of strings, as every client writes a command, and nothing
+//! else.
 //!
-//! A length is judged when it is read, not when what it announces has come: nothing is reserved for it, and nothing is nested.
+//! A length is judged when it is read, not when the announced bytes have come: nothing is reserved for it, and nothing
+//! is nested.
 
 use std::fmt;
 
@@ -12,34 +14,34 @@ use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_B
 /// A request: the name of a command and its arguments, at least the name.
 pub type Request = Vec<Bytes>;
 
-/// What a connection has sent and nobody has taken yet.
+/// The bytes of a connection that form no complete request yet.
 #[derive(Debug)]
 pub struct Requests {
-    /// Bytes that are to be read.
+    /// Bytes to read.
     pub bytes: BytesMut,
-    /// How many arguments of the current request have not come.
+    /// The number of arguments of the current request that have not come.
     missing: usize,
-    /// Those that have.
+    /// The arguments that have come.
     arguments: Request,
-    /// How many bytes the current request has so far.
+    /// The bytes of the current request so far.
     size: usize,
     size_max: usize,
-    /// Start of the current request, as far as it is known.
+    /// The start of the current request, if known.
     since: Option<Instant>,
 }
 
-/// Bytes that are no request. What comes after them means nothing, so the connection ends.
+/// Bytes that are no request. Later bytes have no meaning then, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// Something else than a list begins here: a command as typed by hand, for example.
     NotAList,
-    /// Not a number of arguments, or more than a request has.
+    /// The number of arguments is no number, or too large.
     Arguments,
     /// Something else than a string stands in the list.
     NotAString(u8),
-    /// Not a length of a string.
+    /// The length of a string is no number.
     Length,
-    /// The request is longer than one may be.
+    /// The request is too long.
     TooLong(usize),
 }
 
@@ -59,7 +61,7 @@ impl fmt::Display for Garbage {
 }
 
 impl Requests {
-    /// Of a connection that has sent nothing, and may send little before it is known.
+    /// Returns the input of a new connection, which may send little before it is known.
     pub fn new(is_known: bool) -> Self {
         let mut requests = Self {
             bytes: BytesMut::new(),
@@ -75,26 +77,26 @@ impl Requests {
         requests
     }
 
-    /// Its requests may be as long as any.
+    /// Lifts the limit of a known connection's requests to the full length.
     pub fn known(&mut self) {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Returns when the request began that is not complete: `now`, if that is news.
+    /// Returns the start of the incomplete request; `now` if it has just begun.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let has_begun = self.missing > 0 || !self.bytes.is_empty();
         self.since = has_begun.then(|| self.since.unwrap_or(now));
         self.since
     }
 
-    /// The next one that is complete.
+    /// Takes the next complete request.
     pub fn next(&mut self) -> Result<Option<Request>, Garbage> {
         while self.missing == 0 {
             let Some((kind, count)) = self.length()? else { return Ok(None) };
             if kind != b'*' {
                 return Err(Garbage::NotAList);
             }
-            // A list of nothing asks for nothing.
+            // An empty list asks for nothing.
             self.missing = match count {
                 Some(count) if count <= 0 => 0,
                 Some(count) => usize::try_from(count).ok().filter(|n| *n <= ARGUMENTS_MAX).ok_or(Garbage::Arguments)?,
@@ -107,12 +109,12 @@ impl Requests {
             self.arguments.push(argument);
             self.missing -= 1;
         }
-        // What is left is of the next one.
+        // The rest belongs to the next request.
         self.since = None;
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
 
-    /// The next argument, once all of it is there.
+    /// Takes the next argument, once all of it is there.
     fn argument(&mut self) -> Result<Option<Bytes>, Garbage> {
         let Some(end) = self.line()? else { return Ok(None) };
         if self.bytes[0] != b'$' {
@@ -137,7 +139,7 @@ impl Requests {
         Ok(Some(argument))
     }
 
-    /// Takes a line of a kind and a number; no number if it is none.
+    /// Takes a line with a type byte and a number; the number is `None` if it is invalid.
     fn length(&mut self) -> Result<Option<(u8, Option<i64>)>, Garbage> {
         if self.bytes.first().is_some_and(|kind| *kind != b'*') {
             return Err(Garbage::NotAList);
@@ -148,7 +150,7 @@ impl Requests {
         Ok(Some(read))
     }
 
-    /// Where the line ends that begins here, once all of it is there.
+    /// Returns the end of the line that begins here, once all of it is there.
     fn line(&self) -> Result<Option<usize>, Garbage> {
         let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
         match looked.windows(2).position(|two| two == b"\r\n") {
@@ -170,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// All requests in `bytes`, which come in pieces of `piece` bytes.
+    /// Returns all requests in `bytes`, which come in pieces of `piece` bytes.
     fn read(bytes: &[u8], piece: usize) -> (Vec<Request>, Option<Garbage>) {
         let (mut requests, mut all) = (Requests::new(true), vec![]);
         for piece in bytes.chunks(piece) {
@@ -226,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Its length counts over all of its arguments, and those of the next begin anew.
+    /// The length counts over all arguments of a request, and begins anew with the next.
     #[test]
     fn a_request_is_as_long_as_its_arguments() {
         let half = REQUEST_BYTES_MAX / 2 - 64;
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
     }
 
-    /// A client that sent a byte now and then kept half a request for ever.
+    /// A client that sent a byte from time to time kept half a request forever.
     #[test]
     fn a_request_has_its_time_from_its_first_byte_on() {
         let mut requests = Requests::new(true);

@@ -1,4 +1,4 @@
-//! What is known of one connection.
+//! The facts about one connection.
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -8,30 +8,30 @@ use crate::reply::Protocol;
 /// A connection.
 #[derive(Debug)]
 pub struct Session {
-    /// Its number, which no other one has.
+    /// The connection's number, which no other has.
     pub id: u64,
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub protocol: Protocol,
-    /// Whether it has given the password, or need not.
+    /// True if it has given the password, or need not.
     pub is_known: bool,
     /// The name that it gave itself.
     pub name: Bytes,
-    /// The library that it told of.
+    /// The library that it named.
     pub library: Bytes,
-    /// The version of that.
+    /// The library's version.
     pub library_version: Bytes,
-    /// Since when it is there.
+    /// The beginning.
     pub since: Instant,
-    /// Where it comes from.
+    /// The client's address.
     pub peer: String,
-    /// Whether leases are kept for as long as it is there.
+    /// True if leases are kept for as long as the connection is open.
     pub keeps: bool,
-    /// Whether it ends after the answer.
+    /// True if the connection ends after the answer.
     pub ends: bool,
 }
 
 impl Session {
-    /// Of a connection that has just begun.
+    /// Returns the session of a connection that has just begun.
     pub fn new(id: u64, peer: String, is_known: bool) -> Self {
         Self {
             id,

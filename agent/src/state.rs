@@ -1,4 +1,4 @@
-//! What all connections of the agent share.
+//! State that all connections of the agent share.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,33 +15,33 @@ use crate::limits::{NODES_FRESH, NODES_TIME};
 use crate::password::Password;
 use crate::strangers::Strangers;
 
-/// The agent.
+/// The agent's state.
 #[derive(Debug)]
 pub struct State {
     /// The locks.
     pub locks: ByOwner,
-    /// What has been done.
+    /// The counters.
     pub counts: Counts,
-    /// What connections have to give, if anything.
+    /// The password that connections have to give, if any.
     pub password: Option<Password>,
-    /// Most connections.
+    /// The most connections at a time.
     pub connections_max: usize,
-    /// Those of them that give way to others.
+    /// The connections that give way to others.
     pub strangers: Strangers,
-    /// When it started.
+    /// The start.
     pub started: Instant,
-    /// Where it listens, for people.
+    /// The addresses that the agent listens on, for people.
     pub listening: Vec<String>,
-    /// The longest lease that the nodes take, in milliseconds; 0: they have not said it yet.
+    /// The longest lease that the nodes accept, in milliseconds; 0 if they have not said it yet.
     max_ttl_ms: AtomicU32,
     next_connection: AtomicU64,
-    /// What the nodes last were, and when that was asked.
+    /// The nodes' last state, and when they were asked.
     nodes: Mutex<Option<(Instant, Result<NodeSet, Error>)>>,
     ending: watch::Sender<bool>,
 }
 
 impl State {
-    /// Of an agent that has just started.
+    /// Returns the state of an agent that has just started.
     pub fn new(
         client: &Client,
         counts: Counts,
@@ -64,37 +64,37 @@ impl State {
         }
     }
 
-    /// A number for a connection that no other has.
+    /// Returns a number for a connection that no other has.
     pub fn connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// From now on it ends.
+    /// Starts the agent's end.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
 
-    /// Whether it ends.
+    /// Returns true if the agent ends.
     pub fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
 
-    /// Returns when it ends.
+    /// Returns when the agent ends.
     pub async fn ended(&self) {
         // The sender lives as long as this.
         let _ = self.ending.subscribe().wait_for(|ends| *ends).await;
     }
 
-    /// What the nodes take, as far as they have said it.
+    /// Returns the nodes' bounds, as far as they have said them.
     pub fn bounds(&self) -> Bounds {
         match self.max_ttl_ms.load(Ordering::Relaxed) {
-            // Those of any node: what it makes of them it says itself.
+            // The bounds of any node: it checks requests by its own.
             0 => Bounds { max_ttl_ms: MAX_TTL_LIMIT_MS },
             max_ttl_ms => Bounds { max_ttl_ms },
         }
     }
 
-    /// What the nodes are together: as they say it now, or said it a moment ago.
+    /// Returns the state of the nodes together, as they report it now, or did a moment ago.
     ///
     /// # Errors
     /// The agent ends.
@@ -107,7 +107,7 @@ impl State {
         }
         let said = self.locks.node_set().await;
         if let Ok(nodes) = &said {
-            // Unless none of them says it.
+            // Unless no node says it.
             let ms = nodes.max_ttl.map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
             self.max_ttl_ms.store(ms, Ordering::Relaxed);
         }
@@ -115,7 +115,7 @@ impl State {
         said
     }
 
-    /// The same for people and programs that look: they are told in time.
+    /// Returns the state of the nodes for people and programs that wait only [`NODES_TIME`]; `None` after that.
     pub async fn nodes_soon(&self) -> Option<Result<NodeSet, Error>> {
         timeout(NODES_TIME, self.nodes()).await.ok()
     }

@@ -7,15 +7,15 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::LINGERING_MAX;
 
-/// The connections that have not shown that somebody is behind them: where a password is needed they have not given it, elsewhere they have
-/// not sent a whole request. Whoever connects and is silent keeps nobody out.
+/// The connections that have not shown that somebody is behind them: if a password is needed they have not given it,
+/// else they have not sent a whole request. A silent connection keeps nobody out.
 #[derive(Debug)]
 pub struct Strangers {
-    /// By number, so the oldest is the first; what tells each that it has to go.
+    /// The connections by number, oldest first; the value tells each that it has to go.
     by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
-    /// Tells that a connection has left its place.
+    /// Signals that a connection has left its place.
     pub left: Notify,
-    /// Bounds those that have no place and are still read from.
+    /// Bounds the connections that have no place and are still read from.
     pub lingering: Arc<Semaphore>,
 }
 
@@ -36,12 +36,12 @@ impl Strangers {
         self.by_age().insert(id, Arc::clone(goes));
     }
 
-    /// Removes one that keeps its place, or has left it; false: it was none any more.
+    /// Removes a connection that keeps its place, or has left it. Returns false if it was no stranger any longer.
     pub fn remove(&self, id: u64) -> bool {
         self.by_age().remove(&id).is_some()
     }
 
-    /// Has the oldest one go; false: there is none.
+    /// Makes the oldest one go. Returns false if there is none.
     pub fn dismiss_oldest(&self) -> bool {
         let oldest = self.by_age().pop_first();
         oldest.inspect(|(_, goes)| goes.notify_one()).is_some()

@@ -1,4 +1,4 @@
-//! What a node answers requests, against what it held before and holds now.
+//! Judges a node's answers to requests, against what it held before and holds now.
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
@@ -54,7 +54,8 @@ impl World {
         Ok(())
     }
 
-    /// What a command did that passed nothing on: a grant, a longer lease, a place in the queue; a refused one nothing.
+    /// Checks the effect of a command that passed nothing on: a grant, a longer lease, a place in the queue; a refused
+    /// one has none.
     fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
         let mut after = self.state(place);
         if done.acquired || done.left > 0 {
@@ -65,7 +66,7 @@ impl World {
             return;
         }
         match done.answer {
-            // It was counted.
+            // The refusal was counted.
             Ok(Reply::Null) => after.4.contended -= 1,
             Ok(Reply::Later) => after.3 -= 1,
             _ => {}
@@ -92,7 +93,7 @@ impl World {
                     assert_eq!(told, mode, "it is kept for {owner:?}");
                 } else {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
-                    // Where there is no room for that nothing is kept.
+                    // If there is no room for a reservation, none is made.
                     let name = name_of(place);
                     if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, ..)| *kept_for == *owner.bytes())
                     {
@@ -130,7 +131,7 @@ impl World {
                 assert_eq!((mode, before.deadline()), (still, after.deadline()));
             }
             Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
-            // It may have been its turn.
+            // The owner's turn may have come before.
             Reply::Null if released.passed => {}
             Reply::Null => assert_eq!(self.locks.get(&place), before.as_ref()),
             reply => panic!("{reply:?} is no answer to RELEASE"),
@@ -207,7 +208,7 @@ impl World {
         assert_eq!(broken.ended == Some(Told::Broken) || broken.left > 0, held.is_some());
     }
 
-    /// A command that changes a lock in place, if it says so.
+    /// Performs a command that changes a lock in place, and checks that nothing changes unless it says so.
     pub fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
         let mut before = self.state(place);
         let done = self.perform(place, asked);
@@ -216,7 +217,7 @@ impl World {
             assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
         } else {
             if done.answer.is_ok() {
-                // It was asked for, and counted.
+                // The request was counted.
                 before.4 = self.node.counters();
             }
             assert_eq!(self.state(place), before, "{done:?} changes nothing");

@@ -1,4 +1,4 @@
-//! What callers and nodes say to each other: requests, answers that come late, twice or never, and what they come to.
+//! Messages between callers and nodes: requests, answers that come late, twice or never, and their results.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{
@@ -38,7 +38,7 @@ impl World<'_> {
         }
     }
 
-    /// What a message takes, if it arrives.
+    /// Draws the delay of a message; `None` if it is lost.
     pub fn takes(&mut self) -> Option<u64> {
         match self.agenda.below(40) {
             0 if !self.is_calm => None,
@@ -53,7 +53,7 @@ impl World<'_> {
             return;
         }
         if self.hangs {
-            // What is on its way arrives when the node goes on.
+            // A message on its way arrives when the node goes on.
             return self.agenda.after(10_000, Event::Arrives { request, server, name, number, ticket, says });
         }
         let node = &mut self.nodes[server];
@@ -150,7 +150,7 @@ impl World<'_> {
                 watched.is_taken_away = self.callers[number].is_taken_away;
                 let before = self.callers[number].life;
                 self.enters(number, Stage::Holding(Box::new(watched)), None);
-                // Answers that come late are the keeper's.
+                // Late answers belong to the keeper.
                 let life = self.callers[number].life;
                 self.open.values_mut().filter(|open| open.life == before).for_each(|open| open.life = life);
                 self.leave_line(number);
@@ -160,7 +160,7 @@ impl World<'_> {
                 return self.keeps(number, |_, _, _| Work::default());
             }
             (Progress::TooLate, _) => Refused::TooLate,
-            // What stands in the way may depend on those that have not answered.
+            // The obstacle may depend on nodes that have not answered.
             (Progress::Impossible, None) => return,
             (Progress::Impossible, Some(obstacle)) => obstacle.refused(),
         };

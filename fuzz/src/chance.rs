@@ -1,5 +1,5 @@
-//! Chances from an input, and once that is used up from a generator that it seeds: the same bytes always tell the same story, and every
-//! story has an end.
+//! Chances from an input, and from a generator that it seeds once the input is used up: the same bytes always make the
+//! same run, and every run ends.
 
 use palisade_core::quorum::agenda::{SplitMix, mix};
 

@@ -1,4 +1,4 @@
-//! Values that hit edges: what a hostile client would try, and what an honest one sends, each often enough.
+//! Values at the edges: those that a hostile client would try, and those that an honest one sends, each often enough.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, TOKEN_LIMIT};
@@ -50,7 +50,7 @@ impl<'a> Arbitrary<'a> for Number {
 pub struct Name(u8);
 
 impl Name {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'static [u8] {
         match self.0 % 16 {
             0..5 => b"a",
@@ -65,7 +65,8 @@ impl Name {
     }
 }
 
-/// A level, if one is named, and whether the grant is adopted. From as many bytes as the level alone: seeds mean what they meant.
+/// A level, if one is named, and whether the grant is adopted. It takes as many bytes as the level alone, so seeds keep
+/// their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
     pub level: Option<Number>,
@@ -80,7 +81,7 @@ impl<'a> Arbitrary<'a> for Raised {
     }
 }
 
-/// How far time goes on, in microseconds: often just to the edge of a lease or of a kept-free moment.
+/// A step of time, in microseconds: often just to the edge of a lease or of a reservation.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {
     /// Less than a millisecond.
@@ -89,26 +90,26 @@ pub enum Passes {
     Milliseconds(u16),
     /// Up to four days.
     Minutes(u8),
-    /// To what is due next, or up to three microseconds further.
+    /// To the next due moment, or up to three microseconds beyond it.
     ToNextDue(u8),
 }
 
-/// A yes or no of whoever asks, and what the server and its disk make of it.
+/// A yes or no from the caller, with the reactions of the server and its disk.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Wavering(u8);
 
 impl Wavering {
-    /// The yes or no.
+    /// Returns the yes or no.
     pub fn is_set(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// What the server refuses next, two bits an answer.
+    /// Returns the server's next refusals, two bits an answer.
     pub fn doubts(self) -> u8 {
         self.0 >> 1 & 0x3F
     }
 
-    /// Whether the disk gets done with what it was handed.
+    /// Returns true if the disk finishes the state that it was handed.
     pub fn disk_gets_done(self) -> bool {
         self.0 >> 7 == 1
     }

@@ -1,4 +1,5 @@
-//! Clients of the node that are not answered at once: those that wait, those that watch, and those for whose connection a lease is kept.
+//! Clients of the node that are not answered at once: those that wait, those that watch, and those for whose connection
+//! a lease is kept.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
 
 use crate::oracle::{Done, Place};
 
-/// Where a request stands: by its ticket, then by when the first of those came whose place it shares, then by when it came itself.
+/// A request's place in the queue: its ticket, then the arrival of the first request whose place it shares, then its
+/// own arrival.
 pub type Stands = (u64, u64, u64);
 
 /// A request that waits.
@@ -18,13 +20,13 @@ pub struct Waits {
     pub owner: Vec<u8>,
     pub wanted: Wanted,
     pub stands: Stands,
-    /// The ttl that it asks for; `None`: a turn.
+    /// The requested ttl; `None` for a request that waits for its turn.
     pub ttl_ms: Option<u32>,
     pub since: BootTime,
     pub until: BootTime,
-    /// It waits for the disk alone.
+    /// True if the request waits only for the disk.
     pub at_once: bool,
-    /// Its owner took it back.
+    /// True if its owner took the request back.
     pub taken_back: bool,
 }
 
@@ -35,7 +37,7 @@ pub struct Watcher {
     pub until: BootTime,
 }
 
-/// So many connections are open at a time.
+/// The number of connections that are open at a time.
 pub const CONNECTIONS: usize = 4;
 
 /// A request's wish to have its lease kept.
@@ -54,25 +56,25 @@ pub struct Kept {
     pub ttl_ms: u32,
     pub since: BootTime,
     pub until: BootTime,
-    /// Something stood in the way of its renewal, which is tried again then.
+    /// The time to retry a renewal that met an obstacle.
     pub again: BootTime,
-    /// Somebody moved another lock to the key: whether that one is kept was promised to nobody.
+    /// True if somebody moved another lock to the key: nobody was promised that this one is kept.
     pub is_moved: bool,
 }
 
-/// Connections, and what is kept for them.
+/// The connections, and the leases kept for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// So many connections have ended at each place.
+    /// The number of connections that have ended at each place.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), Kept>,
     pub waiting: BTreeMap<WaiterId, Wish>,
-    /// The server refused to have a lease prolonged, in the request that is performed.
+    /// True if the server refused to prolong a lease in the present request.
     pub refused: bool,
 }
 
 impl Keeping {
-    /// The connection that is open at this place.
+    /// Returns the connection that is open at this place.
     pub fn open_at(&self, at: usize) -> ClientId {
         ClientId(self.ended[at] * CONNECTIONS as u64 + at as u64)
     }
@@ -81,7 +83,8 @@ impl Keeping {
         self.open_at(client.0 as usize % CONNECTIONS) == client
     }
 
-    /// What the note of a request leaves over says whether its lease is to be kept, for whom, and for how long.
+    /// Derives from the rest of a request's note whether its lease is to be kept, for which connection, and for how
+    /// long.
     pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
         let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
         let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));
@@ -104,30 +107,30 @@ impl Keeping {
         Ok(Some(Wish { client, ttl, ms: ms.unwrap_or_default() as u32, keep: keep? }))
     }
 
-    /// The request waits under this name.
+    /// Records that the request waits under this name.
     pub fn waits(&mut self, id: WaiterId, wish: Option<Wish>) {
         if let Some(wish) = wish {
             self.waiting.insert(id, wish);
         }
     }
 
-    /// It waits no more. What it wished for.
+    /// Records that the request no longer waits. Returns its wish.
     pub fn waits_no_more(&mut self, id: WaiterId) -> Option<Wish> {
         self.waiting.remove(&id)
     }
 
-    /// A grant of `owner` ended by its own word, or it has a new one: nothing of the earlier one is kept.
+    /// Records that a grant of `owner` ended by its own word, or was replaced: nothing of the earlier one is kept.
     pub fn ended(&mut self, place: Place, owner: &[u8]) {
         self.kept.remove(&(place, owner.to_vec()));
     }
 
-    /// Somebody moved a lock to such a key.
+    /// Records that somebody moved a lock to such a key.
     pub fn moved(&mut self, is_there: impl Fn(Place) -> bool) {
         let there = self.kept.iter_mut().filter(|((place, _), _)| is_there(*place));
         there.for_each(|(_, kept)| kept.is_moved = true);
     }
 
-    /// The server is asked whether this client's lease may be prolonged, and is in `doubt`.
+    /// Answers the question whether this client's lease may be prolonged, with the server in `doubt`.
     pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Said {
         let of_client = |(at, kept): (&(Place, _), &Kept)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");

@@ -1,4 +1,4 @@
-//! The world of callers: what each is at, and how the shipped machines are performed for it.
+//! The world of callers: the state of each, and how the shipped machines are performed for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,21 +10,21 @@ use crate::chance::Chance;
 use crate::simple_node::{Name, SimpleNode};
 use crate::watched::Watched;
 
-/// Length of leases, and of the longest that is asked for, in milliseconds.
+/// The length of leases, and of the longest that is requested, in milliseconds.
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_MAX_MS: u32 = 3 * TTL_MS;
 
-/// So long a node is given to answer, and so late an answer may come, in microseconds.
+/// The time that a node has to answer, and the longest delay of an answer, in microseconds.
 pub const GIVEN_US: u64 = 100_000;
 pub const LATE_US: u64 = 500_000;
 
-/// How long a world lasts, in microseconds.
+/// The length of a world, in microseconds.
 pub const LASTS_US: u64 = 8_000_000;
 
-/// Callers; the first two are tasks of one process.
+/// The number of callers; the first two are tasks of one process.
 pub const CALLERS: usize = 4;
 
-/// A caller that asks for so long gets the lock where nothing is wrong, in microseconds.
+/// The time, in microseconds, after which a patient caller has the lock if nothing is wrong.
 const PATIENT_US: u64 = 6_000_000;
 
 pub enum Stage {
@@ -40,7 +40,7 @@ pub enum Stage {
 pub struct Caller {
     pub stage: Stage,
     pub taking: Option<(Taker, Conduct)>,
-    /// Set anew at each stage: what belongs to an earlier one comes too late.
+    /// The number of the stage: events of an earlier one come too late.
     pub life: u64,
     /// The version of the set that it works with: servers, by place.
     pub set: Vec<usize>,
@@ -48,9 +48,9 @@ pub struct Caller {
     pub number: u16,
     pub ticket: u64,
     pub is_patient: bool,
-    /// Somebody took away what this attempt has.
+    /// True if somebody took away what this attempt has.
     pub is_taken_away: bool,
-    /// The process does not run until then.
+    /// The end of a stop of the process.
     pub stopped_until: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Heard {
     Nothing,
 }
 
-/// A request whose answer is awaited: whose, in which stage, of which place.
+/// A request whose answer is awaited, with its caller, stage and place.
 #[derive(Clone, Copy)]
 pub struct Open {
     pub caller: usize,
@@ -108,7 +108,7 @@ pub enum Event {
 
 pub struct World<'a> {
     pub agenda: Agenda<Event, Chance<'a>>,
-    /// Nodes hang for short moments only, and nothing else is wrong.
+    /// True if nodes hang for short moments only, and nothing else is wrong.
     pub is_calm: bool,
     pub hangs: bool,
     pub wanted: Wanted,
@@ -119,7 +119,7 @@ pub struct World<'a> {
     pub callers: Vec<Caller>,
     pub line: VecDeque<usize>,
     pub open: BTreeMap<u64, Open>,
-    /// Who waits under this name, by which request at each server.
+    /// The waiting request under each name at each server.
     pub waits: BTreeMap<(Name, usize), u64>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> World<'a> {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };
-        // A single node chooses the number of a permit itself, which no machine has a part in.
+        // A single node chooses the number of a permit itself, and no machine takes part in that.
         let count = if limit == 1 { [1, 3, 5][agenda.below(3) as usize] } else { [3, 5][agenda.below(2) as usize] };
         let nodes = (0..count).map(|n| SimpleNode::new(n as u128, limit, 0)).collect();
         let set: Vec<usize> = (0..count).collect();
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
             Event::Hears { request, .. } => self.open.get(request).map(|open| open.caller),
             _ => None,
         };
-        // A runtime that stands still hears all of it later.
+        // A stopped runtime receives all events later.
         if let Some(stopped) = whose.map(|caller| self.callers[caller].stopped_until).filter(|at| *at > self.agenda.now)
         {
             return self.agenda.after(stopped - self.agenda.now, event);
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         self.perform(number, task);
     }
 
-    /// Takes up the latest version of the set. Whether there is another.
+    /// Moves to the latest version of the set. Returns true if it is new.
     pub fn follow(&mut self, number: usize) -> bool {
         let caller = &mut self.callers[number];
         let is_new = caller.set != self.set;
@@ -295,7 +295,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The time of its stage is up.
+    /// Handles the end of a stage's time.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {
@@ -318,7 +318,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// It goes, whatever it does: what it may have is given back.
+    /// Makes the caller leave, whatever it does: what it may have is released.
     pub fn leave(&mut self, number: usize) {
         self.new_name(number);
         self.callers[number].taking = None;
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
         self.callers[number].is_taken_away = false;
     }
 
-    // Its process.
+    // The process.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
         self.enters(number, Stage::Lining, until);

@@ -1,20 +1,20 @@
-//! A disk that is as far as the input says, and a server that refuses now and then: what a node has to live with.
+//! A disk whose progress the input determines, and a server that sometimes refuses: what a node has to live with.
 
 use palisade_core::BootId;
 use palisade_core::{IncarnationId, Node, NodeState, Now, Tokens};
 
 use crate::record::HERE;
 
-/// What a later incarnation would find, and what is on its way there.
+/// The state that a later incarnation would find, and the one on its way to the disk.
 #[derive(Default)]
 pub struct Disk {
     handed: Option<(u64, NodeState)>,
     there: Option<(u64, NodeState)>,
-    /// Nothing may be promised before the state with this number is there.
+    /// The number of the state that must be on the disk before anything is promised.
     needed: u64,
-    /// Another server has the file.
+    /// True if another server has the file.
     pub is_taken: bool,
-    /// The node knows that.
+    /// True if the node knows that.
     is_known_as_taken: bool,
 }
 
@@ -22,7 +22,7 @@ impl Disk {
     /// The boot that its node runs in.
     pub const BOOT: BootId = HERE;
 
-    /// `node` has its state written; if that is `needed`, before it promises anything.
+    /// Takes a state of `node` to write; with `needed`, before the node promises anything.
     pub fn save(&mut self, node: &mut Node, needed: bool, now: Now) {
         let Some((number, state)) = node.state_to_write(needed, now) else { return };
         assert!(self.handed.iter().chain(&self.there).all(|(earlier, _)| number > *earlier), "the newest alone counts");
@@ -32,14 +32,14 @@ impl Disk {
         self.handed = Some((number, state));
     }
 
-    /// What was handed out last is there now.
+    /// Finishes writing the state that was handed out last.
     pub fn gets_done(&mut self) {
         if let Some(handed) = self.handed.take() {
             self.there = Some(handed);
         }
     }
 
-    /// `node` hears how far it is.
+    /// Tells `node` the disk's progress.
     pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
             node.written(*number, state.ceiling);
@@ -49,12 +49,13 @@ impl Disk {
         self.is_known_as_taken = self.is_taken;
     }
 
-    /// Whether everything that a later incarnation must know is there, and the node knows of no other server: that shows only at a write.
+    /// Returns true if everything that a later incarnation must know is on the disk, and the node knows of no other
+    /// server: that shows only at a write.
     pub fn is_up_to_it(&self) -> bool {
         !self.is_known_as_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
     }
 
-    /// A later incarnation begins above this: up to here tokens of `name` may be issued.
+    /// Returns the token above which a later incarnation begins: up to here tokens of `name` may be issued.
     pub fn ceiling_of(&self, name: &[u8]) -> u64 {
         let Some((_, state)) = &self.there else { return 0 };
         let mut tokens = Tokens::new(0);
@@ -63,7 +64,7 @@ impl Disk {
         tokens.ceiling_of(name)
     }
 
-    /// Which incarnation writes to it.
+    /// Returns true if this incarnation writes to the disk.
     pub fn is_of(&self, incarnation: IncarnationId) -> bool {
         self.there.as_ref().is_none_or(|(_, state)| state.incarnation() == incarnation)
     }

@@ -1,4 +1,4 @@
-//! Performs the engine's steps in memory, and judges them: each is possible where it stands, and what is promised may be.
+//! Performs the engine's steps in memory, and judges them: each step must be possible, and each promise allowed.
 
 use std::collections::BTreeSet;
 
@@ -11,40 +11,40 @@ use crate::oracle::{Place, grant_of};
 use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
-/// Most steps of one request: for each of a whole slice that is served two, for each grant that is over one, and a few.
+/// The most steps of one request: two for each waiter of a whole slice, one for each grant that is over, and a few.
 const STEPS_MAX: usize = 300;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Performed {
     pub answer: Result<Reply, Refusal>,
-    /// The lock ended, by this.
+    /// The event that ended the lock, if it ended.
     pub ended: Option<Event>,
     pub deleted: bool,
-    /// It was granted to the one who asked.
+    /// True if it was granted to the caller.
     pub acquired: bool,
-    /// It was granted to so many who waited.
+    /// The number of waiters that it was granted to.
     pub handed_over: usize,
-    /// Grants were changed in place so many times.
+    /// The number of changes of grants in place.
     pub changes: usize,
-    /// So many grants left a lock which others hold.
+    /// The number of grants that left a lock that others hold.
     pub left: usize,
-    /// Somebody who waited was served or refused, or might have been: what the command itself did is not to be told apart.
+    /// True if a waiter was, or might have been, served or refused: then the command's own effect cannot be separated.
     pub passed: bool,
 }
 
-/// What was found out for one request.
+/// The answers collected for one request.
 #[derive(Default)]
 struct Found {
     permitted: BTreeSet<WaiterId>,
     may_grant: bool,
     asked_disk: usize,
-    /// Whose turn has come.
+    /// The owners whose turn has come.
     told: BTreeSet<Vec<u8>>,
 }
 
 impl World {
-    /// Does `request` for the key, step by step, until it is done.
+    /// Performs `request` for the key, step by step, until it is done.
     pub fn perform(&mut self, place: Place, request: &Request<'_>) -> Performed {
         let name = name_of(place);
         let mut turns = self.node.counters().turns;
@@ -72,7 +72,7 @@ impl World {
                 "who waits has nothing done for it"
             );
             said = Said::Yes;
-            // A turn that comes about before the command is decided is told before that.
+            // A turn that comes before the command is decided is reported before that.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
                 self.told_of_turns(&mut found);
@@ -170,7 +170,7 @@ impl World {
         panic!("{request:?} is never done");
     }
 
-    /// What the server says, and the disk.
+    /// Answers a question for the server and the disk.
     fn says(&mut self, place: Place, question: Question, request: &Request<'_>, found: &mut Found) -> Said {
         match question {
             Question::IsServedHere => panic!("there is no cluster"),
@@ -205,7 +205,7 @@ impl World {
                 };
                 found.may_grant = false;
                 if refusal == Refusal::Poisoned {
-                    // Everybody is told, and whoever was told of a free lock before cannot get it either.
+                    // Everybody is answered, and an owner with a reservation cannot get the lock either.
                     self.was_poisoned = true;
                     self.oracle.nobody_is_told(place);
                 }
@@ -233,7 +233,7 @@ impl World {
         may_have_ended || self.oracle.admits(place, owner, wanted, self.boot)
     }
 
-    /// The lock in the key may end by this.
+    /// Checks that the lock in the key may end by this event.
     fn may_end(&self, place: Place, event: Event, request: &Request<'_>, done: &Performed) {
         assert!(done.ended.is_none() && !done.acquired && done.handed_over + done.changes == 0, "{event:?}: {done:?}");
         let lock = self.locks.get(&place).expect("only what is there ends");
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// A grant has left the lock in the key, which others hold.
+    /// Records the end of the lock by this event.
     fn ended_by(&mut self, place: Place, event: Event) {
         if matches!(event, Event::Released | Event::Broken) {
             self.oracle.all_gave_up(place);
@@ -276,11 +276,11 @@ impl World {
         self.tells_replicas(place, |_, record, now| encode_end(ended, now, HERE, record));
     }
 
-    /// A grant was changed in place, by its owner.
+    /// Checks a change of a grant in place, by its owner.
     fn is_changed(&mut self, place: Place, event: Option<Event>, id: GrantId, request: &Request<'_>, done: &Performed) {
         let lock = self.locks.get(&place).expect("only what is there is changed");
         let (mode, grant) = (lock.mode(id), lock.grant(id).clone());
-        // What ended may have passed on in the same step, to whoever changes it now.
+        // A lock that ended may have passed on in the same step, to the owner that changes it now.
         let is_held = done.ended.is_none() || done.handed_over > 0;
         assert!(is_held && !grant.is_expired(self.boot), "only what is held is changed");
         let lowers = matches!((event, request), (None, Request::Release(_)));
@@ -300,8 +300,8 @@ impl World {
         self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// The lock was stored, or the grant `id` joined it: nobody has it in a mode that does not go with that, it is the turn of its
-    /// owner, and it was asked whether it may be granted.
+    /// Checks a grant: the lock was stored, or the grant `id` joined it. Nobody has the lock in a conflicting mode, it
+    /// is the owner's turn, and the engine asked whether it may grant.
     fn is_granted(
         &mut self,
         place: Place,
@@ -342,7 +342,7 @@ impl World {
         self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// It is this owner's turn.
+    /// Returns true if it is this owner's turn.
     fn has_turn(&self, place: Place, mode: Mode, owner: &[u8], found: &Found) -> bool {
         self.oracle.kept_for(place, owner, self.boot) == Some(mode) || found.told.contains(owner)
     }
@@ -358,14 +358,14 @@ impl World {
     fn is_stored(&mut self, place: Place, lock: Option<Box<Lock>>) {
         let lock = *lock.expect("there is something to store");
         assert_eq!(lock.len(), 1, "it is granted to one");
-        // In place of what is there: its entry is the one's that follows.
+        // In place of the present lock: its entry now belongs to the new one.
         match self.locks.get_mut(&place) {
             Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(place, lock)),
         }
     }
 
-    /// Nothing is promised that a later incarnation does not know of.
+    /// Checks that a later incarnation knows of everything that is promised.
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    /// The request is in the queue, as long as it asked for.
+    /// Checks that the request is in the queue, for as long as it asked.
     fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");
@@ -389,7 +389,7 @@ impl World {
         self.enters(place, waiter.clone(), ms, request);
     }
 
-    /// The turns that came before what is decided now.
+    /// Takes in the turns that came before the present decision.
     fn told_of_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
             if matches!(answer, Answer::Turn(_)) {

@@ -1,4 +1,4 @@
-//! Holders of a lock, what they are asked to do with it, and what goes wrong meanwhile.
+//! Holders of a lock, the requests that they receive, and what goes wrong meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl World<'_> {
         }
     }
 
-    /// A keeper that was woken said so if its lock is lost.
+    /// Checks that a keeper that was woken reports the loss of its lock.
     pub fn knows_whether_it_is_lost(&self, number: usize) {
         if let Stage::Holding(watched) = &self.callers[number].stage {
             let is_over = watched.keeper().held().valid_until() <= self.now();
@@ -62,7 +62,7 @@ impl World<'_> {
         }
     }
 
-    // What goes wrong.
+    // Faults.
 
     pub fn go_wrong(&mut self) {
         let after = self.agenda.below(3_000_000);
@@ -82,7 +82,7 @@ impl World<'_> {
                 self.set.rotate_left(1);
             }
             4 => {
-                // An operator takes it away everywhere: who holds it may not know.
+                // An operator takes the lock away everywhere: its holder may not know.
                 self.nodes.iter_mut().for_each(SimpleNode::take_away);
                 for caller in &mut self.callers {
                     caller.is_taken_away = true;

@@ -1,4 +1,4 @@
-//! What clients do to keys with the server's own commands, and the server by itself: the node hears of it while it happens.
+//! Effects on keys of the server's own commands, and of the server by itself: the node hears of them while they happen.
 
 use palisade_core::record::{Arrival, Here, decode, encode};
 use palisade_core::{BootTime, Evictee, Lock};
@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
 impl World {
-    /// Somebody deletes the key: its queue is looked at afterwards.
+    /// Deletes the key, as anybody can: its queue is served afterwards.
     pub fn unlink(&mut self, place: Place) -> Option<Lock> {
         let lock = self.loses(place)?;
         self.oracle.ended(place);
@@ -16,13 +16,13 @@ impl World {
         Some(lock)
     }
 
-    /// The server takes the lock from the key.
+    /// Takes the lock from the key, as the server does.
     fn loses(&mut self, place: Place) -> Option<Lock> {
         self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
     }
 
-    /// The lock leaves the key.
+    /// Removes the lock from the key.
     pub fn take(&mut self, place: Place) -> Option<Lock> {
         let mut lock = self.locks.remove(&place)?;
         self.node.unlinked(key_of(place, &name_of(place)), &mut lock);
@@ -114,7 +114,7 @@ impl World {
         self.are_dropped(lost.map(|(_, last)| last));
     }
 
-    /// Locks were dropped, the last of which would have ended then: nothing is granted until it would have.
+    /// Records that locks were dropped, the last of which would have ended at `last`: nothing is granted until then.
     fn are_dropped(&mut self, last: Option<BootTime>) {
         let Some(last) = last else { return };
         let is_live = self.node.dropped(last, self.boot);

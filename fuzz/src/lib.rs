@@ -1,19 +1,20 @@
-//! What hostile input must not do to the rules of Palisade.
+//! Hostile input against the rules of Palisade.
 //!
-//! Each target is a function of bytes: it makes of them what the rules take in, hands that in, and panics where a promise
-//! is broken. Nothing here reads a clock or is random, so the same bytes always tell the same story.
+//! Each target is a function of bytes: it makes input for the rules of them, hands that in, and panics if a promise is
+//! broken. Nothing here reads a clock or is random, so the same bytes always make the same run.
 //!
 //! | target | what the bytes become | what must hold |
 //! |---|---|---|
-//! | [`node`] | requests of several owners for several keys, and what operators, time, a late disk and a server that refuses do between them | the invariants of [`palisade_core`], and of the steps of its engine |
-//! | [`record`] | a lock as RDB files, AOF, replication streams and DUMP payloads have it | an error, or a possible lock that is written and read the same |
-//! | [`state_file`] | the text of a node's state file | an error, or a state that is written and read the same |
-//! | [`quorum`] | answers of nodes to an acquisition and its extensions | validity and token never beyond what a majority of servers said |
-//! | [`callers`] | callers that take, wait, keep and leave, and nodes that hang, forget and are replaced | nobody relies beside another; a caller asks until its limit, in turn, with pauses; a holder extends in time |
+//! | [`node`] | requests, operators, time, a late disk, a server that refuses | the invariants of [`palisade_core`] and its engine |
+//! | [`record`] | a lock's record in RDB, AOF, replication and DUMP | an error, or a possible lock that round-trips |
+//! | [`state_file`] | the text of a node's state file | an error, or a state that round-trips |
+//! | [`quorum`] | answers to an acquisition and its extensions | a majority of servers covers validity and token |
+//! | [`callers`] | callers, and nodes that hang, forget and are replaced | one holder; asking in turn, with pauses; extending in time |
 //! | [`rounds`] | answers of nodes to a wait and to a release | nothing counted twice |
 //!
-//! They are driven in three ways: by `cargo test` over the inputs in `seeds` and some thousand random ones, by libFuzzer
-//! (`make fuzz`, the package in `libfuzzer`), and one input at a time: `cargo run --package palisade-fuzz -- TARGET FILE`.
+//! The targets are driven in three ways: by `cargo test` over the inputs in `seeds` and some thousand random ones, by
+//! libFuzzer (`make fuzz`, the package in `libfuzzer`), and one input at a time:
+//! `cargo run --package palisade-fuzz -- TARGET FILE`.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,12 +44,12 @@ mod watched;
 mod watchers;
 mod world;
 
-/// A target: what it is called, and what it does with an input.
+/// A target: its name, and its function.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, also that of its folder in `seeds`.
+    /// The name, also that of its folder in `seeds`.
     pub name: &'static str,
-    /// Panics where a promise is broken.
+    /// The function, which panics if a promise is broken.
     pub run: fn(&[u8]),
 }
 
@@ -62,7 +63,7 @@ pub const TARGETS: [Target; 6] = [
     Target { name: "callers", run: callers::run },
 ];
 
-/// Whether each step is told on standard error: for looking at one input.
+/// True if each step is printed to standard error, to inspect one input.
 pub static TELLS: AtomicBool = AtomicBool::new(false);
 
 fn tell(step: &impl Debug) {

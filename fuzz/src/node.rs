@@ -1,8 +1,7 @@
-//! One node and its keys: requests of several owners, and what operators, the server and time do between them.
+//! One node and its keys: requests of several owners, and actions of operators, the server and time between them.
 //!
-//! The engine does what is asked, its steps are performed and judged in `driver.rs`; after each request the invariants of
-//! [`palisade_core`] are checked (`world.rs`, `oracle.rs`), and what it answers
-//! (`answers.rs`).
+//! The engine performs requests, and `driver.rs` performs and judges its steps. After each request the invariants of
+//! [`palisade_core`] (`world.rs`, `oracle.rs`) and the answer (`answers.rs`) are checked.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
@@ -20,12 +19,12 @@ use crate::choice::{Name, Number, Passes, Raised, Wavering};
 use crate::oracle::{Done, Place};
 use crate::world::{START, Timer, World, name_of};
 
-/// A key: few, so that they meet.
+/// A key: one of few, so that requests meet.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Key(u8);
 
 impl Key {
-    /// One of two databases, one of three names; mostly the same.
+    /// Returns one of two databases with one of three names; mostly the same.
     fn place(self) -> Place {
         let name = match self.0 % 8 {
             0..5 => 0,
@@ -36,17 +35,17 @@ impl Key {
     }
 }
 
-/// A token that somebody names.
+/// A token that a client names.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Named {
-    /// The key's current one and this much.
+    /// The key's current token plus this.
     Near(i8),
-    /// The wall clock and this many microseconds.
+    /// The wall clock plus this many microseconds.
     Clock(i32),
     Any(Number),
 }
 
-/// The mode that somebody asks for: alone, to read, or one of some permits, now and then of none or too many.
+/// A requested mode: alone, to read, or one of some permits, sometimes of none or too many.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Mode(u8);
 
@@ -63,8 +62,7 @@ impl Mode {
     }
 }
 
-/// What happens, a quarter of it each. Numbers are as clients send them; what is out of bounds is refused before it gets to
-/// the rules.
+/// A step of the world. Numbers are as clients send them; those out of bounds are refused before they reach the rules.
 #[derive(Debug, Arbitrary)]
 enum Step {
     Acquire {
@@ -79,7 +77,7 @@ enum Step {
     },
     Asks(Request),
     Happens(Event),
-    /// Time goes on; what is due is looked after, unless writes are paused.
+    /// Time passes; due work is done, unless writes are paused.
     Passes {
         time: Passes,
         paused: Wavering,
@@ -122,7 +120,7 @@ enum Event {
         db: Option<bool>,
     },
     Swap,
-    /// The client of a waiting request goes, or one whose leases are kept.
+    /// The client of a waiting request disconnects, or one whose leases are kept.
     Leave {
         which: u8,
         watches: bool,
@@ -131,7 +129,7 @@ enum Event {
         ms: Number,
     },
     Lift,
-    /// The operator's limits: of waiters, of the moment that a lock is kept free, of clocks.
+    /// The operator's limits: of waiters, of a reservation's length, of clocks.
     Configure {
         max_waiters: u8,
         window_ms: u8,
@@ -147,8 +145,8 @@ enum Event {
     },
 }
 
-/// Made of the bytes: where tokens start, since when the node remembers, and what happens. It happens twice: to a node that
-/// nothing hinders, and to one whose disk is late and whose server refuses now and then.
+/// Runs a node made from the bytes: where tokens start, since when it remembers, and all steps. It runs twice: without
+/// obstacles, and with a late disk and a server that sometimes refuses.
 pub fn run(input: &[u8]) {
     for wavers in [false, true] {
         let _ = all(&mut Unstructured::new(input), wavers);
@@ -190,7 +188,7 @@ impl World {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
             Named::Near(by) => {
-                // Of several holders now and then another one's.
+                // With several holders, sometimes another one's token.
                 let near = |lock: &Lock| match lock.len() {
                     1 => lock.first().token().get().saturating_add_signed(by.into()),
                     count => {
@@ -212,8 +210,8 @@ impl World {
                 let place = key.place();
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
-                // Half of them come in a transaction, where the client cannot be blocked and is answered at once; to half of them the
-                // server looks at the queue just before.
+                // Half of them come in a transaction, where the client cannot be blocked and is answered at once; for
+                // half of them the server serves the queue just before.
                 let may_block = note % 2 == 0;
                 let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
@@ -302,7 +300,7 @@ impl World {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let text = vec![b't'; usize::from(text) % (NOTE_BYTES_MAX + 2)];
-                // Few numbers, so that one comes again, and the last there is.
+                // Few numbers, so that some repeat, and the largest one.
                 let number = number.map(|n| if n == u8::MAX { NOTE_SEQUENCE_MAX } else { u64::from(n % 8) });
                 let sequence = number.map(|number| NoteSequence::new(Some(number))).transpose()?;
                 let ask = Annotate { owner: Owner::new(owner.bytes())?, note: Note::new(&text)?, sequence, token };
@@ -311,7 +309,7 @@ impl World {
             Request::Watch { key, ms, knows, number } => {
                 let place = key.place();
                 let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
-                // A grant that is there: others are told at once.
+                // With a grant that is there; others are answered at once.
                 let grant =
                     |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
                 let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));
@@ -370,7 +368,7 @@ impl World {
         }
     }
 
-    /// The disk is done with everything; or it is to have a state, and another server may have its file.
+    /// Finishes all writes; or requests a new state, and may give the file to another server.
     fn disk_is(&mut self, to_come: Option<u32>) {
         self.save(to_come.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };

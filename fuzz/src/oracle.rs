@@ -1,5 +1,5 @@
-//! What a node has promised so far, kept apart from the node: grants and told turns, by the plainest reading of the
-//! contract. Each call says what the node did and panics if it must not have.
+//! A node's promises so far, kept apart from the node: grants and turns, by the plainest reading of the contract. Each
+//! call reports what the node did, and panics if that was not allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use palisade_core::quorum::floors::Floors;
 use palisade_core::request::{NoteSequence, Owner};
 use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Refusal, Token, Wanted};
 
-/// What came of a request that may be refused.
+/// The result of a request that may be refused.
 pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
 /// A database and one of the few names of keys.
@@ -23,7 +23,7 @@ struct Grant {
     deadline: BootTime,
     note: (NoteSequence, Vec<u8>),
     adopted: bool,
-    /// It is in no key any more, without its holder's knowing.
+    /// True if no key has the grant any longer, and its holder does not know.
     dropped: bool,
 }
 
@@ -40,7 +40,7 @@ impl Grant {
     }
 }
 
-/// A lock that is kept for one who was told.
+/// A reservation for an owner whose turn has come.
 #[derive(Debug)]
 struct Told {
     owner: Vec<u8>,
@@ -48,17 +48,17 @@ struct Told {
     until: BootTime,
 }
 
-/// The promises of a node about one key.
+/// A node's promises about one key.
 #[derive(Debug, Default)]
 struct Promises {
     grants: Vec<Grant>,
     told: Vec<Told>,
-    /// Turns that were over, or taken back, since the lock was granted last.
+    /// The number of turns that ended, or were taken back, since the last grant.
     unused: u32,
     floors: Floors,
 }
 
-/// The promises of a node.
+/// A node's promises.
 #[derive(Debug, Default)]
 pub struct Oracle {
     places: BTreeMap<Place, Promises>,
@@ -69,13 +69,13 @@ impl Oracle {
         self.places.entry(place).or_default()
     }
 
-    /// `grant` was granted in `mode` at `now`, by a node that is not `guarded`.
+    /// Records that `grant` was granted in `mode` at `now`, by a node that must not be `guarded`.
     pub fn granted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
         assert!(!guarded, "granted while guarded");
         let it = self.at(place);
         it.end_turns(|told| now > told.until);
         it.grants.retain(|held| held.is_live(now));
-        // Its own evicted lock does not bar it, and others as before.
+        // An owner's own evicted lock does not bar it; others are barred as before.
         for held in it.grants.iter().filter(|held| !(held.dropped && held.owner == grant.owner())) {
             let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
             assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
@@ -90,14 +90,14 @@ impl Oracle {
         it.add(mode, grant);
     }
 
-    /// The key holds `lock` now, from elsewhere.
+    /// Records that the key holds `lock` now, from elsewhere.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
         let it = self.at(place);
         it.grants.clear();
         lock.grants().for_each(|(mode, grant)| it.add(mode, grant));
     }
 
-    /// A grant was changed in place by its owner: prolonged, re-entered, fenced, or some holds given back.
+    /// Records a change of a grant in place by its owner: prolonged, re-entered, fenced, or some holds released.
     pub fn changed(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
         let it = self.at(place);
         let held = it.take(grant.owner());
@@ -105,7 +105,7 @@ impl Oracle {
         it.changes(&held, mode, grant);
     }
 
-    /// The note of a grant was replaced.
+    /// Records that the note of a grant was replaced.
     pub fn noted(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
         let it = self.at(place);
         let mut held = it.take(grant.owner());
@@ -115,7 +115,7 @@ impl Oracle {
         it.grants.push(held);
     }
 
-    /// A grant was converted at `now`.
+    /// Records that a grant was converted at `now`.
     pub fn converted(&mut self, place: Place, (mode, grant): (Mode, &Stored), now: BootTime, guarded: bool) {
         let it = self.at(place);
         let held = it.take(grant.owner());
@@ -123,7 +123,7 @@ impl Oracle {
             (Mode::Exclusive, Mode::Shared) => assert_eq!(held.token, grant.token()),
             (Mode::Shared, Mode::Exclusive) => {
                 assert!(!guarded, "a reader became a writer while guarded");
-                // Whoever moved a lock to a key that is barred vouches for that.
+                // Whoever moved a lock to a barred key vouches for that.
                 let others = it.grants.iter().filter(|other| !other.dropped && other.is_live(now)).count();
                 assert_eq!(others, 0, "{:?} beside {grant:?}", it.grants);
                 let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
@@ -137,40 +137,40 @@ impl Oracle {
         it.changes(&held, mode, grant);
     }
 
-    /// The grant of `owner` left a lock which others hold.
+    /// Records that the grant of `owner` left a lock that others hold.
     pub fn left(&mut self, place: Place, owner: &[u8]) {
         self.at(place).take(owner);
     }
 
-    /// `owner` released its grant, or it was broken: so is what was evicted before.
+    /// Records that `owner` released its grant, or that it was broken: its earlier evicted grants end too.
     pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
     }
 
-    /// The same of all who hold the lock.
+    /// Records the same for all holders of the lock.
     pub fn all_gave_up(&mut self, place: Place) {
         let held = self.at(place).grants.iter().filter(|grant| !grant.dropped);
         let owners: Vec<_> = held.map(|grant| grant.owner.clone()).collect();
         owners.iter().for_each(|owner| self.gave_up(place, owner));
     }
 
-    /// The lock ended by somebody's word, or with its last lease.
+    /// Records that the lock ended by somebody's word, or with its last lease.
     pub fn ended(&mut self, place: Place) {
         self.at(place).grants.retain(|grant| grant.dropped);
     }
 
-    /// The lock is in its key no more, and its holders do not know.
+    /// Records that no key has the lock any longer, and its holders do not know.
     pub fn dropped(&mut self, place: Place) {
         self.at(place).grants.iter_mut().for_each(|grant| grant.dropped = true);
     }
 
-    /// An operator's word that nobody relies on what was dropped.
+    /// Records an operator's word that nobody relies on what was dropped.
     pub fn nothing_was_dropped(&mut self) {
         self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Two databases changed places, and their locks with them, and what is known of their tokens. What was dropped stays where it
-    /// was missed, and what is kept where it was told.
+    /// Records that two databases changed places, with their locks and the knowledge of their tokens. What was dropped
+    /// stays where it was missed, and reservations stay where they were announced.
     pub fn swapped(&mut self, one: u32, other: u32) {
         let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
         for name in names {
@@ -188,12 +188,12 @@ impl Oracle {
         }
     }
 
-    /// `owner` was told that the lock is free for it in `mode`, and kept so until `until`.
+    /// Records that `owner` heard that the lock is reserved for it in `mode` until `until`.
     pub fn told(&mut self, place: Place, owner: &[u8], mode: Mode, (now, until): (BootTime, BootTime)) {
         let it = self.at(place);
         it.told.retain(|told| told.owner != owner);
         it.end_turns(|told| now > told.until);
-        // Its own evicted lock does not bar it.
+        // An owner's own evicted lock does not bar it.
         let is_own = |held: &&Grant| held.dropped && held.owner == owner;
         for held in it.grants.iter().filter(|held| held.is_live(now) && !is_own(held)) {
             assert!(!held.dropped && held.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {held:?}");
@@ -204,35 +204,35 @@ impl Oracle {
         it.told.push(Told { owner: owner.to_vec(), mode, until });
     }
 
-    /// `owner` takes back what it waits for.
+    /// Records that `owner` took its waiting requests back.
     pub fn took_back(&mut self, place: Place, owner: &[u8]) {
         self.at(place).end_turns(|told| told.owner == owner);
     }
 
-    /// The lock is kept for nobody any more.
+    /// Records that the lock is no longer reserved for anybody.
     pub fn nobody_is_told(&mut self, place: Place) {
         self.at(place).told.clear();
     }
 
-    /// The mode that is kept for `owner` at `now`.
+    /// Returns the mode that is reserved for `owner` at `now`.
     pub fn kept_for(&self, place: Place, owner: &[u8], now: BootTime) -> Option<Mode> {
         let mut told = self.places.get(&place)?.told.iter().filter(|told| now <= told.until);
         told.find(|told| told.owner == owner).map(|told| told.mode)
     }
 
-    /// It is kept for nobody at `now`, or for `owner`.
+    /// Returns true if the lock is reserved for nobody but `owner` at `now`.
     pub fn is_kept_for_nobody_but(&self, place: Place, owner: &[u8], now: BootTime) -> bool {
         let told = self.places.get(&place).into_iter().flat_map(|it| &it.told);
         told.filter(|told| now <= told.until).all(|told| told.owner == owner)
     }
 
-    /// So many turns in a row may have gone unused.
+    /// Returns the number of turns in a row that may have gone unused.
     pub fn unused_turns(&self, place: Place, now: BootTime) -> u32 {
         let Some(it) = self.places.get(&place) else { return 0 };
         it.unused + it.told.iter().filter(|told| now > told.until).count() as u32
     }
 
-    /// What `owner` could be granted of what is `wanted` at `now`, as far as others who hold it go and those for whom it is kept.
+    /// Returns true if other holders and reservations would let `owner` have what is `wanted` at `now`.
     pub fn admits(&self, place: Place, owner: &[u8], wanted: Wanted, now: BootTime) -> bool {
         let Some(it) = self.places.get(&place) else { return true };
         let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
@@ -241,14 +241,14 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// What a resource that asks about `token` must hear of a lock that the node vouches for.
+    /// Returns what a resource that asks about `token` must hear of a lock that the node vouches for.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
         alike.map(|grant| grant.deadline.ms_since(now)).max()
     }
 
-    /// The keys hold exactly what was granted and has not ended.
+    /// Checks that the keys hold exactly what was granted and has not ended.
     pub fn is_kept_by(&self, locks: &BTreeMap<Place, Lock>, now: BootTime) {
         let by_owner = |mut grants: Vec<Grant>| {
             grants.retain(|grant| !grant.dropped && grant.is_live(now));
@@ -274,7 +274,7 @@ impl Promises {
         self.grants.push(Grant::of(mode, grant));
     }
 
-    /// `token` of a later grant in `mode` is in order.
+    /// Checks that `token` of a later grant in `mode` is in order.
     fn is_above(&self, mode: Mode, token: Token) {
         assert!(token.get() > self.floors.floor_of(mode), "{mode:?} with {token:?} after {:?}", self.floors);
     }
@@ -292,7 +292,7 @@ impl Promises {
         self.add(mode, grant);
     }
 
-    /// The lock is kept no longer for such as these.
+    /// Ends such reservations.
     fn end_turns(&mut self, such: impl Fn(&Told) -> bool) {
         let before = self.told.len();
         self.told.retain(|told| !such(told));
@@ -300,7 +300,7 @@ impl Promises {
     }
 }
 
-/// The grant of `owner` in `lock`.
+/// Returns the grant of `owner` in `lock`.
 pub fn grant_of<'a>(lock: &'a Lock, owner: &[u8]) -> Option<(Mode, &'a Stored)> {
     let id = lock.find(Owner::new(owner).ok()?)?;
     Some((lock.mode(id), lock.grant(id)))

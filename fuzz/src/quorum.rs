@@ -1,7 +1,7 @@
 //! Taking and keeping a lock on a majority: any answers, from any node, in any order, late, repeated, of other rounds.
 //!
-//! The answers that count are counted here once more, by the plainest reading of the contract and on the generous side: by
-//! server, whatever the machine thinks of its node. What the machine claims must be covered by them.
+//! The valid answers are counted here once more, by the plainest reading of the contract and generously: by server,
+//! whatever the machine thinks of its node. They must cover what the machine claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use palisade_core::{BootTime, Token};
 
 use crate::choice::Number;
 
-/// One thing that happens to the holder.
+/// An event for the holder.
 #[derive(Debug, Arbitrary)]
 enum Event {
     /// A node answers a call that was made: an old one, the newest, one that was answered before.
     Answers { call: u8, from: u8, says: Says, after_us: u16 },
-    /// A node answers what nobody asked, in this round or some other.
+    /// A node sends an answer that nobody asked for, in this round or some other.
     Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
     /// The holder extends.
     Extends { ttl_ms: u16 },
     /// The holder, a writer, goes on as a reader.
     Shares,
-    /// Time goes on.
+    /// Time passes.
     Waits { ms: u16 },
 }
 
 #[derive(Debug, Arbitrary)]
 enum Says {
-    /// What an honest node would: yes, with the token that it was asked for.
+    /// An honest node's answer: yes, with the requested token.
     AsAsked,
     /// Yes, with a token a little above or below that.
     Near(i8),
@@ -46,10 +46,10 @@ enum Asked {
     Extend(Number),
 }
 
-/// Most nodes of a list.
+/// The largest number of nodes in a list.
 const NODES_MAX: usize = 7;
 
-/// What was asked, and in which round.
+/// A call, and its round.
 #[derive(Clone, Copy)]
 struct Made {
     round: u64,
@@ -67,20 +67,20 @@ struct World {
     nodes: usize,
     ttl_ms: u32,
     now: BootTime,
-    /// When the acquisition, or the last round, began.
+    /// The beginning of the acquisition, or of the last round.
     start: BootTime,
     calls: Vec<Made>,
-    /// By node and server: the largest token that was ever acknowledged.
+    /// The largest token that was ever acknowledged, by node and server.
     acknowledged: BTreeMap<(usize, u8), Token>,
     /// Nodes and servers that had acknowledged the holder's token when the round began: the others' leases may be old.
     take_part: BTreeSet<(usize, u8)>,
     /// Servers that said that they know that the holder is a reader.
     shared: BTreeSet<u8>,
-    /// Those of them that extended in this round, while the validity from before ran.
+    /// The servers among them that extended in this round, while the earlier validity ran.
     extended: BTreeSet<u8>,
 }
 
-/// Made of the bytes: nodes, ttl, proposal, start, and what happens then.
+/// Runs events made from the bytes: nodes, ttl, proposal, start, and what happens then.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -114,13 +114,13 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Some token for any number.
+/// Returns some token for any number.
 fn token(number: u64) -> Token {
     Token::new(number.clamp(1, palisade_core::limits::TOKEN_LIMIT - 1)).expect("within the bounds")
 }
 
 impl World {
-    /// The token that is asked for, or that the holder has.
+    /// Returns the requested token, or the holder's.
     fn of(&self, ask: Ask) -> Token {
         match ask {
             Ask::Acquire { proposal, .. } => proposal,
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// A majority of servers acknowledged at least `token`, each node counted as one of them.
+    /// Checks that a majority of servers acknowledged at least `token`, each node counted as one of them.
     fn covered(&self, token: Token) {
         let yes = || self.acknowledged.iter().filter(|(_, known)| **known >= token).map(|(seat, _)| *seat);
         let nodes: BTreeSet<usize> = yes().map(|(node, _)| node).collect();
@@ -258,7 +258,7 @@ impl World {
         assert!(nodes.len() >= needed && servers.len() >= needed, "{token:?}: {:?}", self.acknowledged);
     }
 
-    /// The round that was begun last; 0: the acquisition.
+    /// Returns the number of the last round; 0 for the acquisition.
     fn round(&self) -> u64 {
         match &self.machine {
             Machine::Held(held) => held.round(),

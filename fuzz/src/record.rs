@@ -1,23 +1,23 @@
-//! Locks as they are written down, and changes of them, from any bytes.
+//! Records of locks, and of their changes, from any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
 use palisade_core::record::{Applied, Arrival, Change, Here, Told, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
 use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire};
 
-/// The boot that the node runs in; a record whose boot bytes are all 1 is of the same.
+/// The boot that the node runs in; a record whose boot bytes are all 1 is of the same boot.
 pub const HERE: BootId = BootId([1; 16]);
 
-/// Where a record of version 1 says when it ends, and which boot it is of (see the table in `palisade_core::record`).
+/// The places of the deadline and the boot in a record of version 1 (see the table in `palisade_core::record`).
 const DEADLINE: std::ops::Range<usize> = 40..48;
 const BOOT: std::ops::Range<usize> = 48..64;
 
-/// The same of a record of version 3.
+/// The version of a record with a fresh grant, and the places of its deadline and boot.
 const FRESH: u8 = 3;
 const FRESH_DEADLINE: std::ops::Range<usize> = 13..19;
 const FRESH_BOOT: std::ops::Range<usize> = 19..24;
 
-/// The version of a record whose lock is held together, or that tells a change of one; and where it says which.
+/// The version of a record of a lock that is held together, or of a change of one; and the place of its kind.
 const JOINT: u8 = 2;
 const KIND: usize = 1;
 
@@ -25,8 +25,8 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// The first 8 bytes are the time at which the record is read, the others are the record. It is read once more as one of a lock that has
-/// just been granted, and as each kind of record of a lock that is held together.
+/// Reads the record behind the first 8 bytes, which are the time. The bytes are also read as a record of a lock that
+/// has just been granted, and as each kind of record of a lock that is held together.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
@@ -67,7 +67,7 @@ fn possible_grant(grant: &Grant, now: BootTime) {
     assert!(grant.left_ms(now) <= u64::from(grant.ttl_ms()), "more is left than the full ttl");
 }
 
-/// Its grants go together, and no owner has two.
+/// Checks that the grants are compatible, and no owner has two.
 fn goes_together(lock: &Lock) {
     let grants: Vec<(Mode, &Grant)> = lock.grants().collect();
     assert!(grants.len() == lock.len() && !grants.is_empty());
@@ -92,7 +92,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
         let written = bytes[deadline].iter().rev().fold(0, |written, byte| written << 8 | u64::from(*byte));
         assert!(lock.first().deadline() <= BootTime::from_us(written), "within one boot no lease gets longer");
     }
-    // Its length is what its head says, no byte more or less.
+    // Its length is exactly what its head says.
     assert!(decode(&bytes[..bytes.len() - 1], here(arrival, now)).is_err());
     assert!(decode(&[bytes, b"x"].concat(), here(arrival, now)).is_err());
 
@@ -105,7 +105,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     ends_one_by_one(twice, now);
 }
 
-/// Told of the end of each grant but one, the last is left.
+/// Checks that the end of each grant but one leaves the last.
 fn ends_one_by_one(lock: Lock, now: BootTime) {
     let mut held = lock.clone();
     for (_, grant) in lock.grants().skip(1) {
@@ -118,7 +118,7 @@ fn ends_one_by_one(lock: Lock, now: BootTime) {
     assert_eq!((held.len(), held.first()), (1, lock.first()));
 }
 
-/// A change is done to some locks, or refused, and they stay possible; what is refused changes nothing.
+/// Applies a change to some locks, and checks that they stay possible; a refused change has no effect.
 fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime) {
     let (Change::Grant(_, grant) | Change::Ended(grant)) = &change;
     possible_grant(grant, now);
@@ -143,7 +143,7 @@ fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime
     }
 }
 
-/// A lock that two hold together, and one that one holds alone.
+/// Returns a lock that two hold together, and one that one holds alone.
 fn readers(now: BootTime) -> Vec<Lock> {
     let mut node = Node::new(7);
     let mut locks = vec![];
@@ -157,7 +157,7 @@ fn readers(now: BootTime) -> Vec<Lock> {
     locks
 }
 
-/// `owner` asks for what `held` is, and has it where that goes together.
+/// Acquires `held` for `owner` where the modes are compatible.
 fn granted(node: &mut Node, held: &mut Option<Lock>, owner: &[u8], wanted: Wanted, now: BootTime) {
     let (note, patience) = (Note::default(), Patience::NONE);
     let (Ok(owner), Ok(ttl)) = (Owner::new(owner), Ttl::new(Some(1_000), 1_000)) else { return };

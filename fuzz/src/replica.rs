@@ -1,4 +1,4 @@
-//! What a replica holds that hears of every change, as the AOF does.
+//! A replica that hears of every change, as the AOF does.
 
 use palisade_core::record::{Applied, Arrival, Here, apply, decode_told, encode};
 use palisade_core::{BootTime, Lock};
@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::World;
 
 impl World {
-    /// Replicas hear of a change of the lock in the key.
+    /// Sends a change of the lock in the key to the replicas.
     pub fn tells_replicas(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
         let (mut record, now) = (vec![], self.boot);
         write(&self.locks[&place], &mut record, now);
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// Replicas have what is in the key: it came there by a command of the server, which they heard of too.
+    /// Gives the replicas what is in the key: it came there by a command of the server, of which they heard too.
     pub fn is_copied(&mut self, place: Place) {
         self.replicas.remove(&place);
         if self.locks.contains_key(&place) {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// By the changes that they heard of, replicas hold what the key holds.
+    /// Checks that the changes sent give the replicas what the key holds.
     pub fn is_known_to_replicas(&self, place: Place) {
         let written = |lock: Option<&Lock>| {
             let mut record = vec![];

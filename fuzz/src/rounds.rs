@@ -1,11 +1,12 @@
-//! A wait for a majority's word, and a release on all nodes: answers in any order, repeated, of one server under two names.
+//! A wait for a majority's word, and a release on all nodes: answers in any order, repeated, of one server under two
+//! names.
 
 use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
 
-/// What a node says: to a wait which server it is or nothing, to a release whether it had the lock or nothing.
+/// A node's answer: to a wait its server or nothing, to a release whether it had the lock or nothing.
 #[derive(Debug, Arbitrary)]
 struct Says {
     node: u8,
@@ -13,12 +14,12 @@ struct Says {
     held: Option<bool>,
 }
 
-/// The number of the permit that a server keeps.
+/// Returns the number of the permit that a server reserves.
 fn kept(server: u8) -> u16 {
     1 + u16::from(server / 64)
 }
 
-/// Made of the bytes: how many nodes there are, and what they say, one after the other.
+/// Runs a wait and a release made from the bytes: the number of nodes, and their answers, one after the other.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -27,11 +28,11 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
     let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
-    // Which server each said last that it is: that it cannot tell any more takes nothing back.
+    // The server that each node named last: a node that can no longer tell takes nothing back.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
-    // Whether each had the lock when it was released, as far as that can be known.
+    // True for each node that had the lock when it was released, as far as that can be known.
     let mut had: Vec<Option<bool>> = vec![None; nodes];
-    // And which number it kept.
+    // The number that each node reserved.
     let mut numbers: Vec<u16> = vec![0; nodes];
     for says in bytes.arbitrary_iter::<Says>()? {
         let says = says?;

@@ -1,4 +1,4 @@
-//! A node as simple as can be: permits of one key, a queue in the order of tickets, what is kept for those who were told, a guard.
+//! A node as simple as possible: permits of one key, a queue in the order of tickets, reservations, a guard.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use palisade_core::quorum::{Answer, Ask, NodeId};
 /// The name of an owner: of one attempt, or of one wait and the attempt after it.
 pub type Name = u64;
 
-/// For how long a number is kept for one who was told, in microseconds.
+/// The length of a reservation, in microseconds.
 const KEPT_US: u64 = 50_000;
 
-/// A server. An exclusive lock is a permit of one.
+/// A server. An exclusive lock is a permit with limit 1.
 pub struct SimpleNode {
     pub id: u128,
     limit: u16,
     last: u64,
-    /// By number: whose, with which token, until when.
+    /// The grants by number: owner, token, end.
     grants: BTreeMap<u16, (Name, u64, u64)>,
     kept: BTreeMap<u16, (Name, u64)>,
     queue: BTreeMap<(u64, Name), u64>,
@@ -38,12 +38,12 @@ impl SimpleNode {
         *self = Self { last: self.last, ..Self::new(self.id, self.limit, guarded_until) };
     }
 
-    /// An operator takes all grants away.
+    /// Takes all grants away, as an operator.
     pub fn take_away(&mut self) {
         self.grants.clear();
     }
 
-    /// The token that `name` has.
+    /// Returns the token of `name`.
     pub fn token_of(&self, name: Name) -> Option<u64> {
         self.grants.values().find(|(owner, ..)| *owner == name).map(|(_, token, _)| *token)
     }
@@ -77,7 +77,7 @@ impl SimpleNode {
         Token::new(token).map_or(Answer::No, Answer::Token)
     }
 
-    /// The numbers that an attempt may be granted.
+    /// Returns the numbers that an attempt may be granted.
     pub fn free(&mut self, now: u64) -> Vec<u16> {
         self.tidy(now);
         (1..=self.limit).filter(|number| self.queue.is_empty() && self.is_free(*number, 0)).collect()
@@ -95,7 +95,7 @@ impl SimpleNode {
         self.queue.retain(|(_, waits), _| *waits != name);
     }
 
-    /// Tells those whose turn it is.
+    /// Serves the queue. Returns the names whose turn has come, with their numbers.
     pub fn pass_on(&mut self, now: u64) -> Vec<(Name, u16)> {
         self.tidy(now);
         let mut told = vec![];

@@ -6,7 +6,7 @@ use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// The text as it is, and once more with the checksum that belongs to it: what is behind the checksum is reached too.
+/// Reads the text as it is, and once more with a matching checksum, to reach what is behind the checksum.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     read(text);
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     read(&checked(body));
 }
 
-/// `body` with its checksum line.
+/// Returns `body` with its checksum line.
 pub fn checked(body: &str) -> String {
     let mut text = body.to_owned();
     if !text.ends_with('\n') {
@@ -37,7 +37,7 @@ fn read(text: &str) {
     start(&state);
 }
 
-/// What a node makes of a state that it believes, at its start.
+/// Starts a node with a state that it believes.
 fn start(state: &NodeState) {
     let now = BootTime::from_us(1_000_000);
     for boot in [state.boot, BootId([7; 16])] {

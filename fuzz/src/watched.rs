@@ -1,18 +1,18 @@
-//! A [`Keeper`], and what it promises, judged at each thing that it hears.
+//! A [`Keeper`], and its promises, judged at each input.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
 
-/// The longest pause before a round that failed is begun again, as a part of its lease.
+/// The longest pause before a failed round is begun again, as a divisor of its lease.
 const AGAIN_OF_TTL: u64 = 10;
 
 /// The shortest pause before a round is begun again, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// A keeper that is looked at from outside.
+/// A keeper under observation.
 pub struct Watched {
     keeper: Keeper,
-    /// Nodes hang for short moments only, and it is extended in the background.
+    /// True if nodes hang for short moments only, and the lock is extended in the background.
     is_calm: bool,
     pub is_taken_away: bool,
     is_lost: bool,
@@ -28,7 +28,7 @@ impl Watched {
         &self.keeper
     }
 
-    /// Whether its owner may rely on the lock, and nobody else.
+    /// Returns true if its owner, and nobody else, may rely on the lock.
     pub fn relies(&self, now: BootTime) -> bool {
         !self.is_lost && !self.is_taken_away && now < self.keeper.held().valid_until()
     }
@@ -37,14 +37,14 @@ impl Watched {
         self.is_lost
     }
 
-    /// When to wake it, if that has changed.
+    /// Returns the moment to wake the keeper, if that has changed.
     pub fn new_wake(&mut self) -> Option<BootTime> {
         let wake = self.keeper.wake_at().filter(|wake| self.awake_at != Some(*wake));
         self.awake_at = self.keeper.wake_at();
         wake
     }
 
-    /// Lets the keeper hear something at `now`.
+    /// Hands an input to the keeper at `now`.
     pub fn keep(&mut self, now: BootTime, input: impl FnOnce(&mut Keeper) -> Work) -> Work {
         if self.awake_at.is_some_and(|at| at <= now) {
             self.awake_at = None;
@@ -67,7 +67,7 @@ impl Watched {
             assert!(!self.is_calm, "lost though nodes answer: {why:?}");
             return work;
         }
-        // Those who go over to another version of the set leave their round behind.
+        // A move to another version of the set abandons the round under way.
         assert!(!work.begins || outcome.is_some() || held.round() > round + 1, "begun while one was under way");
         let wake = self.keeper.wake_at().expect("nothing wakes it");
         assert!(wake <= held.valid_until(), "it sleeps through its end");

@@ -1,4 +1,4 @@
-//! Clients that watch locks: each is told once, when the lock is not what it knows, and not before.
+//! Clients that watch locks: each is answered once, when the lock is not what it knows, and not before.
 
 use palisade_core::request::{Known, Patience, Watch};
 use palisade_core::{Asker, WaiterId, Watched};
@@ -7,7 +7,7 @@ use crate::clients::Watcher;
 use crate::oracle::{Done, Place};
 use crate::world::{World, key_of, name_of};
 
-/// So many are told at a look: there are more now and then.
+/// The number of watchers answered at a time: few, so that sometimes more are left.
 const TOLD_A_LOOK: usize = 2;
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether `known` is true of the lock, by the plainest reading.
+    /// Returns true if `known` is true of the lock, by the plainest reading.
     fn is_known(&self, place: Place, known: Known) -> bool {
         let live = || self.locks.get(&place).into_iter().flat_map(|lock| lock.grants().map(|(_, grant)| grant));
         let mut live = live().filter(|grant| self.boot <= grant.deadline());
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// The lock may have changed: some are told.
+    /// Answers some watchers of a lock that may have changed.
     pub fn tells_watchers(&mut self, place: Place) {
         let name = name_of(place);
         let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Looks after those who watch, also where nothing may be written; `false` if nothing is due.
+    /// Serves watchers, also where nothing may be written. Returns `false` if nothing is due.
     pub fn looks_after_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");
@@ -72,7 +72,7 @@ impl World {
         true
     }
 
-    /// Nobody is forgotten: what a watcher knows is true, or its lock is looked at now.
+    /// Checks that no watcher is forgotten: what it knows is true, or its lock is due to be checked now.
     pub fn no_watcher_is_forgotten(&self) {
         assert_eq!(self.node.watching().len(), self.watchers.len());
         let is_due = self.node.watching().next_due().is_some_and(|due| due <= self.boot);
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// A client that watches goes.
+    /// Removes a client that watches.
     pub fn watcher_leaves(&mut self, which: u8) {
         let Some(&id) = self.watchers.keys().nth(usize::from(which) % self.watchers.len().max(1)) else { return };
         self.watchers.remove(&id);

@@ -1,4 +1,4 @@
-//! A server in memory: its keys, its clients, its clocks, and what it does as time goes by.
+//! A server in memory: its keys, its clients, its clocks, and its work as time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,41 +14,41 @@ use crate::clients::{Keeping, Waits, Watcher};
 use crate::disk::Disk;
 use crate::oracle::{Oracle, Place, grant_of};
 
-/// When it begins.
+/// The beginning of the world.
 pub const START: BootTime = BootTime::from_us(1_000_000_000);
 
-/// What the wall clock shows then, in microseconds.
+/// The wall clock at the beginning, in microseconds.
 const WALL_US: u64 = 1_700_000_000_000_000;
 
-/// Longer than every lease, wait, guard and kept-free moment, in milliseconds.
+/// A time longer than every lease, wait, guard and reservation, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
-/// Most steps of the background at one moment: each thing that is due is dealt with once, and brings few new ones.
+/// The most steps of background work at one moment: each due item is handled once, and brings few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
-/// So long one queue after the other may be looked at again, once the disk was not up to it, in milliseconds: a moment for each
-/// key there is.
+/// The time, in milliseconds, for which queues may have to be retried one after the other once the disk was late: a
+/// moment for each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// What ends at least so much later is sorted before, in milliseconds.
+/// The distance, in milliseconds, beyond which a later end may be sorted first.
 const FAR_MS: u64 = 60_000;
 
-/// What comes of what is due.
+/// The treatment of due work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// It is done.
+    /// Due work is done.
     Due,
-    /// The same, but as many were answered already as may be in one pass.
+    /// Due work is done, but the number of answers of one pass is used up.
     AnswersNobody,
     /// Commands come first.
     Late,
 }
 
-/// What a refusal must not change: what the key holds, the largest token of its name, how many locks there are, how many wait
-/// whose time is not up, and what was counted.
+/// The state that a refusal must not change: the key's lock, the largest token of its name, the number of locks, the
+/// number of waiters in time, and the counters.
 pub type State = (Option<Lock>, u64, usize, usize, Counters);
 
-/// A node, its keys and those who wait.
+/// A node, its keys and its clients.
 pub struct World {
     pub node: Node,
     pub locks: BTreeMap<Place, Lock>,
@@ -56,30 +56,30 @@ pub struct World {
     pub oracle: Oracle,
     pub boot: BootTime,
     pub wall_us: u64,
-    /// Where the node has one: else nothing has to be written for what it promises.
+    /// The disk, if there is one: without it nothing has to be written before a promise.
     pub disk: Option<Disk>,
-    /// Who waits and was said to have lost the permission, and is not told yet.
+    /// Waiters that were said to have lost the permission, and are not answered yet.
     pub forbidden: BTreeSet<WaiterId>,
-    /// It was said once that the server grants nothing any more.
+    /// True once the server said that it grants nothing any longer.
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
     pub watchers: BTreeMap<u64, Watcher>,
     /// Leases that are kept as long as a connection is open.
     pub keeping: Keeping,
-    /// What was decided for those who waited, and is not sent yet.
+    /// Decisions for waiters that are not sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
-    /// What the server refuses next, two bits an answer.
+    /// The server's next refusals, two bits an answer.
     doubts: u8,
-    /// A ceiling, an eviction or a refusal of the server may stand in the way of a hand-over until then.
+    /// The moment until which a ceiling, an eviction or a refusal of the server may block a hand-over.
     pub hindered: BootTime,
     pub clients: u64,
-    /// The client of the ACQUIRE that is being done can be blocked.
+    /// True if the client of the present ACQUIRE can be blocked.
     pub may_block: bool,
-    /// Where and when a request that waits for nobody was last told that it cannot have the lock.
+    /// The place and time of the last refusal of a request that waits for nobody.
     pub told_at_once: Option<(Place, BootTime)>,
 }
 
-/// The name of a key in its database.
+/// Returns the name of a key in its database.
 pub fn name_of((_, name): Place) -> [u8; 1] {
     [b'k' + name]
 }
@@ -93,7 +93,7 @@ pub fn key_of(place: Place, name: &[u8]) -> Key<'_> {
 }
 
 impl World {
-    /// A node without a state file, or with one that nothing is in yet.
+    /// Returns a node without a state file, or with an empty one.
     pub fn new(token_floor: u64, trusted_since: BootTime, has_file: bool) -> Self {
         let mut node = if has_file { begun(token_floor) } else { Node::new(token_floor) };
         *node.tamper().trusted_since = trusted_since;
@@ -125,7 +125,7 @@ impl World {
         Now::new(self.boot, self.wall_us)
     }
 
-    /// What a refusal must not change.
+    /// Returns the state that a refusal must not change.
     pub fn state(&self, place: Place) -> State {
         let node = &self.node;
         let last = node.tokens().last(&name_of(place));
@@ -134,7 +134,7 @@ impl World {
         (self.locks.get(&place).cloned(), last, node.deadlines().len(), in_time, node.counters())
     }
 
-    /// How many wait whose time is not up. The others may be told at any moment.
+    /// Returns the number of waiters whose time is not up. The others may be answered at any moment.
     fn in_time(&self, place: Place) -> usize {
         self.node.waiting().of(key_of(place, &name_of(place))).filter(|waiter| self.boot <= waiter.until).count()
     }
@@ -148,12 +148,12 @@ impl World {
         own.is_some_and(|(_, grant)| !grant.is_expired(self.boot))
     }
 
-    /// Whether somebody waits whose time is not up.
+    /// Returns true if somebody waits whose time is not up.
     pub fn waits_in_time(&self, place: Place) -> bool {
         self.in_time(place) > 0
     }
 
-    /// The node's state is to be written; if it is `needed`, before anything is promised.
+    /// Writes the node's state; if it is `needed`, before anything is promised.
     pub fn save(&mut self, needed: bool) {
         let now = self.now();
         if let Some(disk) = &mut self.disk {
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// From now on the server refuses so; and the disk may get done.
+    /// Sets the server's refusals from now on, and may let the disk finish.
     pub fn wavers(&mut self, doubts: u8, disk_gets_done: bool) {
         let Some(disk) = &mut self.disk else { return };
         self.doubts = doubts;
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// What the server answers next: 1 and 3 are refusals.
+    /// Returns the server's next answer: 1 and 3 are refusals.
     pub fn doubt(&mut self) -> u8 {
         let doubt = self.doubts & 3;
         self.doubts >>= 2;
@@ -187,14 +187,14 @@ impl World {
         self.hindered = self.hindered.max(until);
     }
 
-    /// What the node could not do now is tried again soon.
+    /// Records that the node retries soon what it could not do now.
     pub fn is_hindered_for_disk(&mut self) {
         self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }
 
-    /// Somebody hinders the node, or did a moment ago.
+    /// Returns true if something hinders the node, or did a moment ago.
     pub fn is_hindered(&self) -> bool {
-        // Who waits for the end of the guard is served up to a millisecond after it.
+        // A request that waits for the end of the guard is served up to a millisecond after it.
         let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
         self.boot <= self.hindered || self.node.guard().armed(just_now).is_some()
     }
@@ -219,7 +219,7 @@ impl World {
         self.background(paused, timer == Timer::Due);
     }
 
-    /// Does what is due; writes nothing while writes are paused, and passes nothing on while nobody may be answered.
+    /// Does the due work; writes nothing while writes are paused, and passes nothing on while nobody may be answered.
     fn background(&mut self, paused: bool, may_answer: bool) {
         self.node.sweep(self.boot);
         for step in 0.. {
@@ -250,7 +250,7 @@ impl World {
                 }
                 None => break,
             }
-            // What somebody is told is judged by what is there now.
+            // An answer is judged by the present state.
             self.deliver();
         }
         self.deliver();
@@ -260,14 +260,14 @@ impl World {
         }
     }
 
-    /// What every answer that has a token promises: it is valid until sent + waited + ttl.
+    /// Checks the promise of every answer that has a token: it is valid until sent + waited + ttl.
     pub fn lasts(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
         let own = grant_of(&self.locks[&place], owner);
         let deadline = own.expect("who is promised something holds it").1.deadline();
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
-    /// Of each owner in a queue those behind it are counted, once.
+    /// Checks that the requests behind each owner in a queue are counted, once.
     fn those_behind_are_counted(&self) {
         for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
             let waiters = self.node.waiting().of(Key { db, name: &name });
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// The log has its bounds, and knows of nothing that lasted longer than the world.
+    /// Checks that the log has its bounds, and nothing in it lasted longer than the world.
     fn log_is_sound(&self) {
         let log = self.node.history().log();
         assert!(log.len() <= LOG_LEN_DEFAULT as usize);
@@ -286,7 +286,7 @@ impl World {
         assert!(log.entries().all(|entry| entry.at <= self.boot && entry.waited_ms.max(entry.held_ms) <= age_ms));
     }
 
-    /// The invariants that hold between two steps.
+    /// Checks the invariants that hold between two steps.
     pub fn is_sound(&self) {
         self.log_is_sound();
         self.those_behind_are_counted();
@@ -310,8 +310,9 @@ impl World {
         }
     }
 
-    /// The background looks after the lease that ends first: never before it is over, and soon after or at once, but that it may sort
-    /// first what is far. (A lock that is renamed long after its end, while writes are paused, is due at once.)
+    /// Checks that the background handles the lease that ends first: never before it is over, and soon after or at
+    /// once, except that it may first sort what is far. (A lock that is renamed long after its end, while writes are
+    /// paused, is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();
@@ -323,12 +324,12 @@ impl World {
         assert!(is_in_time || is_to_sort, "{earliest:?} for what ends at {first:?}");
     }
 
-    /// In the end nothing is left: every request is answered, every lease over, every table empty.
+    /// Ends the world, and checks that nothing is left: every request is answered, every lease over, every table empty.
     pub fn ends(&mut self) {
         self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
-        // A ceiling that is too low is tried again a moment later.
+        // A ceiling that is too low is retried a moment later.
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
         self.is_sound();
@@ -342,7 +343,8 @@ impl World {
         assert_eq!(self.node.next_due(), None);
     }
 
-    /// The disk is up to everything from now on, and the server grants: whoever still waits waits for somebody.
+    /// Removes every obstacle: the disk is up to date from now on, and the server grants. A request that still waits
+    /// then waits for a holder.
     fn nothing_hinders(&mut self) {
         self.doubts = 0;
         if let Some(disk) = &mut self.disk {
@@ -364,7 +366,7 @@ impl World {
     }
 }
 
-/// An incarnation that knows of no earlier one, as the first of every node.
+/// Returns an incarnation that knows of no earlier one, as the first of every node.
 fn begun(token_floor: u64) -> Node {
     let found = Found::default();
     let node = Node::new(token_floor);

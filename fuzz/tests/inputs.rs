@@ -1,7 +1,7 @@
-//! Every target over its seeds and over random inputs: the form of the fuzzing that every test run has.
+//! Every target over its seeds and over random inputs: the fuzzing that is part of every test run.
 //!
-//! `PALISADE_INPUTS` says how many random inputs each target gets (default 3000), `PALISADE_SEED` from which seed they are drawn,
-//! `PALISADE_TARGET` which target alone gets them.
+//! `PALISADE_INPUTS` sets the number of random inputs of each target (default 3000), `PALISADE_SEED` the seed that they
+//! are drawn from, and `PALISADE_TARGET` the only target that gets them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use palisade_fuzz::{TARGETS, Target};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Longest random input, in bytes: some hundred requests.
+/// The longest random input, in bytes: some hundred requests.
 const LONGEST: usize = 4_096;
 
 fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
@@ -20,7 +20,7 @@ fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|file| (file.clone(), fs::read(file).unwrap())).collect()
 }
 
-/// Runs the target, and says which input it was if it fails.
+/// Runs the target, and names the input if it fails.
 fn run(target: &Target, input: &[u8], what: &str) {
     let result = std::panic::catch_unwind(|| (target.run)(input));
     if result.is_err() {
@@ -42,7 +42,7 @@ fn every_seed_keeps_every_promise() {
     }
 }
 
-/// That of `PALISADE_SEED`, or a new one; the command that draws the same inputs again is printed.
+/// Returns `PALISADE_SEED`, or a new seed; prints the command that draws the same inputs again.
 fn seed(inputs: usize) -> u64 {
     let given = std::env::var("PALISADE_SEED").ok();
     let seed = given.map_or_else(rand::random, |seed| seed.parse().expect("PALISADE_SEED is a number"));
@@ -53,8 +53,8 @@ fn seed(inputs: usize) -> u64 {
     seed
 }
 
-/// Half of them random bytes, half a seed behind the beginning of another, with some bytes changed, cut or
-/// repeated.
+/// Half of the inputs are random bytes, half are a seed behind the beginning of another, with some bytes changed, cut
+/// or repeated.
 #[test]
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);

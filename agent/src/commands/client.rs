@@ -1,4 +1,4 @@
-//! `CLIENT`: what libraries tell of themselves, and ask of their connection.
+//! `CLIENT`: facts that libraries report about themselves, and ask about their connection.
 
 use super::command::{Asked, Command, Work};
 use crate::limits::NAME_BYTES_MAX;
@@ -51,10 +51,10 @@ fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }
 }
 
-/// Whether it can be a name: it is shown in lines that people read.
+/// Checks that this can be a name: it is shown in lines that people read.
 ///
 /// # Errors
-/// It cannot.
+/// It cannot be a name.
 pub fn check_name(name: &[u8]) -> Result<(), Refused> {
     match name {
         _ if name.len() > NAME_BYTES_MAX => {

@@ -1,5 +1,5 @@
-//! A command as the agent has it: its description, and the function that begins it. The commands of locks, with all of their arguments, are declared in
-//! [`palisade_quorum::request`].
+//! A command as the agent has it: its description, and the function that begins it. The commands of locks, with all of
+//! their arguments, are declared in [`palisade_quorum::request`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::session::Session;
 use crate::state::State;
 
-/// What is answered.
+/// An answer.
 pub type Answer = Result<Reply, Refused>;
 
 /// An answer that is not there yet.
@@ -25,9 +25,9 @@ pub struct Command {
     pub spec: Spec,
     /// The options that only a node takes.
     pub of_nodes: &'static [OfNodes],
-    /// Says that words may follow which the command reads by itself.
+    /// True if words may follow that the command reads by itself.
     pub is_open: bool,
-    /// How it is begun.
+    /// The function that begins it.
     pub run: Run,
 }
 
@@ -36,7 +36,7 @@ pub struct Command {
 pub struct OfNodes {
     /// The word.
     pub option: &'static str,
-    /// Why the agent refuses it.
+    /// The reason why the agent refuses it.
     pub why: &'static str,
 }
 
@@ -74,37 +74,37 @@ impl Command {
         self.spec.arguments.iter().filter(move |argument| !argument.option.is_some_and(is_of_nodes))
     }
 
-    /// Returns how many words it takes as servers tell it: negative if more may follow.
+    /// Returns the number of words as servers report it: negative if more may follow.
     pub fn arity(&self) -> i64 {
         if self.is_open { -1 } else { self.spec.arity().into() }
     }
 
-    /// Returns whether it takes so many words, its name counted.
+    /// Returns true if it takes this number of words, including its name.
     pub fn takes(&self, words: usize) -> bool {
         let (arity, words) = (self.arity(), words as i64);
         words == arity || words >= -arity && arity < 0
     }
 }
 
-/// How a command is begun.
+/// The function that begins a command.
 #[derive(Debug)]
 pub enum Run {
-    /// Of a lock: it is asked of the nodes.
+    /// A command of a lock: the nodes are asked.
     OfLocks(fn(Call) -> Result<Work, Refused>),
-    /// Of the connection or the agent.
+    /// A command of the connection or the agent.
     OfConnection(fn(Asked<'_>) -> Result<Work, Refused>),
 }
 
-/// A command of a lock that is run.
+/// A call of a lock command.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The agent.
     pub state: Arc<State>,
     /// The number of the connection.
     pub connection: u64,
-    /// The lock; empty of a command that has none.
+    /// The lock; empty if the command has none.
     pub key: Bytes,
-    /// What follows.
+    /// The words after the key.
     pub words: Vec<Bytes>,
     /// The bounds of the nodes, as far as they have said them.
     pub bounds: Bounds,
@@ -117,48 +117,49 @@ impl Call {
     }
 }
 
-/// A command of a connection that is run.
+/// A call of a connection command.
 pub struct Asked<'a> {
     /// The agent.
     pub state: &'a Arc<State>,
     /// The connection.
     pub session: &'a mut Session,
-    /// All commands that there are.
+    /// All existing commands.
     pub commands: &'static [Command],
-    /// What follows the command's name.
+    /// The words after the command's name.
     pub words: &'a [Bytes],
 }
 
-/// What a command that was begun has come to.
+/// The work of a command that was begun.
 pub enum Work {
-    /// It is done.
+    /// Done, with this reply.
     Done(Reply),
-    /// The nodes are asked to change what the client has: that is done also if it does not wait for the answer.
+    /// A request to the nodes that changes what the client has: completed even if the client does not wait for the
+    /// answer.
     Does(Later),
-    /// The nodes are asked, for this client alone: it is given up when that hangs up.
+    /// A request to the nodes for this client alone: dropped when the client hangs up.
     Asks(Later),
-    /// The same, and somebody else has to do something first: it is given up when the agent ends, too.
+    /// A request for this client alone that waits for somebody else to act: dropped also when the agent ends.
     Waits(Later),
 }
 
 impl Work {
-    /// The nodes are asked to change something.
+    /// Returns work that changes something on the nodes.
     pub fn does(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Does(Box::pin(later))
     }
 
-    /// The nodes are asked.
+    /// Returns work that asks the nodes.
     pub fn asks(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Asks(Box::pin(later))
     }
 
-    /// Somebody else has to do something first.
+    /// Returns work that waits for somebody else to act.
     pub fn waits(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Waits(Box::pin(later))
     }
 }
 
-/// The place of the command with this name in the table.
+/// Returns the place of the command with this name in the table.
 pub fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
     commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
 }

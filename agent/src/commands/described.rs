@@ -1,4 +1,4 @@
-//! The commands, described: `LOCK.HELP` for people, `COMMAND` for client libraries.
+//! Descriptions of the commands: `LOCK.HELP` for people, `COMMAND` for client libraries.
 
 use palisade_quorum::grammar::{Argument, Shape};
 use palisade_quorum::request;
@@ -7,14 +7,14 @@ use super::command::{Asked, Command, Run, Work, find};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// Since when they are there.
+/// The version that introduced the commands.
 const SINCE: &str = "0.2.0";
 
-/// What the commands are, for people.
+/// Describes the commands for people.
 pub const HELP: Command =
     Command { spec: request::Help::SPEC, of_nodes: &[], is_open: false, run: Run::OfConnection(help) };
 
-/// What the commands are, for libraries.
+/// Describes the commands for libraries.
 pub const COMMAND: Command =
     Command::of_connection("COMMAND", "Describes the commands: COUNT, DOCS, INFO, LIST.", command);
 
@@ -47,11 +47,11 @@ fn command(asked: Asked<'_>) -> Result<Work, Refused> {
     }))
 }
 
-/// What COMMAND INFO tells of a command, in its order.
+/// Returns a command's entry in COMMAND INFO, in its order.
 fn entry(command: &Command) -> Reply {
     let spec = &command.spec;
     let key = u64::from(spec.key.is_some());
-    // The others are about a server's memory and its state.
+    // The others concern a server's memory and its state.
     let flags = spec.flags.split(' ').filter(|flag| ["write", "readonly", "fast"].contains(flag)).map(Reply::Word);
     Reply::List(vec![
         Reply::text(spec.name.to_lowercase()),
@@ -67,7 +67,7 @@ fn entry(command: &Command) -> Reply {
     ])
 }
 
-/// What COMMAND DOCS tells of a command: a library completes arguments with it.
+/// Returns a command's entry in COMMAND DOCS: a library completes arguments with it.
 fn docs(command: &Command) -> Reply {
     let spec = &command.spec;
     let mut arguments: Vec<Reply> = command.arguments().map(argument).collect();

@@ -1,8 +1,9 @@
-//! What is not here: commands that are a node's own, and those of a server with data. Each is refused with what to do.
+//! Commands that do not exist here: those of a single node, and those of a server with data. Each is refused with what
+//! to do instead.
 
 use bytes::Bytes;
 
-/// A command of locks that is a node's own, with why.
+/// The lock commands of a single node, with the reason why they are not here.
 const OF_A_NODE: [(&str, &str); 11] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
@@ -21,7 +22,7 @@ const OF_A_NODE: [(&str, &str); 11] = [
 const TOGETHER: [&str; 10] =
     ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "EVAL", "EVALSHA", "FCALL", "SCRIPT", "FUNCTION"];
 
-/// What is answered to a command of this name, which there is not.
+/// Returns the answer to a command of this name, which does not exist here.
 pub fn refusal(name: &[u8]) -> String {
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     if let Some((known, why)) = OF_A_NODE.iter().find(|(known, _)| is(known)) {
@@ -37,7 +38,7 @@ pub fn refusal(name: &[u8]) -> String {
     unknown
 }
 
-/// As much of a name as is told back.
+/// Returns as much of a name as an answer repeats.
 fn shown(name: &[u8]) -> String {
     const SHOWN_BYTES: usize = 64;
     Bytes::copy_from_slice(&name[..name.len().min(SHOWN_BYTES)]).escape_ascii().to_string()

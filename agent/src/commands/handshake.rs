@@ -1,4 +1,5 @@
-//! What clients send before they ask for locks, and between: HELLO, AUTH, SELECT, PING and their like, as servers answer them.
+//! Commands that clients send before they ask for locks, and between: HELLO, AUTH, SELECT, PING and their like, as
+//! servers answer them.
 
 use bytes::Bytes;
 use palisade_quorum::parse_integer;
@@ -10,29 +11,29 @@ use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 use crate::state::State;
 
-/// The version of a server that clients may take the agent for: the first that the module is for.
+/// The server version that clients may take the agent for: the first that the module supports.
 pub const AS_SERVER: &str = "7.0.0";
 
-/// Them.
+/// Begins, in RESP2 or RESP3, and describes the agent.
 pub const HELLO: Command = Command::of_connection("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
 /// Gives the password.
 pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
-/// Is anybody there?
+/// Answers PONG.
 pub const PING: Command = Command::of_connection("PING", "Answers PONG, or what it is given.", ping);
-/// Says it again.
+/// Answers with its argument.
 pub const ECHO: Command = Command::of_connection("ECHO", "Answers what it is given.", echo);
-/// Begins anew.
+/// Resets the connection.
 pub const RESET: Command = Command::of_connection("RESET", "Makes the connection what it was at its beginning.", reset);
-/// Ends.
+/// Ends the connection.
 pub const QUIT: Command = Command::of_connection("QUIT", "Ends the connection.", quit);
-/// Another database.
+/// Selects a database.
 pub const SELECT: Command =
     Command::of_connection("SELECT", "Takes 0: the locks of the agent are those of database 0.", select);
-/// A parameter of a server.
+/// Reads parameters of a server.
 pub const CONFIG: Command = Command::of_connection("CONFIG", "GET answers that there is nothing.", config);
-/// Reads of a replica of a cluster.
+/// Allows reads from a replica of a cluster.
 pub const READONLY: Command = Command::of_connection("READONLY", "Is refused: there are no replicas here.", read_only);
-/// Back from there.
+/// Ends reads from a replica of a cluster.
 pub const READWRITE: Command =
     Command::of_connection("READWRITE", "Is refused: there are no replicas here.", read_only);
 
@@ -101,7 +102,7 @@ fn auth(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused>
     Ok(Work::Done(Reply::Word("OK")))
 }
 
-/// The connection is known if this is the password. Where none is needed any is right, as on a server.
+/// Makes the connection known if this is the password. If none is needed any is right, as on a server.
 fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refused> {
     let is_right = state.password.as_ref().is_none_or(|known| known.is(password));
     if user == USER && is_right {
@@ -162,12 +163,12 @@ fn read_only(_: Asked<'_>) -> Result<Work, Refused> {
     Err(Refused::text("ERR This instance has cluster support disabled"))
 }
 
-/// Whether a connection that has not given the password may send this command.
+/// Returns true if a connection that has not given the password may send this command.
 pub fn is_for_all(command: &Command) -> bool {
     ["HELLO", "AUTH", "QUIT", "RESET"].contains(&command.spec.name)
 }
 
-/// What it is told for any other.
+/// Returns the answer to any other command of such a connection.
 pub fn no_auth() -> Refused {
     Refused::text(NO_AUTH)
 }

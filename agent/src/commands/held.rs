@@ -1,4 +1,4 @@
-//! What the owner of a lock does with it: RELEASE, EXTEND, REENTER, CONVERT, NOTE.
+//! The commands of a lock's owner: RELEASE, EXTEND, REENTER, CONVERT, NOTE.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::command::{Call, Command, OfNodes, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// What is answered to a reader who wants to write.
+/// The answer to a reader who wants to write.
 const EXCLUSIVE: &str = "ERR CONVERT to EXCLUSIVE is for a node: two readers who ask it of a quorum at once would each get a part of the nodes \
                          and wait for the other. Release the lock and acquire it alone";
 
 const ADOPT: OfNodes =
     OfNodes { option: "ADOPT", why: "the agent adopts by itself what another process took for an owner" };
 
-/// Gives holds back.
+/// Releases holds.
 pub const RELEASE: Command = Command::of_locks(request::Release::SPEC, release);
 
-/// A later deadline.
+/// Extends the lease.
 pub const EXTEND: Command = Command::of_locks(request::Extend::SPEC, extend);
 
-/// One hold more.
+/// Takes one more hold.
 pub const REENTER: Command = Command { of_nodes: &[ADOPT], ..Command::of_locks(request::Reenter::SPEC, reenter) };
 
-/// The same grant in another mode.
+/// Converts the grant to another mode.
 pub const CONVERT: Command = Command::of_locks(
     Spec {
         summary: "Makes an exclusive grant a shared one, at once and with the same token, and answers the token; Null if this owner does not hold \
@@ -36,7 +36,7 @@ pub const CONVERT: Command = Command::of_locks(
     convert,
 );
 
-/// Another note.
+/// Replaces the note.
 pub const NOTE: Command = Command::of_locks(request::Annotate::SPEC, note);
 
 fn release(call: Call) -> Result<Work, Refused> {

@@ -1,4 +1,4 @@
-//! `INFO`: what the agent and its nodes are, in lines like a server's.
+//! `INFO`: the state of the agent and its nodes, in lines like a server's.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub const INFO: Command = Command::of_connection(
     info,
 );
 
-/// Its sections.
+/// The sections.
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "commandstats", "palisade"];
 
 fn info(Asked { state, words, .. }: Asked<'_>) -> Result<Work, Refused> {
@@ -38,7 +38,7 @@ fn info(Asked { state, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }))
 }
 
-/// Everything but what the nodes have to say.
+/// Returns everything but the nodes' part.
 fn text(state: &State, sections: &[&str]) -> String {
     let (counts, mut text) = (&state.counts, String::new());
     for section in sections {
@@ -50,7 +50,7 @@ fn text(state: &State, sections: &[&str]) -> String {
         };
         match *section {
             "server" => {
-                // Clients look for it to know what they may send.
+                // Clients read it to learn what they may send.
                 line("redis_version", &AS_SERVER);
                 line("redis_mode", &"standalone");
                 line("process_id", &std::process::id());
@@ -94,10 +94,10 @@ fn text(state: &State, sections: &[&str]) -> String {
     text
 }
 
-/// What is taken off a lease beside the part that clocks may drift apart: as by the quorum.
+/// The part that is taken off a lease beside clock drift, in milliseconds, as by the quorum.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
-/// What the nodes have to say, in the section that comes last.
+/// Adds the nodes' part, in the last section.
 async fn of_nodes(state: &State, text: &mut String) {
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = write!(text, "{name}:{value}\r\n");

@@ -1,4 +1,5 @@
-//! The commands: those of locks, each argument words -> a call of `palisade_client::by_owner` -> a reply, and those of connections.
+//! The commands: those of locks, each argument words -> a call of `palisade_client::by_owner` -> a reply, and those of
+//! connections.
 
 mod acquire;
 mod client;
@@ -52,20 +53,20 @@ const COMMANDS: &[Command] = &[
     handshake::READWRITE,
 ];
 
-/// Their names, in the order of the table.
+/// Returns the names, in the order of the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.spec.name)
 }
 
 /// A command that was begun.
 pub struct Begun {
-    /// Its place in the table, to count what comes of it.
+    /// The place in the table, to count the result.
     pub place: Option<usize>,
-    /// What it has come to so far.
+    /// The work so far.
     pub work: Result<Work, Refused>,
 }
 
-/// Begins what `request` asks for.
+/// Begins the command that `request` asks for.
 pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) -> Begun {
     let Some(place) = find(COMMANDS, &request[0]) else {
         state.counts.unknown.up();
@@ -95,8 +96,8 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     Begun { place: Some(place), work }
 }
 
-/// Begins a command of locks. How long a lease may be the nodes say, and it may be longer by now than when they said it last: so they are
-/// asked before it is refused.
+/// Begins a command of locks. The nodes set the longest lease, and may have raised it since they were last asked: so
+/// they are asked before a lease is refused.
 fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
     let again = call.clone();
     match run(call) {

@@ -1,4 +1,4 @@
-//! `LOCK.NODE`: what the nodes are together, in the fields in which one of them tells what it is.
+//! `LOCK.NODE`: the state of the nodes together, in the fields in which one of them describes itself.
 
 use palisade_client::by_owner::NodeSet;
 use palisade_quorum::grammar::Spec;
@@ -11,7 +11,7 @@ use crate::reply::Reply;
 /// The version of the contract that the commands keep, here as on a node.
 const PROTOCOL: u64 = 1;
 
-/// Who are the nodes, and do they serve?
+/// Describes the nodes, and whether they serve.
 pub const NODE: Command = Command::of_locks(
     Spec {
         summary: "Answers who the nodes are together and whether they serve: identity, guard, bounds, clock, how many there are, how many are \
@@ -25,7 +25,7 @@ fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
-/// Whether so many nodes serve that locks are granted.
+/// Returns `serving` if enough nodes serve for locks to be granted, or the reason why not.
 pub fn state(nodes: &NodeSet) -> &'static str {
     match nodes {
         _ if nodes.serving >= nodes.majority => "serving",
@@ -41,7 +41,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
     };
     vec![
         ("id", Reply::text(format!("{:032x}", nodes.id))),
-        // The nodes have one each, the agent keeps nothing that would need one.
+        // Each node has one; the agent keeps nothing that would need one.
         ("incarnation", Reply::Integer(0)),
         ("state", Reply::text(state(nodes))),
         ("guard_ms", Reply::Integer(guard_ms)),

@@ -1,4 +1,4 @@
-//! How an agent ends.
+//! The agent's end.
 
 use palisade_agent::{Config, OnEnd};
 

@@ -1,4 +1,4 @@
-//! An agent in this process, and connections that show what is sent.
+//! An agent in this process, and connections that show the bytes sent.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
 pub struct Nodes(pub Vec<Server>);
 
 impl Nodes {
-    /// So many, without persistence.
+    /// Starts `count` nodes without persistence.
     pub fn start(count: usize) -> Self {
         Self((0..count).map(|_| Setup::new().start()).collect())
     }
@@ -27,7 +27,7 @@ impl Nodes {
         self.0.iter().map(|server| format!("unix://{}", server.socket().display())).collect()
     }
 
-    /// An agent of all of them, which has reached all of them.
+    /// Starts an agent of all nodes, and waits until it has reached all of them.
     pub fn agent(&self) -> Running {
         self.agent_with(|config| config)
     }
@@ -42,28 +42,28 @@ impl Nodes {
         agent
     }
 
-    /// What each answers.
+    /// Returns the answer of each node.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.0.iter().map(|server| server.client().say(line)).collect()
     }
 
-    /// On how many `key` is locked.
+    /// Returns the number of nodes on which `key` is locked.
     pub fn holding(&self, key: &str) -> usize {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
     }
 
-    /// How many wait, on all of them together.
+    /// Returns the number of waiters on all nodes together.
     pub fn waiters(&self) -> u64 {
         self.0.iter().map(|server| server.info("waiters")).sum()
     }
 }
 
-/// Addresses at which there is nobody.
+/// Returns addresses at which nobody listens.
 pub fn nowhere() -> Vec<String> {
     ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
 }
 
-/// An agent that runs.
+/// A running agent.
 pub struct Running {
     folder: TempDir,
     password: Option<Password>,
@@ -110,27 +110,27 @@ impl Running {
         self.metrics.unwrap()
     }
 
-    /// A client as libraries are.
+    /// Returns a client as libraries are.
     pub fn client(&self) -> crate::harness::Client {
         crate::harness::Client::connect(&self.socket(), false)
     }
 
-    /// A connection that shows what is sent.
+    /// Returns a connection that shows the bytes sent.
     pub fn raw(&self) -> Raw {
         Raw::new(&self.socket())
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     pub fn info(&self, field: &str) -> u64 {
         self.client().info_field(field)
     }
 
-    /// Begins to end it.
+    /// Starts the agent's end.
     pub fn begin_end(&mut self) {
         self.end.take().unwrap().send(()).unwrap();
     }
 
-    /// Ends it, and returns how it ended.
+    /// Ends the agent, and returns the result.
     pub fn end(mut self) -> Result<(), String> {
         if self.end.is_some() {
             self.begin_end();
@@ -161,7 +161,7 @@ impl Raw {
         Self { stream, read: vec![] }
     }
 
-    /// Sends these bytes. Nobody need be there to read all of them.
+    /// Sends these bytes. The agent need not read all of them.
     pub fn send(&mut self, bytes: &[u8]) {
         match self.stream.write_all(bytes) {
             Err(why) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&why.kind()) => {}
@@ -169,13 +169,13 @@ impl Raw {
         }
     }
 
-    /// Sends a line as a command, split at spaces; its reply, as it is sent.
+    /// Sends a line as a command, split at spaces. Returns the reply, as it is sent.
     pub fn say(&mut self, line: &str) -> String {
         self.send(&packed(line));
         self.hear()
     }
 
-    /// The same, until nodes have what they must write before they answer.
+    /// Sends a line as [`Raw::say`] does, until nodes have written what they must write before they answer.
     pub fn insist(&mut self, line: &str) -> String {
         let mut said = self.say(line);
         wait_until(line, || {
@@ -188,7 +188,7 @@ impl Raw {
         said
     }
 
-    /// The next reply, as it is sent.
+    /// Returns the next reply, as it is sent.
     pub fn hear(&mut self) -> String {
         let mut needed = 1;
         let mut at = 0;
@@ -217,23 +217,23 @@ impl Raw {
         reply
     }
 
-    /// All that comes until the connection ends.
+    /// Returns everything until the connection ends.
     pub fn rest(&mut self) -> String {
         while self.more() {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 
-    /// The same connection, to write to it from elsewhere.
+    /// Returns the same connection, to write to it from elsewhere.
     pub fn try_clone(&self) -> Self {
         Self { stream: self.stream.try_clone().unwrap(), read: vec![] }
     }
 
-    /// From now on what finds no room is not sent.
+    /// Makes writes drop bytes that find no room, from now on.
     pub fn set_nonblocking(&self) {
         self.stream.set_nonblocking(true).unwrap();
     }
 
-    /// Sends as much of this as finds room; whether that was all of it.
+    /// Sends as much as finds room. Returns true if that was all of it.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
         (&self.stream).write(bytes).is_ok_and(|sent| sent == bytes.len())
     }
@@ -247,7 +247,7 @@ impl Raw {
         }
     }
 
-    /// Reads more; false: nothing comes any more.
+    /// Reads more. Returns false at the end of the input.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 65_536];
         match self.stream.read(&mut buffer) {
@@ -262,7 +262,7 @@ impl Raw {
     }
 }
 
-/// A line as a command, split at spaces.
+/// Returns a line as a command, split at spaces.
 pub fn packed(line: &str) -> Vec<u8> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();

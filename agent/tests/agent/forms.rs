@@ -1,8 +1,8 @@
-//! What the agent answers is what a node answers, but for tokens, times, and what only one of them has.
+//! The agent's answers are a node's answers, but for tokens, times, and fields that only one of them has.
 
 use crate::fixture::{Nodes, Raw};
 
-/// The same for a node and for the agent. `T` is the token that was granted last.
+/// Lines for a node and for the agent. `T` is the token that was granted last.
 const SCRIPT: &[&str] = &[
     "LOCK.INFO k",
     "LOCK.RELEASE k me",
@@ -58,7 +58,7 @@ const SCRIPT: &[&str] = &[
     "LOCK.ACQUIRE one me 60000 LIMIT 1",
     "LOCK.ACQUIRE kept me 1000 KEEPALIVE 60000",
     "LOCK.RELEASE kept me",
-    // What is refused.
+    // Refusals.
     "LOCK.ACQUIRE",
     "LOCK.ACQUIRE k me",
     "LOCK.ACQUIRE k me 0",
@@ -100,10 +100,10 @@ const SCRIPT: &[&str] = &[
     "LOCK.NODE 1",
 ];
 
-/// Fields whose values differ: times, and which permit was free.
+/// Fields whose values differ: times, and the permit that was free.
 const DIFFERENT: [&str; 5] = ["ttl", "held", "extended", "reserved_ms", "permit"];
 
-/// A reply with times and tokens put out of it, and the tokens that were in it.
+/// Returns a reply without its times and tokens, and the tokens.
 fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
     let (mut kept, mut tokens, mut is_time) = (vec![], vec![], false);
     for part in reply.split("\r\n") {
@@ -118,7 +118,7 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
         }
         is_time = DIFFERENT.contains(&part);
     }
-    // How long it was waited for is next to nothing here, and differs.
+    // The wait is next to nothing here, and differs.
     let is_list = line.starts_with("LOCK.ACQUIRE") || line.starts_with("lock.acquire");
     if is_list && reply.starts_with('*') {
         kept[2] = ":time".to_owned();

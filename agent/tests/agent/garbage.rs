@@ -36,7 +36,7 @@ fn garbage_is_answered_and_closed() {
     }
 }
 
-/// What is right before it is answered.
+/// Valid requests before garbage are answered.
 #[test]
 fn garbage_comes_after_answers() {
     let agent = Running::start(&nowhere(), |config| config);

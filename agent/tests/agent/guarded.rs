@@ -31,13 +31,13 @@ fn nobody_knows_whether_the_lock_is_free() {
             assert!(said.starts_with("NOQUORUM "), "{line}: {said}");
             assert!(said.contains("this node may have forgotten grants (restart)"), "{line}: {said}");
         }
-        // Not that its owner lost it, whether the agent has heard of that before or not.
+        // The answer is not that its owner lost it, whether the agent has heard of that before or not.
         let said = error(client.say("LOCK.EXTEND k me 60000"));
         assert!(said.starts_with("NOQUORUM "), "{said}");
         let said = error(client.say("LOCK.ACQUIRE k you 60000"));
         assert!(said.starts_with("GUARDED "), "{said}");
     }
-    // As soon as a majority serves, it is known.
+    // As soon as a majority serves, the answer is known.
     nodes.0[0].lift();
     assert_eq!(you.say("LOCK.INFO free"), null());
     for server in &nodes.0[1..3] {

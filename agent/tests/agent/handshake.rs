@@ -1,4 +1,5 @@
-//! What clients send before they ask for locks, to an agent whose nodes cannot be reached: it speaks all the same.
+//! Commands that clients send before they ask for locks, to an agent whose nodes cannot be reached: it answers all the
+//! same.
 
 use palisade_agent::Password;
 
@@ -112,7 +113,7 @@ fn a_password_comes_first() {
     assert!(me.say("PING").starts_with("-NOAUTH"));
     assert!(me.say("HELLO 3 AUTH default secret SETNAME web").starts_with("%7\r\n"));
     assert!(me.say("INFO stats").contains("acl_access_denied_auth:4\r\n"));
-    // Who is not known says little.
+    // An unknown client may send little.
     let mut stranger = agent.raw();
     stranger.send(b"*2\r\n$4\r\nAUTH\r\n$100000\r\n");
     assert!(stranger.rest().starts_with("-ERR Protocol error: a request has up to 4096 bytes"));

@@ -1,4 +1,4 @@
-//! What one client may take of the agent.
+//! Limits on what one client may take of the agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,7 +29,8 @@ fn one_connection_more_than_may_be() {
     });
 }
 
-/// Whoever connects and says nothing, or too little, keeps nobody out: the oldest of them gives way. One that gave the password stays.
+/// A client that connects and says nothing, or too little, keeps nobody out: the oldest such connection gives way. One
+/// that gave the password stays.
 #[test]
 fn connections_without_the_password_give_way() {
     let password = Password::new(b"secret").unwrap();
@@ -84,7 +85,7 @@ fn who_is_turned_away_reads_why() {
     }
 }
 
-/// A bounded form of the ten thousand that are the default.
+/// A smaller version of the ten thousand connections that are the default.
 #[test]
 fn many_connections() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -119,7 +120,7 @@ fn answers_of_pipelined_requests_come_in_order() {
     }
 }
 
-/// What is sent behind a command that waits is answered after it, also if it is more than is read ahead.
+/// Input behind a command that waits is answered after it, even if it is more than is read ahead.
 #[test]
 fn who_waits_is_read_ahead_within_bounds() {
     let nodes = Nodes::start(3);
@@ -143,7 +144,7 @@ fn who_waits_is_read_ahead_within_bounds() {
     });
 }
 
-/// Who does not read its answers gets no more of them, and others get theirs.
+/// A client that does not read its answers gets no further ones, and others get theirs.
 #[test]
 fn who_does_not_read_is_not_read_from() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -194,8 +195,8 @@ fn metrics_and_health() {
     assert!(get("/health").starts_with("HTTP/1.1 200"));
 }
 
-/// Who connects to the metrics and says nothing kept a probe waiting for a minute: until each had been given up after ten seconds, sixteen at
-/// a time.
+/// Silent connections to the metrics kept a probe waiting for a minute: until each had been given up after ten seconds,
+/// sixteen at a time.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let nodes = Nodes::start(1);
@@ -210,7 +211,7 @@ fn silent_connections_keep_no_probe_waiting() {
     drop(silent);
 }
 
-/// What the agent told.
+/// The lines that the agent reported.
 static TOLD: Mutex<Vec<String>> = Mutex::new(vec![]);
 
 #[test]

@@ -1,9 +1,9 @@
-//! A cluster, or a master that Sentinels know, behind the agent; and fail-overs beneath it.
+//! A cluster, or a master that Sentinels know, behind the agent; and failovers beneath it.
 
 use crate::fixture::Running;
 use crate::harness::{MAX_TTL_MS, Setup, Six, behind, int, null, text, wait_until, watched};
 
-/// An agent of these nodes, of which all serve.
+/// Starts an agent of these nodes, and waits until all serve.
 fn agent(nodes: &[String]) -> Running {
     let agent = Running::start(nodes, |config| config);
     let mut me = agent.client();
@@ -36,7 +36,7 @@ fn a_cluster_is_one_node_and_each_lock_is_at_its_master() {
     assert_eq!((node.field("nodes"), node.field("max_ttl")), (int(1), int(60_000)));
 }
 
-/// The lock of a master that dies is had by the one who waits, from its replica; those of others go on.
+/// The waiter gets the lock of a master that dies, from its replica; the locks of others go on.
 #[test]
 fn a_master_of_a_cluster_dies_beneath_it() {
     let mut six = Six::start(3_000);

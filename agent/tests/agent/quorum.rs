@@ -11,12 +11,12 @@ fn without_nodes_there_is_no_lock_and_each_says_why() {
     {
         let said = me.say(line);
         assert!(said.starts_with("-NOQUORUM "), "{line}: {said}");
-        // So many that no majority is left.
+        // More of them, until no majority is left.
         assert!(said.matches("/nowhere/").count() >= 2 && said.contains("it cannot be reached"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
     assert!(me.say("LOCK.NODE").contains("unreachable"));
-    // What is wrong with a request needs no node to be told.
+    // An invalid request is refused without any node.
     assert!(me.insist("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
@@ -29,7 +29,7 @@ fn two_nodes_die_and_a_third() {
     wait_until("all nodes have it", || nodes.holding("k") == 5);
     nodes.0[0].kill();
     nodes.0[3].kill();
-    // Those that were to have it and did not say so yet count only once they have.
+    // Nodes that did not answer yet count only once they have.
     let mut extended = null();
     wait_until("three of five extend it", || {
         extended = me.say("LOCK.EXTEND k me 60000");
@@ -43,7 +43,7 @@ fn two_nodes_die_and_a_third() {
     nodes.0[1].kill();
     let said = error(me.say("LOCK.EXTEND k you 60000"));
     assert!(said.starts_with("NOQUORUM "), "{said}");
-    // What the nodes say is told again for a moment.
+    // The nodes' state is reused for a moment.
     wait_until("they are counted", || {
         let info = me.say("INFO palisade").as_text();
         info.contains("nodes_serving:2\r\n") && info.contains("node_failed2:node=")
@@ -80,7 +80,7 @@ fn who_hangs_up_leaves_every_queue() {
     let mut raw = agent.raw();
     raw.send(&packed("LOCK.ACQUIRE k gone 60000 WAIT 60000"));
     wait_until("it waits", || agent.info("waiting") == 1 && nodes.waiters() == 5);
-    // Also with more behind it than is read ahead.
+    // Also with more input behind it than is read ahead.
     let mut other = agent.raw();
     other.send(&packed("LOCK.ACQUIRE k gone-too 60000 WAIT 60000"));
     wait_until("it waits too", || agent.info("waiting") == 2);
@@ -94,7 +94,7 @@ fn who_hangs_up_leaves_every_queue() {
     assert_eq!(holder.say("LOCK.INFO k"), null());
 }
 
-/// Who gives a lock back and hangs up, without waiting for the answer, has given it back.
+/// A client that releases a lock and hangs up without waiting for the answer has released it.
 #[test]
 fn what_is_given_back_is_given_back_without_a_witness() {
     let nodes = Nodes::start(5);
@@ -140,7 +140,8 @@ fn who_watches_is_told() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// A holder watches its own lock over a second connection: it hears at once that it was taken away, though its lease runs for a minute.
+/// A holder watches its own lock over a second connection: it hears at once that it was taken away, though its lease
+/// runs for a minute.
 #[test]
 fn a_holder_hears_that_its_lock_was_taken_away() {
     let nodes = Nodes::start(5);
@@ -157,8 +158,8 @@ fn a_holder_hears_that_its_lock_was_taken_away() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// An owner that had lost the lock was told that it held it until now: two of five nodes still had it, bob has the other three, one of which
-/// does not answer.
+/// An owner that had lost the lock heard that it held it until now: two of five nodes still had it, and bob had the
+/// other three, one of which does not answer.
 #[test]
 fn a_minority_and_a_silent_node_are_no_release() {
     let mut nodes = Nodes::start(5);
@@ -172,18 +173,18 @@ fn a_minority_and_a_silent_node_are_no_release() {
     }
     nodes.0[4].kill();
     let holding = |nodes: &Nodes| nodes.0[..4].iter().map(|server| server.info("held")).collect::<Vec<_>>();
-    // How many holds there are to give back is not known.
+    // The number of holds to release is not known.
     let said = error(other.client().say("LOCK.RELEASE k ann"));
     assert!(said.starts_with("NOQUORUM too few") && said.contains("so nothing was released"), "{said}");
     assert_eq!(holding(&nodes), [1; 4]);
     let said = error(me.say("LOCK.RELEASE k ann LEVEL 1"));
     assert!(said.starts_with("NOQUORUM the release was sent, and too few nodes tell"), "{said}");
-    // What two nodes had is free, so a majority has nothing of ann's now.
+    // The two nodes are free now, so a majority has nothing of ann's.
     assert_eq!(holding(&nodes), [0, 0, 1, 1]);
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
 }
 
-/// A majority was away for seconds: the first request after it is back was refused for want of it.
+/// A majority was away for seconds: the first request after its return was refused for want of it.
 #[test]
 fn a_majority_that_is_back_is_asked_at_once() {
     let mut nodes = Nodes::start(3);
@@ -206,7 +207,7 @@ fn a_majority_that_is_back_is_asked_at_once() {
     }
 }
 
-/// Two agents of the same nodes are one: what one of them granted the other gives back.
+/// Two agents of the same nodes are one: what one granted, the other releases.
 #[test]
 fn another_agent_goes_on() {
     let nodes = Nodes::start(5);
@@ -214,7 +215,7 @@ fn another_agent_goes_on() {
     let token = one.client().say("LOCK.ACQUIRE k me 60000").as_int();
     let mut me = other.client();
     assert_eq!(me.say("LOCK.ACQUIRE k you 60000"), null());
-    // Taking it up may bring tokens together that were not; the largest counts from then on.
+    // Adopting the lock may raise its tokens to the largest, which counts from then on.
     let taken_up = me.say("LOCK.ACQUIRE k me 60000 RETRY").as_int();
     assert!(taken_up >= token);
     wait_until("a majority extends it", || match me.say("LOCK.EXTEND k me 60000") {

@@ -178,8 +178,8 @@ impl Contender {
         }
     }
 
-    /// Of four locks, two are held alone, one is read and written, and one has permits, which an exclusive request
-    /// drains.
+    /// Draws a mode: of four locks two are held alone, one is read and written, and one has permits, which an exclusive
+    /// request drains.
     fn wants(&mut self, key: u32) -> Wants {
         match key % 4 {
             2 if !self.task.once_in(4) => Wants::ToRead,
