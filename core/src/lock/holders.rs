@@ -1,8 +1,8 @@
-//! The grants of a lock that is held together: readers, or holders of permits.
+//! The grants of a joint lock: readers, or holders of permits.
 //!
-//! Every step takes about as long with one holder as with a hundred thousand, whatever owners and tokens clients choose: ordered trees
-//! find a grant by its owner (by a hash with a random key), by the end of its lease and by its token (clients may give many grants one
-//! token), and [`Modes`] tells who may join.
+//! Every operation takes about as long with one holder as with a hundred thousand, whatever owners and tokens clients
+//! choose. Ordered trees find a grant by its owner (by a hash with a random key), by the end of its lease, and by its
+//! token (clients may give many grants one token). [`Modes`] tells which modes may join.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,8 +16,8 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Holders are kept in pieces of so many: a list that moved as it grew would keep a server waiting. The largest number for which a
-/// piece takes no more than 4 KiB.
+/// The number of holders in a piece, the largest for which a piece takes at most 4 KiB. A list that moved as it grew
+/// would keep a server waiting.
 const PIECE: usize = 4_096 / size_of::<Option<Holder>>();
 
 /// No holder.
@@ -27,12 +27,13 @@ const NONE: u32 = u32::MAX;
 struct Holder {
     grant: Grant,
     mode: Mode,
-    /// Who came before and after, [`NONE`] at the ends.
+    /// The holders before and after in order of age, [`NONE`] at the ends.
     before: u32,
     after: u32,
 }
 
-/// The hash of an owner, and the place of its grant. (A hash table would stop the server for tens of milliseconds where it doubles.)
+/// The hash of an owner, and the place of its grant. (A hash table would stop the server for tens of milliseconds when
+/// it doubles.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct Owned {
@@ -40,7 +41,7 @@ struct Owned {
     place: u32,
 }
 
-/// When a lease ends, and the place of its holder. Packed: there is one of it a holder.
+/// The end of a lease, and the place of its holder. Packed, since each holder has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct End {
@@ -48,8 +49,8 @@ struct End {
     place: u32,
 }
 
-/// The token of a grant, the end of its lease, and the place of its holder: of the grants with one token the last is the one that lasts
-/// longest.
+/// The token of a grant, the end of its lease, and the place of its holder. Of the grants with one token, the last is
+/// the one that lasts longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(Rust, packed(4))]
 struct Tokened {
@@ -64,31 +65,31 @@ impl Tokened {
     }
 }
 
-/// The grants of a lock that is held together: at least one once it is stored.
+/// The grants of a joint lock: at least one once it is stored.
 #[derive(Clone, Debug)]
 pub struct Holders {
     pieces: Vec<Vec<Option<Holder>>>,
-    /// Places in them that are free.
+    /// Free places in the pieces.
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
     hasher: RandomState,
     owners: BTreeSet<Owned>,
     tokens: BTreeSet<Tokened>,
-    /// When each lease ends, and whose it is.
+    /// The end of each lease, with its holder.
     ends: BTreeSet<End>,
     modes: Modes,
     /// The longest lease that any of them ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// `None`: it is not known since when the lock is held under its name.
+    /// `None` if it is unknown since when the lock is held under its name.
     phase: Option<Phase>,
-    /// [`Past::swaps`] of that time.
+    /// [`Past::swaps`] at that time.
     swaps: u32,
     /// The lock's entry in the node's deadlines.
     pub(super) entry: DeadlineEntry,
 }
 
-/// Nobody yet.
+/// No holders yet.
 impl Default for Holders {
     fn default() -> Self {
         Self {
@@ -110,7 +111,7 @@ impl Default for Holders {
 }
 
 impl Holders {
-    /// One more grant, whose mode goes together with all others and whose owner has none.
+    /// Adds a grant, whose mode is compatible with all others and whose owner has none.
     pub(crate) fn join(&mut self, mode: Mode, grant: Grant) -> GrantId {
         let place = self.free.pop().unwrap_or_else(|| self.new_place());
         self.modes.add(mode);
@@ -126,8 +127,8 @@ impl Holders {
         GrantId(place)
     }
 
-    /// This is the grant of its owner now, whether it had one or not; `None`: it does not go with those of the others, and nothing
-    /// changed.
+    /// Sets the grant of its owner, whether it had one or not. `None` if it is incompatible with the others; nothing
+    /// changes then.
     pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
         let own = self.find(Owner::new(grant.owner()).ok()?);
         let before = own.map(|own| self.mode(own));
@@ -145,7 +146,7 @@ impl Holders {
         Some(GrantId(place))
     }
 
-    /// Takes a grant out.
+    /// Removes a grant.
     pub(crate) fn take(&mut self, GrantId(place): GrantId) -> Grant {
         self.unlist(place);
         let hash = self.hasher.hash_one(self.holder(place).grant.owner());
@@ -175,7 +176,7 @@ impl Holders {
         self.tokens.insert(Tokened::new(grant, place));
     }
 
-    /// Takes the grant out of the trees, before its token or the end of its lease changes.
+    /// Removes the grant from the trees, before its token or the end of its lease changes.
     fn unlist(&mut self, place: u32) {
         let grant = &self.holder(place).grant;
         let (end, tokened) = (End { due: grant.deadline, place }, Tokened::new(grant, place));
@@ -200,7 +201,8 @@ impl Holders {
         self.pieces.iter_mut().flatten().flatten().for_each(|holder| holder.grant.mark_suspect());
     }
 
-    /// Since when the lock is held under its name, as far as tokens go. If that is not known it begins now: that is only stricter.
+    /// Returns the phase since which the lock is held under its name, for its tokens. An unknown phase begins now,
+    /// which is only stricter.
     pub(crate) fn phase(&mut self, past: Past) -> &Phase {
         if self.swaps != past.swaps {
             self.phase = None;
@@ -209,14 +211,14 @@ impl Holders {
         self.phase.get_or_insert_with(|| Phase::new(past.last))
     }
 
-    /// No later grant has this token, or a smaller one. (Where the phase is unknown it begins above all tokens anyway.)
+    /// Ensures that no later grant has this token, or a smaller one. (An unknown phase begins above all tokens anyway.)
     pub(super) fn retire(&mut self, token: Token) {
         if let Some(phase) = &mut self.phase {
             phase.granted(Mode::Exclusive, token);
         }
     }
 
-    /// The lock came to another name, or from elsewhere: what its key had before is not what it had.
+    /// Forgets the phase: the lock came to another name, or from elsewhere, so its key's past is not its own.
     pub(super) fn forget_phase(&mut self) {
         self.phase = None;
     }
@@ -237,7 +239,7 @@ impl Holders {
         self.ends.first().map_or(BootTime::default(), |end| end.due)
     }
 
-    /// The grant whose lease ends first.
+    /// Returns the grant whose lease ends first.
     pub(super) fn first_to_end(&self) -> GrantId {
         GrantId(self.ends.first().map_or(self.oldest, |end| end.place))
     }
@@ -256,12 +258,12 @@ impl Holders {
         alike.map(|owned| owned.place).find(|&place| self.holder(place).grant.is_of(owner)).map(GrantId)
     }
 
-    /// The grant with this token that lasts longest.
+    /// Returns the grant with this token that lasts longest.
     pub(super) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         self.with_token(token).next_back()
     }
 
-    /// The grants with this token, in the order in which they end.
+    /// Iterates over the grants with this token, in the order in which they end.
     pub(super) fn with_token(&self, token: Token) -> impl DoubleEndedIterator<Item = GrantId> {
         let first = Tokened { token, due: BootTime::default(), place: 0 };
         let last = Tokened { token, due: BootTime::from_us(u64::MAX), place: u32::MAX };
@@ -280,26 +282,26 @@ impl Holders {
         self.holder(place).mode
     }
 
-    /// The largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
+    /// Returns the largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
     pub(super) fn highest(&self) -> Option<(Token, u32)> {
         self.tokens.last().map(|last| (last.token, self.longest_ttl_ms))
     }
 
-    /// The largest token of those who hold it at `now`, if anybody does.
+    /// Returns the largest token of the holders at `now`, if there are any.
     pub(super) fn largest_token(&self, now: BootTime) -> Option<Token> {
         let live = self.tokens.iter().rev().find(|entry| now <= { entry.due });
         live.map(|live| live.token)
     }
 
-    /// Every grant, the oldest first.
+    /// Iterates over all grants, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Mode, &Grant)> {
         let holder = |place: u32| (place != NONE).then(|| self.holder(place));
         std::iter::successors(holder(self.oldest), move |last| holder(last.after))
             .map(|holder| (holder.mode, &holder.grant))
     }
 
-    /// What grants, tables and trees take; of a tree's nodes a little more than half is in use where leases end in the order in which
-    /// they began.
+    /// Estimates the memory of grants, tables and trees, in bytes. Slightly more than half of a tree's nodes is in use
+    /// if leases end in the order in which they began.
     pub(super) fn heap_bytes(&self) -> usize {
         let texts: usize = self.pieces.iter().flatten().flatten().map(|holder| holder.grant.heap_bytes()).sum();
         self.pieces.len() * PIECE * size_of::<Option<Holder>>()
@@ -336,7 +338,7 @@ fn holder_at(pieces: &[Vec<Option<Holder>>], place: u32) -> &Holder {
     pieces[place as usize / PIECE][place as usize % PIECE].as_ref().expect("a grant of this lock")
 }
 
-/// The same grants in the same order: where they are kept does not matter.
+/// Equal if the same grants are in the same order: their places do not matter.
 impl PartialEq for Holders {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter()) && self.entry == other.entry

@@ -1,10 +1,10 @@
-//! Whether a lock is what somebody knows of it.
+//! Compares a lock with a client's knowledge of it.
 
 use crate::lock::Lock;
 use crate::request::Known;
 use crate::values::time::BootTime;
 
-/// Returns until when `held` stays what is `known` of it if nothing happens; `None`: it is something else at `now`.
+/// Returns until when `held` stays in the `known` state if nothing happens; `None` if it is in another one at `now`.
 pub fn is_true_until(known: Known, held: Option<&Lock>, now: BootTime) -> Option<BootTime> {
     let held = held.filter(|lock| !lock.is_expired(now));
     match known {

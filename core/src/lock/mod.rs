@@ -1,4 +1,4 @@
-//! What a key holds while it is locked.
+//! The content of a key while it is locked.
 
 pub mod deadlines;
 mod entries;
@@ -22,18 +22,19 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// One lock: the grants by which it is held. It is held until the last of their deadlines has passed; after that it is free,
-/// whether or not it is still in memory.
+/// A lock: the grants by which it is held. It is held until the last of their deadlines has passed. After that it is
+/// free, whether or not it is still in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// One owner has it alone.
+    /// An exclusive lock with its only grant.
     Exclusive(Grant),
-    /// Readers hold it, or holders of permits; at least one.
+    /// A joint lock: at least one reader or holder of a permit.
     Joint(Box<Holders>),
 }
 
 impl Lock {
-    /// A lock that was free and is granted in `mode`, of a key with this past, which an exclusive grant need not know.
+    /// Creates a lock that was free and is granted in `mode`. `past` is the key's, which does not matter to an
+    /// exclusive grant.
     #[inline(always)]
     pub(crate) fn of(mode: Mode, grant: Grant, past: Past) -> Self {
         match mode {
@@ -47,12 +48,12 @@ impl Lock {
         }
     }
 
-    /// Whether all leases are over.
+    /// Returns whether all leases are over.
     pub fn is_expired(&self, now: BootTime) -> bool {
         now > self.end()
     }
 
-    /// When the last lease ends.
+    /// Returns the end of the last lease.
     pub fn end(&self) -> BootTime {
         match self {
             Self::Exclusive(grant) => grant.deadline,
@@ -60,7 +61,7 @@ impl Lock {
         }
     }
 
-    /// When the first lease ends.
+    /// Returns the end of the first lease.
     pub fn next_end(&self) -> BootTime {
         match self {
             Self::Exclusive(grant) => grant.deadline,
@@ -68,7 +69,7 @@ impl Lock {
         }
     }
 
-    /// The grant whose lease ended first, if any is over at `now` while others hold.
+    /// Returns the grant whose lease ended first, if one is over at `now` while others hold.
     pub(crate) fn ended(&self, now: BootTime) -> Option<GrantId> {
         match self {
             Self::Joint(holders) if now > holders.next_end() && now <= holders.end() => Some(holders.first_to_end()),
@@ -76,7 +77,7 @@ impl Lock {
         }
     }
 
-    /// How many grants there are, of which some may be over.
+    /// Returns the number of grants, some of which may be over.
     pub fn len(&self) -> usize {
         match self {
             Self::Exclusive(_) => 1,
@@ -84,12 +85,12 @@ impl Lock {
         }
     }
 
-    /// Whether there is no grant: never.
+    /// Returns false: there is always a grant.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// How many grants hold at `now`.
+    /// Returns the number of grants that hold at `now`.
     pub fn live_len(&self, now: BootTime) -> usize {
         match self {
             Self::Exclusive(grant) => usize::from(!grant.is_expired(now)),
@@ -97,7 +98,7 @@ impl Lock {
         }
     }
 
-    /// The grant of `owner`.
+    /// Returns the grant of `owner`.
     #[inline]
     pub fn find(&self, owner: Owner<'_>) -> Option<GrantId> {
         match self {
@@ -106,7 +107,8 @@ impl Lock {
         }
     }
 
-    /// The grant with this token that lasts longest: of readers and of different permits several may have one.
+    /// Returns the grant with this token that lasts longest: several readers, or holders of different permits, may
+    /// share one.
     pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),
@@ -114,7 +116,7 @@ impl Lock {
         }
     }
 
-    /// Returns true if more than `most` grants have this token.
+    /// Returns whether more than `most` grants have this token.
     pub(crate) fn has_more_with_token(&self, token: Token, most: usize) -> bool {
         match self {
             Self::Exclusive(_) => false,
@@ -122,7 +124,7 @@ impl Lock {
         }
     }
 
-    /// The grant of this name.
+    /// Returns the grant with this id.
     pub fn grant(&self, id: GrantId) -> &Grant {
         match self {
             Self::Exclusive(grant) => grant,
@@ -130,7 +132,8 @@ impl Lock {
         }
     }
 
-    /// The grant of this name, to change what is found by nothing but its name: not its token, nor its deadline.
+    /// Returns the grant with this id, for changes to fields that no tree is ordered by: neither its token nor its
+    /// deadline.
     pub(crate) fn grant_mut(&mut self, id: GrantId) -> &mut Grant {
         match self {
             Self::Exclusive(grant) => grant,
@@ -138,7 +141,7 @@ impl Lock {
         }
     }
 
-    /// The mode of the grant of this name.
+    /// Returns the mode of the grant with this id.
     pub fn mode(&self, id: GrantId) -> Mode {
         match self {
             Self::Exclusive(_) => Mode::Exclusive,
@@ -146,12 +149,12 @@ impl Lock {
         }
     }
 
-    /// The oldest grant.
+    /// Returns the oldest grant.
     pub fn first(&self) -> &Grant {
         self.oldest().1
     }
 
-    /// The mode of the oldest grant, and that grant.
+    /// Returns the mode of the oldest grant, and that grant.
     #[inline]
     pub(crate) fn oldest(&self) -> (Mode, &Grant) {
         match self {
@@ -160,7 +163,7 @@ impl Lock {
         }
     }
 
-    /// The name of the oldest grant.
+    /// Returns the id of the oldest grant.
     pub fn first_id(&self) -> GrantId {
         match self {
             Self::Exclusive(_) => GrantId::default(),
@@ -168,7 +171,7 @@ impl Lock {
         }
     }
 
-    /// Every grant, the oldest first.
+    /// Iterates over all grants, the oldest first.
     pub fn grants(&self) -> impl Iterator<Item = (Mode, &Grant)> {
         let (single, joint) = match self {
             Self::Exclusive(grant) => (Some((Mode::Exclusive, grant)), None),
@@ -177,7 +180,7 @@ impl Lock {
         single.into_iter().chain(joint.into_iter().flatten())
     }
 
-    /// The largest token of those who hold it at `now`, if anybody does.
+    /// Returns the largest token of the holders at `now`, if there are any.
     pub(crate) fn largest_token(&self, now: BootTime) -> Option<Token> {
         match self {
             Self::Exclusive(grant) => (!grant.is_expired(now)).then_some(grant.token),
@@ -185,7 +188,7 @@ impl Lock {
         }
     }
 
-    /// The largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
+    /// Returns the largest token of all grants, and the longest lease that any of them ever had, in milliseconds.
     pub(crate) fn highest(&self) -> Option<(Token, u32)> {
         match self {
             Self::Exclusive(grant) => Some((grant.token, grant.ttl_ms())),
@@ -193,7 +196,7 @@ impl Lock {
         }
     }
 
-    /// All grants came from outside: they keep others out until their deadlines and can be released, nothing else.
+    /// Marks all grants as from outside: they keep others out until their deadlines, and can only be released.
     pub fn mark_suspect(&mut self) {
         match self {
             Self::Exclusive(grant) => grant.mark_suspect(),
@@ -201,21 +204,21 @@ impl Lock {
         }
     }
 
-    /// No later grant has this token, or a smaller one: a reader that proposes it gets a larger one.
+    /// Ensures that no later grant has this token, or a smaller one: a reader that proposes it gets a larger one.
     pub(crate) fn retire(&mut self, token: Token) {
         if let Self::Joint(holders) = self {
             holders.retire(token);
         }
     }
 
-    /// It came to its key from elsewhere.
+    /// Notes that it came to its key from elsewhere.
     pub(crate) fn forget_past(&mut self) {
         if let Self::Joint(holders) = self {
             holders.forget_phase();
         }
     }
 
-    /// Heap memory of a lock beside the value itself, in bytes.
+    /// Returns the heap memory of a lock beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Exclusive(grant) => grant.heap_bytes(),
@@ -223,14 +226,14 @@ impl Lock {
         }
     }
 
-    /// `next` takes this lock's place under the same key, and so its entry in the deadlines. Returns the lock that was there,
-    /// as a caller may drop one of many holders elsewhere.
+    /// Replaces this lock by `next` under the same key; `next` takes over the entry in the deadlines. Returns the old
+    /// lock, since a caller may drop one with many holders elsewhere.
     pub fn replace(&mut self, mut next: Lock) -> Lock {
         next.set_entry(self.entry());
         std::mem::replace(self, next)
     }
 
-    /// This lock's entry in the node's deadlines.
+    /// Returns this lock's entry in the node's deadlines.
     pub fn entry(&self) -> DeadlineEntry {
         match self {
             Self::Exclusive(grant) => grant.entry,
@@ -245,9 +248,9 @@ impl Lock {
         }
     }
 
-    // What rules do to it.
+    // The changes made by rules.
 
-    /// Takes out one grant of several.
+    /// Removes one grant of several.
     pub(crate) fn take(&mut self, id: GrantId) -> Option<Grant> {
         match self {
             Self::Joint(holders) if holders.len() > 1 => Some(holders.take(id)),
@@ -255,7 +258,8 @@ impl Lock {
         }
     }
 
-    /// The lease of this grant ends at the earliest `ttl` from `now`: it never gets shorter. Whether it got longer.
+    /// Extends the lease of this grant to at least `ttl` from `now`: it never becomes shorter. Returns whether it
+    /// became longer.
     pub(crate) fn prolong(&mut self, id: GrantId, now: BootTime, ttl: Ttl) -> bool {
         match self {
             Self::Exclusive(grant) => grant.prolong(now, ttl),
@@ -263,7 +267,7 @@ impl Lock {
         }
     }
 
-    /// The token of this grant is raised.
+    /// Raises the token of this grant.
     pub(crate) fn set_token(&mut self, id: GrantId, token: Token) {
         match self {
             Self::Exclusive(grant) => grant.token = token,
@@ -271,7 +275,7 @@ impl Lock {
         }
     }
 
-    /// The grant of this name, the only one that holds, does so in `mode` from now on; the key has this past.
+    /// Converts the lock to `mode`: the grant with this id is the only one that holds. `past` is the key's.
     pub(crate) fn convert(&mut self, id: GrantId, mode: Mode, past: Past) {
         let entry = self.entry();
         let mut grant = self.grant(id).clone();
@@ -281,12 +285,12 @@ impl Lock {
     }
 }
 
-/// The lock a key holds at `now`, if it is held.
+/// Returns the lock in a key, if it is held at `now`.
 pub(crate) fn live(held: Option<&mut Lock>, now: BootTime) -> Option<&mut Lock> {
     held.filter(|lock| !lock.is_expired(now))
 }
 
-/// The lock that `owner` holds at `now`, by a grant with `token` if one is named, and that grant.
+/// Returns the lock and its grant that `owner` holds at `now`; only a grant with `token`, if one is named.
 #[inline]
 pub(crate) fn live_of<'a>(
     held: Option<&'a mut Lock>,
@@ -304,7 +308,7 @@ pub(crate) fn live_of<'a>(
 mod tests {
     use super::*;
 
-    /// Of the sizes that allocators give, 64 is one; a field more costs every lock 16 bytes.
+    /// Allocators give sizes of 64 bytes, and an additional field would cost every lock 16 more.
     #[test]
     fn a_lock_is_as_large_as_its_only_grant() {
         assert_eq!((size_of::<Grant>(), size_of::<Lock>()), (64, 64));

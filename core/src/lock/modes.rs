@@ -1,45 +1,45 @@
-//! The modes in which a lock is held at a moment, kept so that who may join is known without a walk over its holders.
+//! The modes in which a lock is held now, kept so that compatibility is known without a scan of its holders.
 
 use std::collections::BTreeMap;
 
 use crate::values::mode::{Mode, Permit, Wanted};
 
-/// The modes of all grants of one lock. They go together in pairs.
+/// The modes of all grants of one lock. They are pairwise compatible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Modes {
     is_exclusive: bool,
     shared: usize,
     permits: usize,
     numbers: Numbers,
-    /// How many holders of permits let there be so many.
+    /// The number of permit holders with each limit.
     limits: BTreeMap<u16, usize>,
 }
 
-/// Which numbers of permits are held: a bit each, from number 1 on; the last word is not 0.
+/// The held permit numbers: a bit each, from number 1 on; the last word is not 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Numbers(Vec<u64>);
 
-/// Of a lock that is free.
+/// The modes of a free lock.
 static FREE: Modes =
     Modes { is_exclusive: false, shared: 0, permits: 0, numbers: Numbers(Vec::new()), limits: BTreeMap::new() };
 
 impl Modes {
-    /// Those of a lock that is free.
+    /// Returns the modes of a free lock.
     pub fn free() -> &'static Self {
         &FREE
     }
 
-    /// How many grants there are.
+    /// Returns the number of grants.
     pub fn len(&self) -> usize {
         usize::from(self.is_exclusive) + self.shared + self.permits
     }
 
-    /// Whether the lock is free.
+    /// Returns whether the lock is free.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a grant of `mode` is compatible with all there are.
+    /// Returns whether a grant of `mode` is compatible with all grants.
     pub fn admits(&self, mode: Mode) -> bool {
         match mode {
             _ if self.is_empty() => true,
@@ -54,8 +54,8 @@ impl Modes {
         }
     }
 
-    /// The mode in which a request can be granted that is to be compatible with all there are, and with `others`. Of permits the
-    /// lowest number that is free, unless the request names one.
+    /// Returns the mode in which a request can be granted, compatible with all grants and with `others`. For permits it
+    /// is the lowest free number, unless the request names one.
     pub fn admitted(&self, wanted: Wanted, others: &Modes) -> Option<Mode> {
         let mode = match wanted {
             Wanted::Exclusive => Mode::Exclusive,
@@ -68,7 +68,7 @@ impl Modes {
         (self.admits(mode) && others.admits(mode)).then_some(mode)
     }
 
-    /// A grant of `mode` is added, which is compatible with all there are.
+    /// Adds a grant of `mode`, which is compatible with all grants.
     pub fn add(&mut self, mode: Mode) {
         debug_assert!(self.admits(mode));
         match mode {
@@ -82,7 +82,7 @@ impl Modes {
         }
     }
 
-    /// A grant of `mode`, which there was, ends.
+    /// Removes a grant of `mode`.
     pub fn remove(&mut self, mode: Mode) {
         match mode {
             Mode::Exclusive => self.is_exclusive = false,
@@ -100,14 +100,14 @@ impl Modes {
         }
     }
 
-    /// The smallest limit that a holder of a permit set.
+    /// Returns the smallest limit that a permit holder asked for.
     fn least_limit(&self) -> u16 {
         self.limits.first_key_value().map_or(u16::MAX, |(&limit, _)| limit)
     }
 }
 
 impl Numbers {
-    /// The word of a number, and its bit there.
+    /// Returns the word of a number, and its bit there.
     fn bit(number: u16) -> (usize, u64) {
         let place = u32::from(number) - 1;
         ((place / u64::BITS) as usize, 1 << (place % u64::BITS))
@@ -134,13 +134,13 @@ impl Numbers {
         }
     }
 
-    /// The highest number; 0: none.
+    /// Returns the highest number; 0 if there is none.
     fn highest(&self) -> u16 {
         let highest = |last: &u64| self.0.len() as u32 * u64::BITS - last.leading_zeros();
         self.0.last().map_or(0, |last| highest(last) as u16)
     }
 
-    /// The lowest number that neither has, if there is one.
+    /// Returns the lowest number that is free in both, if there is one.
     fn lowest_free(&self, other: &Self) -> Option<u16> {
         let word = |of: &Self, n: usize| of.0.get(n).copied().unwrap_or(0);
         let free = (0..).map(|n| !(word(self, n) | word(other, n))).enumerate().find(|(_, free)| *free != 0)?;
@@ -156,14 +156,14 @@ mod tests {
     use super::*;
     use crate::fixture::permit;
 
-    /// Every mode with a limit of up to `limit_max`.
+    /// Returns every mode with a limit of up to `limit_max`.
     fn all(limit_max: u16) -> Vec<Mode> {
         let permits = (1..=limit_max).flat_map(|limit| (1..=limit).filter_map(move |n| Permit::new(n, limit)));
         [Mode::Exclusive, Mode::Shared].into_iter().chain(permits.map(Mode::Permit)).collect()
     }
 
     proptest! {
-        /// Against the rule itself, pair by pair, over any sequence of grants and ends.
+        /// Compares `admits` with the rule for pairs, over any sequence of grants and ends.
         #[test]
         fn who_may_join_is_what_the_pairs_say(steps in proptest::collection::vec((select(all(4)), any::<Option<Index>>()), 0..60)) {
             let (mut modes, mut plain) = (Modes::default(), Vec::<Mode>::new());

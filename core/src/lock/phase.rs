@@ -1,40 +1,41 @@
-//! What the token of a grant must be above, where several grants hold a lock together.
+//! Lower bounds for the tokens of a joint lock's grants.
 //!
-//! An exclusive grant's token is larger than every earlier one of the key. A shared grant's is larger than that of every earlier
-//! exclusive grant and permit; a permit's is larger than every earlier one of its number, and of every earlier exclusive and shared
-//! grant. Readers among themselves and permits of different numbers need no order: a proposal between their tokens is taken as it
-//! is, so a quorum pays no second round for it.
+//! An exclusive grant's token is larger than every earlier one of the key. A shared grant's is larger than that of
+//! every earlier exclusive grant and permit. A permit's is larger than every earlier one of its number, and than that
+//! of every earlier exclusive and shared grant. Readers need no order among themselves, nor do permits of different
+//! numbers. A proposal between their tokens is accepted as it is, so a quorum pays no second round for it.
 
 use crate::values::mode::Mode;
 use crate::values::token::Token;
 
-/// What is known of the past of a key.
+/// The known past of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
     /// The highest token that it ever had.
     pub last: u64,
-    /// How often databases changed places: since then a lock may have the past of another key.
+    /// The number of swaps of databases: after one, a lock may have the past of another key.
     pub swaps: u32,
 }
 
-/// From when a lock was last free until it is free again.
+/// The time from when a lock was last free until it is free again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {
-    /// What everybody in it comes after: the highest token of the key before (where it begins with a reader, of all but readers), or of
-    /// an exclusive grant in it.
+    /// The lower bound for all grants in it: the highest token of the key before (if it begins with a reader, of all
+    /// grants but readers'), or of an exclusive grant in it.
     floor: u64,
-    /// The highest token of each permit number in it, from number 1 on: a list takes less than a tree, and low numbers are used first.
+    /// The highest token of each permit number in it, from number 1 on. A list takes less memory than a tree, and low
+    /// numbers are used first.
     numbers: Vec<u64>,
 }
 
 impl Phase {
-    /// The lock was free, and `last` is the highest token that its key ever had, or that a reader must come after. Whoever does not know since when a lock is held
-    /// begins here too: that is only stricter.
+    /// Begins a phase for a lock that was free. `last` is the highest token that its key ever had, or that a reader
+    /// must exceed. A phase of unknown beginning begins here too, which is only stricter.
     pub fn new(last: u64) -> Self {
         Self { floor: last, numbers: vec![] }
     }
 
-    /// The token of a grant of `mode` must be above this; `last` is the highest token that the key ever had.
+    /// Returns the token that a grant of `mode` must exceed; `last` is the highest token that the key ever had.
     pub fn floor_of(&self, mode: Mode, last: u64) -> u64 {
         match mode {
             Mode::Exclusive => last,
@@ -45,8 +46,8 @@ impl Phase {
         }
     }
 
-    /// A grant of `mode` has `token` now: it was granted, or its token was raised. That of an exclusive grant counts for whoever
-    /// joins it once it is shared.
+    /// Notes that a grant of `mode` now has `token`: it was granted, or its token was raised. An exclusive grant's
+    /// token counts for later readers once it is shared.
     pub fn granted(&mut self, mode: Mode, token: Token) {
         let highest = match mode {
             Mode::Exclusive => &mut self.floor,

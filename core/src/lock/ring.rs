@@ -1,12 +1,13 @@
-//! A number for each of some moments, and which of them is the first: a ring of fixed size, whatever its content.
+//! The ring of a timing wheel: a number for each of some moments, with a search for the first. Its size is fixed,
+//! whatever its content.
 
-/// Moments that a ring tells apart.
+/// The number of moments that a ring tells apart.
 pub(super) const MOMENTS: u64 = (PAGES * PAGE) as u64;
 
-/// The ring is in so many pages, made when they are needed.
+/// The number of pages, which are allocated when needed.
 const PAGES: usize = 256;
 
-/// Moments of a page: 2 KiB.
+/// The number of moments in a page: 2 KiB.
 const PAGE: usize = 512;
 
 /// No number.
@@ -15,7 +16,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Page {
     numbers: [u32; PAGE],
-    /// A bit for each that is not [`NONE`].
+    /// A bit for each number that is not [`NONE`].
     set: [u64; PAGE / 64],
 }
 
@@ -33,20 +34,20 @@ impl Default for Ring {
     }
 }
 
-/// The page of a moment, and its index there.
+/// Returns the page of a moment, and its index there.
 const fn split(moment: u64) -> (usize, usize) {
     ((moment % MOMENTS) as usize / PAGE, moment as usize % PAGE)
 }
 
 impl Ring {
-    /// The number of this moment, or [`NONE`].
+    /// Returns the number of this moment, or [`NONE`].
     #[inline]
     pub fn get(&self, moment: u64) -> u32 {
         let (page, index) = split(moment);
         self.pages[page].as_ref().map_or(NONE, |page| page.numbers[index])
     }
 
-    /// This is the number of this moment; [`NONE`]: it has none.
+    /// Sets the number of this moment, or removes it with [`NONE`].
     #[inline]
     pub fn set(&mut self, moment: u64, number: u32) {
         let (at, index) = split(moment);
@@ -64,7 +65,7 @@ impl Ring {
         }
     }
 
-    /// The first moment from `from` on that has a number, if any has.
+    /// Returns the first moment from `from` on that has a number, if any has.
     pub fn first_from(&self, from: u64) -> Option<u64> {
         // A node whose only lock is released.
         if self.set == [0; PAGES / 64] {
@@ -75,16 +76,16 @@ impl Ring {
             let index = next_set(&self.pages[at].as_ref()?.set, from)?;
             Some((at * PAGE + index) as u64)
         };
-        // The page of `from` comes last once more, with what is in front of it there.
+        // The page of `from` comes last once more, with the part before its index.
         let found = in_page(at, index)
             .or_else(|| in_page(next_set(&self.set, at + 1).or_else(|| next_set(&self.set, 0))?, 0))?;
         Some(from + found.wrapping_sub(from) % MOMENTS)
     }
 
-    /// The last moment before `from` + [`MOMENTS`] that has a number, if any has.
+    /// Returns the last moment before `from` + [`MOMENTS`] that has a number, if any has.
     pub fn last_from(&self, from: u64) -> Option<u64> {
         let (at, index) = split(from);
-        // Backwards from the end, which is in the page of `from` in front of it, to that page once more.
+        // Backwards from the end, which is in the page of `from` before its index, to that page once more.
         let mut pages = (0..=PAGES).map(|back| ((at + PAGES - back) % PAGES, if back == 0 { index } else { PAGE }));
         let found = pages.find_map(|(at, end)| {
             let page = self.pages[at].as_ref()?;
@@ -95,7 +96,7 @@ impl Ring {
     }
 }
 
-/// The first bit that is set from `from` on.
+/// Returns the first set bit from `from` on.
 #[inline]
 fn next_set(words: &[u64], from: usize) -> Option<usize> {
     let first = words.get(from / 64)? & (u64::MAX << (from % 64));
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a tree, in a window that moves on and is sometimes full to its ends.
+        /// Compares the ring with a tree, in a window that moves on and is sometimes full to its ends.
         #[test]
         fn a_ring_is_a_tree_within_its_window(
             start in prop_oneof![Just(0), any::<u32>().prop_map(u64::from)],
@@ -127,7 +128,7 @@ mod tests {
                 prop_assert_eq!(ring.get(from + ahead), if comes { n } else { NONE });
                 prop_assert_eq!(ring.first_from(from), plain.keys().next().copied());
                 prop_assert_eq!(ring.last_from(from), plain.keys().last().copied());
-                // As far as nothing is passed.
+                // Only until the first number.
                 from = (from + on).min(plain.keys().next().copied().unwrap_or(u64::MAX));
             }
             prop_assert!(plain.iter().all(|(moment, number)| ring.get(*moment) == *number));

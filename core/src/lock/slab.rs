@@ -1,12 +1,12 @@
-//! Many values of one kind in pieces of 4 KiB, each at a place that stays its own until it is taken out.
+//! A slab: many values of one kind in pieces of 4 KiB, each at a fixed place until it is removed.
 //!
-//! A list that grew by moving would keep a server waiting, and an allocation for each value would take more memory and time than
-//! the value. A piece that gets empty is given back, unless it is the only one with room.
+//! A list that moved as it grew would keep a server waiting, and an allocation for each value would take more memory
+//! and time than the value. An empty piece is freed, unless it is the only one with room.
 
-/// Values of a piece: so many of 32 bytes take a little less than 4 KiB together with the rest of a piece.
+/// The number of values in a piece: with 32 bytes each, a piece takes slightly less than 4 KiB in all.
 const PIECE: u32 = 127;
 
-/// Places are numbered as if there were so many in a piece: a power of two.
+/// The places in a piece are numbered with this power of two as their stride.
 const STRIDE_BITS: u32 = 7;
 
 /// No piece.
@@ -15,9 +15,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Piece<T> {
     values: [T; PIECE as usize],
-    /// A bit for each place that is taken.
+    /// A bit for each taken place.
     taken: [u64; 2],
-    /// Its neighbours among those that have room, [`NONE`] at the ends.
+    /// The neighbours among pieces with room, [`NONE`] at the ends.
     before: u32,
     after: u32,
 }
@@ -40,9 +40,9 @@ impl<T> Piece<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     pieces: Vec<Option<Box<Piece<T>>>>,
-    /// Numbers of pieces that were given back.
+    /// The numbers of freed pieces.
     given_back: Vec<u32>,
-    /// The first piece that has room.
+    /// The first piece with room.
     room: u32,
     len: usize,
 }
@@ -53,18 +53,18 @@ impl<T> Default for Slab<T> {
     }
 }
 
-/// The number of the piece that a place is in, and its index there.
+/// Returns the number of a place's piece, and its index there.
 const fn split(place: u32) -> (usize, u32) {
     ((place >> STRIDE_BITS) as usize, place & ((1 << STRIDE_BITS) - 1))
 }
 
 impl<T: Default> Slab<T> {
-    /// The number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The value at this place, if there is one.
+    /// Returns the value at this place, if there is one.
     #[inline]
     pub fn get(&self, place: u32) -> Option<&T> {
         let (number, index) = split(place);
@@ -72,7 +72,7 @@ impl<T: Default> Slab<T> {
         (index < PIECE && piece.is_taken(index)).then(|| &piece.values[index as usize])
     }
 
-    /// The same, to change it.
+    /// Returns the value at this place for changes, if there is one.
     #[inline]
     pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         let (number, index) = split(place);
@@ -80,7 +80,7 @@ impl<T: Default> Slab<T> {
         (index < PIECE && piece.is_taken(index)).then(|| &mut piece.values[index as usize])
     }
 
-    /// Keeps `value` at a place of its own.
+    /// Adds `value`, and returns its place.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         if self.room == NONE {
@@ -98,7 +98,7 @@ impl<T: Default> Slab<T> {
         number << STRIDE_BITS | index
     }
 
-    /// Takes out the value at this place, if there is one.
+    /// Removes and returns the value at this place, if there is one.
     #[inline]
     pub fn remove(&mut self, place: u32) -> Option<T> {
         let value = std::mem::take(self.get_mut(place)?);
@@ -120,7 +120,7 @@ impl<T: Default> Slab<T> {
         Some(value)
     }
 
-    /// Every value, in no order.
+    /// Iterates over all values, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.pieces).filter_map(|(number, piece)| Some((number, piece.as_deref()?))).flat_map(
             |(number, piece)| {
@@ -146,7 +146,7 @@ impl<T: Default> Slab<T> {
         self.has_room(number);
     }
 
-    /// This piece becomes the first of those that have room.
+    /// Makes this piece the first of those with room.
     fn has_room(&mut self, number: u32) {
         let after = std::mem::replace(&mut self.room, number);
         if after != NONE {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a table of places: runs of values come and go, so that pieces fill up and empty.
+        /// Compares the slab with a table of places: runs of values come and go, so that pieces fill up and empty.
         #[test]
         fn values_stay_where_they_are_and_empty_pieces_are_given_back(
             steps in prop::collection::vec((any::<bool>(), 1_usize..200, any::<Index>()), 1..60)

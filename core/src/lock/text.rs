@@ -1,21 +1,22 @@
-//! What a grant tells of its owner, in 24 bytes: more would make every lock larger.
+//! The texts of a grant, in 24 bytes: more would make every lock larger.
 
 use crate::lock::waited::Waited;
 
-/// Owners of so many bytes stand in the grant itself where there is no note: those that clients make.
+/// The longest owner that is stored in the grant itself if there is no note, in bytes: long enough for the owners that
+/// clients generate.
 const INLINE_BYTES: usize = 20;
 
-/// Owner, then what else there is to say of a grant. And how long it was waited for, since there is room.
+/// The owner, then the rest of a grant's texts. Also the time waited, since there is room.
 #[derive(Clone, Debug)]
 pub(super) enum Text {
-    /// The owner alone.
+    /// Only an owner.
     Owner { len_less_one: u8, waited: Waited, bytes: [u8; INLINE_BYTES] },
     /// The owner and the rest, in one allocation.
     All { owner_len_less_one: u8, waited: Waited, bytes: Box<[u8]> },
 }
 
 impl Text {
-    /// The text of an owner, of 1 to 256 bytes, and the rest.
+    /// Creates the text of an owner, of 1 to 256 bytes, and the rest.
     #[inline]
     pub fn new(owner: &[u8], rest: [&[u8]; 2], waited: Waited) -> Self {
         let len_less_one = (owner.len() - 1) as u8;
@@ -28,7 +29,7 @@ impl Text {
         Self::All { owner_len_less_one: len_less_one, waited, bytes: [owner, note, number].concat().into() }
     }
 
-    /// All of it.
+    /// Returns all bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -37,7 +38,7 @@ impl Text {
         }
     }
 
-    /// The owner's length, in bytes.
+    /// Returns the owner's length, in bytes.
     #[inline]
     pub fn owner_len(&self) -> usize {
         let (Self::Owner { len_less_one, .. } | Self::All { owner_len_less_one: len_less_one, .. }) = *self;
@@ -56,7 +57,7 @@ impl Text {
         *waited = is;
     }
 
-    /// Heap memory, in bytes.
+    /// Returns the heap memory, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Owner { .. } => 0,

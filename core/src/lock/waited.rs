@@ -1,21 +1,21 @@
-//! How long a grant was waited for, in two bytes: more would make every lock larger.
+//! The time for which a grant was waited for, in two bytes: more would make every lock larger.
 
-/// Bits of the digits: times below 2^11 ms are kept as they are.
+/// The bits of the digits: times below 2^11 ms are exact.
 const DIGITS: u32 = 11;
 
-/// How long was waited, in milliseconds: as it is below 2 048 ms, else rounded down by less than 0.1 %.
+/// A time waited, in milliseconds: exact below 2 048 ms, otherwise rounded down by less than 0.1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited(u16);
 
 impl Waited {
-    /// `ms` milliseconds, or the longest time that there is: 49 days, which no request may wait.
+    /// Creates a time of `ms` milliseconds, at most the largest one: 49 days, which no request may wait.
     pub(crate) fn of_ms(ms: u64) -> Self {
         let ms = u32::try_from(ms).unwrap_or(u32::MAX);
         let shift = (u32::BITS - ms.leading_zeros()).saturating_sub(DIGITS);
         Self((shift << DIGITS | ms >> shift) as u16)
     }
 
-    /// Milliseconds.
+    /// Returns the milliseconds.
     #[inline]
     pub(crate) fn ms(self) -> u64 {
         let digits = self.0 & ((1 << DIGITS) - 1);

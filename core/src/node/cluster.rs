@@ -1,4 +1,4 @@
-//! A node in a cluster: what follows for its memory when it looks which slots it serves.
+//! A node in a cluster: the consequences for its memory when it reads which slots it serves.
 
 use std::ops::RangeInclusive;
 
@@ -10,18 +10,19 @@ use crate::node::Node;
 use crate::values::time::{BootTime, Now};
 
 impl Node {
-    /// The node is part of a cluster. The locks of slots that it has already are known to its start, or it is guarded for them.
+    /// Notes that the node is part of a cluster. Its start knows the locks of slots that it has already, or it is
+    /// guarded for them.
     pub fn begin_in_cluster(&mut self) {
         self.slots.begin();
     }
 
-    /// The node serves the slots `owned` at `now`, and imports those of `imported`. What came without its locks is guarded as long as
-    /// the longest lease that this node may grant, since nobody knows what the owner before granted, and no token is issued that
-    /// the owner before can have issued.
+    /// Notes that the node serves the slots `owned` at `now`, and imports those of `imported`. Slots that came without
+    /// their locks are guarded for the longest lease that this node may grant, since nobody knows what their former
+    /// owner granted. No token is issued that the former owner can have issued.
     pub fn sees_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
         if !self.slots.serves_just(owned) {
-            // Locks that are free here may be held elsewhere now.
+            // Locks that are free here may now be held elsewhere.
             self.watching.wake_all();
         }
         let gained = self.slots.seen(owned, imported, now.boot, until);
@@ -31,38 +32,41 @@ impl Node {
         gained
     }
 
-    /// No token is issued from now on that the owner of a slot before can have issued.
+    /// Raises the floor above every token that the former owner of a slot can have issued.
     fn pass_tokens_of_others(&mut self, now: Now) {
         self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));
     }
 
-    /// The node is guarded as a whole for what it takes over now: slots that it finds with its next look need no guard beside.
+    /// Notes that the node is guarded as a whole for what it now takes over: the slots that it reads next need no guard
+    /// of their own.
     pub fn covers_slots(&mut self) {
         self.slots.cover();
     }
 
-    /// These slots are on their way here in one step with their locks, or are so no more.
+    /// Notes that these slots are on their way here in one step with their locks, or no longer are.
     pub fn slots_arrive(&mut self, slots: RangeInclusive<u16>, are_on_their_way: bool) {
         self.slots.arriving(slots, are_on_their_way);
     }
 
-    /// These slots have come here in one step with their locks.
+    /// Notes that these slots have come here in one step with their locks.
     pub fn slots_came(&mut self, slots: RangeInclusive<u16>, now: Now) {
         self.slots.came(slots);
         self.pass_tokens_of_others(now);
     }
 
-    /// The live lock `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.
+    /// Notes that the server deleted the live lock `name`, which would have ended at `end`, perhaps with its whole
+    /// slot.
     pub fn dropped_in_slot(&mut self, name: &[u8], end: BootTime) {
         self.slots.drop_lock(name, end);
     }
 
-    /// It is known by now what deleted locks of late: whole slots were emptied, or single keys. How many slots are guarded for it.
+    /// Resolves the cause of recent deletions: whole slots were emptied, or single keys. Returns the number of slots
+    /// that are guarded for it.
     pub fn confirm_slot_flush(&mut self, is_flush: bool) -> usize {
         self.slots.confirm_flush(is_flush)
     }
 
-    /// How long a guard is that is armed at `now` for leases nobody knows, in milliseconds.
+    /// Returns the length of a guard armed at `now` for unknown leases, in milliseconds.
     pub fn guard_ms(&self, now: BootTime) -> u32 {
         guard_ms(self.ledger.outstanding_ttl().ms(now), self.skew_ms)
     }

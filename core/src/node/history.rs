@@ -1,4 +1,4 @@
-//! What the node tells its history of: the ends of grants. (Those of waits the queues tell.)
+//! The ends of grants, reported to the node's history. (The queues report the ends of waits.)
 
 use crate::history::History;
 use crate::history::ending::Ending;
@@ -11,17 +11,17 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 
 impl Node {
-    /// What is remembered of grants and waits that are over.
+    /// Returns the history of past grants and waits.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Hands the history to the driver, which publishes events and resets the log.
+    /// Returns the history for the driver, which publishes events and resets the log.
     pub fn history_mut(&mut self) -> &mut History {
         &mut self.history
     }
 
-    /// `happened` to the grant `id` of `lock` of `key` at `now`, which did not end.
+    /// Reports that `happened`, which is not an end, happened to the grant `id` of `lock` of `key` at `now`.
     #[inline(always)]
     pub(crate) fn notice(&mut self, key: Key<'_>, lock: &Lock, id: GrantId, happened: Happened, now: BootTime) {
         if self.history.notices_grants() {
@@ -30,13 +30,13 @@ impl Node {
         }
     }
 
-    /// So many requests are told that somebody else has the lock of `key`.
+    /// Counts `count` requests that are answered that another owner holds the lock of `key`.
     pub(crate) fn contended(&mut self, key: Key<'_>, count: u64) {
         self.counters.contended += count;
         self.history.contended(key, count);
     }
 
-    /// All grants of `lock` of `key` end at `now`, by `ending`.
+    /// Reports that all grants of `lock` of `key` end at `now`, by `ending`.
     #[inline(always)]
     pub(crate) fn lock_ends(&mut self, key: Key<'_>, lock: Option<&Lock>, ending: Ending, now: BootTime) {
         if matches!(ending, Ending::Broken | Ending::Deleted) {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// One grant of several ends at `now`, by `ending`.
+    /// Reports that one grant of several ends at `now`, by `ending`.
     pub(crate) fn grant_ends(&mut self, key: Key<'_>, of: (Mode, &Grant), ending: Ending, now: BootTime) {
         self.keepalives.ended(key, of.1.owner());
         if self.history.wants(of.1, ending, now) {
@@ -61,12 +61,13 @@ impl Node {
         }
     }
 
-    /// The server takes `lock` from `key` at `now`, for a command that is not ours, and this node is who grants it.
+    /// Reports that the server deletes `lock` from `key` at `now`, for a command that is not ours, on the node that
+    /// grants it.
     pub fn deleted(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
         self.lock_ends(key, Some(lock), Ending::Deleted, now);
     }
 
-    /// A flush takes `lock` from `key` at `now`.
+    /// Reports that a flush deletes `lock` from `key` at `now`.
     pub fn flushed(&mut self, key: Key<'_>, lock: &Lock, now: BootTime) {
         self.lock_ends(key, Some(lock), Ending::Flushed, now);
     }

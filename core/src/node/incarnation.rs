@@ -1,6 +1,8 @@
-//! How a node begins an incarnation, what of it must be on the disk, and how it becomes a replica or a master.
+//! The life of an incarnation: how a node begins one, what of it must be on the disk, and how it becomes a replica or a
+//! master.
 //!
-//! Whoever writes the state file takes a state from [`Node::state_to_write`], and tells with [`Node::written`] when it is there.
+//! The state file's writer takes a state from [`Node::state_to_write`], and reports with [`Node::written`] that it is
+//! on the disk.
 
 use crate::durability::ledger::{Beginning, Ledger};
 use crate::durability::node_state::NodeState;
@@ -16,8 +18,8 @@ use crate::values::cause::Cause;
 use crate::values::time::{BootTime, Now, ahead_us};
 
 impl Node {
-    /// An incarnation begins at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start is judged and its
-    /// first state is on the disk.
+    /// Begins an incarnation at `now`, with tokens from [`crate::token_floor`] on. Nothing is promised before its start
+    /// is judged and its first state is on the disk.
     pub fn begin(beginning: &Beginning<'_>, mut tokens: Tokens, now: BootTime) -> Self {
         if let Some(last) = beginning.last {
             // Nothing is issued before the new ceiling is on the disk: no stripe is below the last one.
@@ -38,21 +40,22 @@ impl Node {
         node
     }
 
-    /// Refuses while something that a later incarnation must know is not on the disk. While the node is guarded, that is what a client
-    /// has to wait for.
+    /// Refuses while the disk lacks something that a later incarnation must know. While the node is guarded, the
+    /// refusal is the guard's, since the client has to wait for that.
     pub fn ready(&self, now: BootTime) -> Result<(), Refusal> {
         if self.ledger.is_ready() { Ok(()) } else { self.guard.ensure_open(now).and(Err(Refusal::NotYet)) }
     }
 
-    /// Judges, once the data is loaded, what the last incarnation left, and whether the node is guarded for it. From now on states are
-    /// written, and the first has to be on the disk before anything is promised. Whether the node remembers every grant.
+    /// Judges the last incarnation's state once the data is loaded, and whether the node is guarded for it. From now on
+    /// states are written, and the first has to be on the disk before anything is promised. Returns whether the node
+    /// remembers every grant.
     pub fn judge(&mut self, start: &Start<'_>, policy: GuardPolicy, now: BootTime) -> bool {
         let outstanding_ttl_ms = self.ledger.judged(now);
         let verdict = start.judge(policy, now);
         if verdict.is_guarded {
             self.arm_guard(Cause::Restart, now, now.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms)));
         }
-        // Whatever was armed on another boot: every lock that was loaded is from before.
+        // For a guard that was armed on another boot, every loaded lock is from before its cause.
         if !verdict.is_same_boot {
             self.guard.since_now(now);
         }
@@ -60,13 +63,13 @@ impl Node {
         verdict.is_proved
     }
 
-    /// The state that is to be on the disk, with its number; the newest alone counts. If it is `needed`, nothing is promised before.
-    /// `None`: there is no file, or it still has what the last incarnation proves.
+    /// Returns the state to write, with its number; only the newest counts. If it is `needed`, nothing is promised
+    /// before it is on the disk. `None` if there is no file, or if the file must keep what the last incarnation proves.
     pub fn state_to_write(&mut self, needed: bool, now: Now) -> Option<(u64, NodeState)> {
         self.ledger.writes().then(|| (self.ledger.number(needed), self.state(now)))
     }
 
-    /// What a later incarnation must know, at `now`.
+    /// Returns the state at `now` for a later incarnation.
     pub fn state(&mut self, now: Now) -> NodeState {
         let state = self.ledger.state(&mut self.tokens, self.skew_ms, now);
         let unproved_before = self.unproved_before(state.outstanding_ttl_ms, now.boot);
@@ -78,23 +81,23 @@ impl Node {
         }
     }
 
-    /// The state with this number is on the disk, and the node's ceiling there is this.
+    /// Notes that the state with this number is on the disk, with this ceiling.
     pub fn written(&mut self, number: u64, ceiling: u64) {
         self.ledger.written(number, ceiling, &mut self.tokens);
     }
 
-    /// The data is marked as used by this incarnation.
+    /// Notes that the data is marked as used by this incarnation.
     pub fn stamped(&mut self) {
         self.ledger.stamped();
     }
 
-    /// Whether another server has the state file: nothing may be promised under this node's name.
+    /// Sets whether another server has the state file. Nothing may be promised under this node's name then.
     pub fn file_taken(&mut self, is_taken: bool) {
         self.ledger.taken(is_taken);
     }
 
-    /// An operator raises the floor of tokens to `token` (LOCK.FLOOR), or another node may have issued tokens up to there. The
-    /// floors before and after.
+    /// Raises the floor of tokens to `token`, for an operator (LOCK.FLOOR) or because another node may have issued
+    /// tokens up to there. Returns the floors before and after.
     pub fn raise_floor(&mut self, token: u64) -> (u64, u64) {
         let before = self.tokens.floor();
         if token > before {
@@ -103,37 +106,38 @@ impl Node {
         (before, self.tokens.floor())
     }
 
-    /// Drops what is needed no longer, ten times a second.
+    /// Removes what is no longer needed. Called ten times a second.
     pub fn sweep(&mut self, now: BootTime) {
         self.evicted.sweep(now);
     }
 
-    /// Whether a token was refused for want of a ceiling that nobody has handed out yet.
+    /// Returns whether a token was refused for lack of a ceiling that has not been handed out yet.
     pub fn wants_write(&self, now: Now) -> bool {
         self.ledger.wants_write(&self.tokens, self.skew_ms, now)
     }
 
-    /// Whether a state should be written now, before anybody has to wait for it. To be asked ten times a second.
+    /// Returns whether a state should be written now, before a request has to wait for it. Called ten times a second.
     pub fn is_write_due(&self, now: Now) -> bool {
         self.ledger.is_write_due(&self.tokens, self.skew_ms, now)
     }
 
-    /// What a master tells its replicas: up to where they should take tokens for issued, the longest lease that may run, and the
-    /// ceilings of stripes.
+    /// Returns a master's message to its replicas: the ceiling up to which tokens may be issued, the longest lease that
+    /// may run, and the ceilings of stripes.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
         let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
         (self.ledger.ceiling().max(far), self.ledger.outstanding_ttl().ms(now.boot), stripes)
     }
 
-    /// A replica hears that from its master.
+    /// Handles that message on a replica.
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
         self.tokens.observe_stripes(stripes);
         self.ledger.heard(ceiling, outstanding_ttl_ms);
     }
 
-    /// The node follows a master, or another one. A BREAK that was under way is refused: its master can be asked for the rest.
+    /// Notes that the node follows a master, or another one. A BREAK in progress is refused: its master can be asked
+    /// for the rest.
     pub fn follows(&mut self) {
-        // Its master keeps those of its own clients.
+        // The master keeps alive the leases of its own clients.
         self.keepalives.clear();
         for breaking in std::mem::take(&mut self.breaking) {
             self.waiting.tell(breaking.client, Answer::Refused(Refusal::MasterOnly));
@@ -141,8 +145,8 @@ impl Node {
         self.ledger.follows();
     }
 
-    /// A replica becomes a master. The one before it issued tokens up to the ceiling that this node heard of, and may have granted
-    /// leases that never reached it.
+    /// Makes a replica a master. The former master issued tokens up to the ceiling that this node heard of, and may
+    /// have granted leases that never reached it.
     pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
         self.ledger.leads(self.skew_ms, now.boot);
         self.tokens.raise_floor(self.ledger.ceiling().max(ahead_us(now.wall_us, self.skew_ms)));
@@ -151,14 +155,15 @@ impl Node {
         }
     }
 
-    /// An operator arms the guard for `ms` milliseconds, or lifts it (`None`). The disk has to know before anything else: a crash
-    /// right after could bring a lifted guard back over what was granted since, or forget an armed one.
+    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). The disk has to know before
+    /// anything else happens: a crash right after could restore a lifted guard over newer grants, or forget an armed
+    /// one.
     pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) {
         match ms {
             Some(ms) => self.arm_guard(Cause::Operator, now, now.plus_ms(ms)),
             None => {
                 self.guard.lift();
-                // A reload must not bring back what was armed before the flush.
+                // A reload must not restore the guard from before the flush.
                 if let Some(flush) = &mut self.flush {
                     flush.guard.lift();
                 }

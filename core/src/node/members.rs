@@ -1,4 +1,4 @@
-//! The set of nodes that the node is in: [`Membership`] with what the node knows of its id, its leases and its tokens.
+//! The node's set of nodes: [`Membership`] combined with the node's id, its leases and its tokens.
 
 use palisade_quorum::{Accepted, Ballot, Member, Members};
 
@@ -9,13 +9,13 @@ use crate::values::limits::FLOOR_MAX;
 use crate::values::time::Now;
 
 impl Node {
-    /// What it knows of its set.
+    /// Returns the node's knowledge of its set.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// It promises to take part in no attempt to find `version` with a smaller ballot. What it accepted before, and the highest token
-    /// that clients of the present version can have had from it.
+    /// Promises to take part in no attempt for `version` with a smaller ballot. Returns the list that the node accepted
+    /// before, and the highest token that clients of the present version can have from it.
     ///
     /// # Errors
     /// As [`Membership::promise`].
@@ -32,8 +32,9 @@ impl Node {
         Ok((accepted, highest.clamp(1, FLOOR_MAX)))
     }
 
-    /// It accepts `list` for `version`, and issues no token up to `floor` any more: any majority of that version meets the one that
-    /// accepted it, so no client of that version gets a token that one of an earlier version had.
+    /// Accepts `list` for `version`, and issues no token up to `floor` any longer. Any majority of that version shares
+    /// a node with the one that accepted it, so no client of that version gets a token that a client of an earlier
+    /// version had.
     ///
     /// # Errors
     /// As [`Membership::accept`].
@@ -51,7 +52,8 @@ impl Node {
         Ok(())
     }
 
-    /// It is told that `members` are the set: it takes nothing from clients of older versions from now on. Whether that is news.
+    /// Records that `members` were decided as the set: from now on the node accepts nothing from clients of older
+    /// versions. Returns whether the decision is new.
     ///
     /// # Errors
     /// As [`Membership::decide`].

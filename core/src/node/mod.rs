@@ -1,4 +1,4 @@
-//! What one node remembers beside the locks themselves.
+//! A node's memory beside the locks themselves.
 
 pub mod cluster;
 pub mod counters;
@@ -40,7 +40,7 @@ use crate::values::limits::{
 use crate::values::prefixes::KeyPrefixes;
 use crate::values::time::BootTime;
 
-/// What an operator sets for the rules.
+/// An operator's settings for the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `lock.max-clock-skew`, in milliseconds.
@@ -53,50 +53,50 @@ pub struct Settings {
     pub handoff_window_ms: u32,
     /// `lock.log-max-len`.
     pub log_max_len: u32,
-    /// `lock.log-slower-than`, in milliseconds; `None`: nothing is logged.
+    /// `lock.log-slower-than`, in milliseconds; `None` logs nothing.
     pub log_slower_than_ms: Option<u32>,
-    /// `lock.events`: what happens to grants is told to those who listen.
+    /// `lock.events`: events of grants are published.
     pub events: bool,
 }
 
-/// One node's own memory: the rules read and write it, the locks live in the keys.
+/// A node's own memory: the rules read and write it, the locks live in the keys.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Highest tokens, so that no token ever repeats or falls.
+    /// The highest tokens, so that no token ever repeats or falls.
     pub(crate) tokens: Tokens,
-    /// When which lock's lease may have ended.
+    /// The deadlines of all locks.
     pub(crate) deadlines: Deadlines,
-    /// How often databases changed places.
+    /// The number of swaps of databases.
     pub(crate) swaps: u32,
     /// Totals since load.
     pub(crate) counters: Counters,
-    /// Refuses while grants may have been forgotten.
+    /// The guard, which refuses while grants may have been forgotten.
     pub(crate) guard: Guard,
-    /// Locks granted before are of an incarnation that the node cannot prove to remember.
+    /// The time before which locks belong to an incarnation that the node cannot prove to remember.
     pub(crate) trusted_since: BootTime,
-    /// Locks that the server dropped to make room.
+    /// Locks that the server evicted.
     pub(crate) evicted: Evicted,
     /// Live locks that a flush dropped, until it is clear whether it was the start of a reload.
     pub(crate) flush: Option<Flush>,
-    /// In a cluster: what is known of its slots.
+    /// The slots, in a cluster.
     pub(crate) slots: Slots,
     /// Requests that wait for a lock.
     pub(crate) waiting: Waiting,
-    /// What is remembered of grants and waits that are over, for people.
+    /// Past grants and waits, for people.
     pub(crate) history: History,
     /// Clients that watch a lock.
     pub(crate) watching: Watching,
-    /// Connections that hear the answers to requests of others.
+    /// Connections that receive the answers to waiting requests of other connections.
     pub(crate) listeners: Listeners,
-    /// The bounds of what waits, watches and listens: `lock.max-waiters` and `lock.max-waiting-bytes`.
+    /// The bounds on waiting, watching and listening: `lock.max-waiters` and `lock.max-waiting-bytes`.
     pub(crate) max_load: Load,
-    /// Leases that are prolonged as long as a connection is open.
+    /// Leases that are renewed while a connection is open.
     pub(crate) keepalives: KeepAlives,
-    /// Grants that an operator is breaking, slice by slice.
+    /// Grants that an operator is breaking, in slices.
     pub(crate) breaking: VecDeque<Breaking>,
-    /// The set of nodes that it is in.
+    /// The set of nodes that it belongs to.
     pub(crate) membership: Membership,
-    /// What is on the disk, and must be.
+    /// The state that is on the disk, and that must be.
     pub(crate) ledger: Ledger,
     /// `lock.max-clock-skew`, in milliseconds.
     pub(crate) skew_ms: u32,
@@ -117,12 +117,12 @@ impl Default for Settings {
 }
 
 impl Node {
-    /// A node that issues no token up to `token_floor`.
+    /// Creates a node that issues no token up to `token_floor`.
     pub fn new(token_floor: u64) -> Self {
         Self::with_tokens(Tokens::new(token_floor))
     }
 
-    /// A node with these tokens.
+    /// Creates a node with these tokens.
     pub fn with_tokens(tokens: Tokens) -> Self {
         Self {
             tokens,
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// What an operator sets for the rules.
+    /// Applies an operator's settings.
     pub fn configure(&mut self, settings: Settings) {
         self.skew_ms = settings.max_clock_skew_ms;
         self.max_load = Load { places: settings.max_waiters.into(), bytes: settings.max_waiting_bytes };
@@ -155,97 +155,98 @@ impl Node {
         self.history.configure(settings.log_max_len, settings.log_slower_than_ms, settings.events);
     }
 
-    /// Figures are kept of the locks whose keys begin with these: `lock.metrics-prefixes`.
+    /// Sets the key prefixes with separate figures: `lock.metrics-prefixes`.
     pub fn count_by(&mut self, prefixes: &KeyPrefixes) {
         self.history.count_by(prefixes);
     }
 
-    /// Highest tokens and ceilings.
+    /// Returns the highest tokens and ceilings.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// What is known of the past of `key`.
+    /// Returns the known past of `key`.
     pub(crate) fn past(&self, key: Key<'_>) -> Past {
         Past { last: self.tokens.last(key.name), swaps: self.swaps }
     }
 
-    /// When which lock's lease may have ended.
+    /// Returns the deadlines of all locks.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
     }
 
-    /// Totals since load.
+    /// Returns the totals since load.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The guard of the whole node.
+    /// Returns the guard of the whole node.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Locks granted before are of an incarnation that the node cannot prove to remember.
+    /// Returns the time before which locks belong to an incarnation that the node cannot prove to remember.
     pub fn trusted_since(&self) -> BootTime {
         self.trusted_since
     }
 
-    /// Locks that the server dropped to make room.
+    /// Returns the locks that the server evicted.
     pub fn evicted(&self) -> &Evicted {
         &self.evicted
     }
 
-    /// In a cluster: what is known of its slots.
+    /// Returns the slots, in a cluster.
     pub fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Requests that wait for a lock.
+    /// Returns the requests that wait for a lock.
     pub fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Clients that watch a lock.
+    /// Returns the clients that watch a lock.
     pub fn watching(&self) -> &Watching {
         &self.watching
     }
 
-    /// Connections that hear the answers to requests of others.
+    /// Returns the connections that receive the answers to waiting requests of other connections.
     pub fn listeners(&self) -> &Listeners {
         &self.listeners
     }
 
-    /// The same, for the driver, which tells them.
+    /// Returns the listeners for the driver, which sends them news.
     pub fn listeners_mut(&mut self) -> &mut Listeners {
         &mut self.listeners
     }
 
-    /// Leases that are prolonged as long as a connection is open.
+    /// Returns the leases that are renewed while a connection is open.
     pub fn keepalives(&self) -> &KeepAlives {
         &self.keepalives
     }
 
-    /// `owner` was told at `now` of its grant of the lock of `key`, a lease of `ttl`, and wants it kept.
+    /// Keeps a lease of `ttl` alive from `now` on, at which `owner` was granted the lock of `key`.
     pub fn keep_alive(&mut self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl, keep: KeepAlive, now: BootTime) {
         self.keepalives.keep(key, owner, ttl, keep, now);
     }
 
-    /// The key of this lease holds no lock any more.
+    /// Stops renewing this lease: its key no longer holds the lock.
     pub fn stops_renewing(&mut self, renewal: &Renewal) {
         self.keepalives.end(renewal);
     }
 
-    /// What is on the disk, and must be.
+    /// Returns the state that is on the disk, and that must be.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// `lock.max-clock-skew`, in milliseconds.
+    /// Returns `lock.max-clock-skew`, in milliseconds.
     pub fn skew_ms(&self) -> u32 {
         self.skew_ms
     }
 
-    /// A cause arose at `now`: the node is guarded until `until` at least, also if the last flush turns out to be a reload.
+    /// Arms the guard for a cause that arose at `now`, until `until` at least, also if the last flush turns out to be a
+    /// reload.
     pub(crate) fn arm_guard(&mut self, cause: Cause, now: BootTime, until: BootTime) {
         self.guard.arm(cause, now, until);
         if let Some(flush) = &mut self.flush {
@@ -253,7 +254,8 @@ impl Node {
         }
     }
 
-    /// What a later incarnation must know of the guard. Of single slots it does not tell which: all are guarded after a start.
+    /// Returns the part of the guard that a later incarnation must know. It does not name single slots: all are guarded
+    /// after a start.
     pub fn saved_guard(&self, now: BootTime) -> Option<SavedGuard> {
         let mut guard = self.guard;
         if let Some(until) = self.slots.guarded_until(now) {
@@ -262,21 +264,22 @@ impl Node {
         guard.saved(now)
     }
 
-    /// What a later incarnation must know of [`Node::trusted_since`]; zero: nothing, once the longest lease from before, of `outstanding_ttl_ms`,
-    /// has ended.
+    /// Returns the part of [`Node::trusted_since`] that a later incarnation must know. It is zero once the longest
+    /// lease from before, of `outstanding_ttl_ms`, has ended.
     pub fn unproved_before(&self, outstanding_ttl_ms: u32, now: BootTime) -> BootTime {
         let may_be_left = now <= self.trusted_since.plus_ms(guard_ms(outstanding_ttl_ms, self.skew_ms));
         if may_be_left { self.trusted_since } else { BootTime::default() }
     }
 
-    /// Whether the node cannot vouch for `grant` as long as it lasts: it came from outside, or from an incarnation that the node
+    /// Returns whether the node can never vouch for `grant`: it came from outside, or from an incarnation that the node
     /// cannot prove to remember.
     pub fn is_suspect(&self, grant: &Grant) -> bool {
         grant.is_from_outside() || grant.granted < self.trusted_since
     }
 
-    /// Refuses to grant `owner` the lock of `key` as long as another owner may hold it whom this node does not know: while the node or the
-    /// key's slot is guarded, and where nobody holds the lock alone (`is_open`) while a grant of it that was evicted may last.
+    /// Refuses to grant `owner` the lock of `key` while an owner unknown to this node may hold it. That is so while the
+    /// node or the key's slot is guarded. If nobody holds the lock exclusively (`is_open`), it is also so while an
+    /// evicted grant of it may last.
     #[inline(always)]
     pub(crate) fn ensure_may_grant(
         &self,
@@ -290,8 +293,8 @@ impl Node {
         if is_open { self.evicted.ensure_open(key, owner, now) } else { Ok(()) }
     }
 
-    /// Refuses what the node cannot vouch for: a grant that came from outside or from an incarnation it cannot prove to remember, and
-    /// while it is guarded every grant from before the cause.
+    /// Refuses a grant that the node cannot vouch for: one from outside, one from an incarnation that it cannot prove
+    /// to remember, and, while it is guarded, every grant from before the cause.
     pub(crate) fn ensure_trusted(&self, grant: &Grant, now: BootTime) -> Result<(), Refusal> {
         if self.is_suspect(grant) {
             return Err(Refusal::Suspect { left_ms: grant.deadline().ms_since_rounded_up(now) });
@@ -308,7 +311,7 @@ mod tests {
     use super::*;
     use crate::fixture::{self, ms};
 
-    /// What a flush dropped cannot be granted; what it left was never in doubt.
+    /// Locks that a flush dropped cannot be granted; those that it left were never in doubt.
     #[test]
     fn a_flush_leaves_what_survives_it_as_sure_as_it_was() {
         let mut node = fixture::node();

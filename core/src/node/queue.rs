@@ -1,4 +1,4 @@
-//! What a driver does with those who wait, beside performing steps.
+//! A driver's operations on waiting requests, beside performing steps.
 
 use crate::keepalive::ClientId;
 use crate::node::Node;
@@ -14,20 +14,20 @@ use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
-    /// Returns the queues, to change them.
+    /// Returns the queues for changes.
     #[inline(always)]
     pub(crate) fn queues(&mut self) -> Queues<'_> {
         Queues { waiting: &mut self.waiting, history: &mut self.history }
     }
 
-    /// Returns the load of what waits, watches and listens, with the answers that nobody has heard yet and the turns for which locks are kept.
+    /// Returns the load of waiting, watching and listening, including unheard answers and the turns with reservations.
     pub fn load(&self) -> Load {
         let tables = [self.waiting.loads(), self.watching.loads(), self.listeners.loads()];
         tables.iter().fold(self.waiting.turns(), |sum, loads| sum.plus(loads.all()))
     }
 
-    /// Refuses `asker` what takes `new`, if there is no room for it or the asker has its share. Those who watch have as many places as
-    /// those who wait, and neither keeps the others from theirs; bytes are shared.
+    /// Refuses `asker` a load of `new` if there is no room for it or the asker has its share. Watchers have as many
+    /// places as waiters, and neither takes the other's; bytes are shared.
     pub(crate) fn ensure_room(&self, asker: Asker, new: Load, watches: bool) -> Result<(), Refusal> {
         let sum = |of: &dyn Fn(&Loads) -> Load, turns: Load| {
             let waiting = of(self.waiting.loads()).plus(of(self.listeners.loads())).plus(turns);
@@ -57,7 +57,8 @@ impl Node {
         self.ensure_room(asker, waits.plus(beside), false)
     }
 
-    /// Returns true if the lock of `key` can be kept for `owner`, which did not wait: such turns take at most an eighth of all room.
+    /// Returns whether the lock of `key` can be reserved for `owner`, which did not wait: such turns take at most an
+    /// eighth of all room.
     pub(crate) fn has_room_for_turn(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
         let turn = Load::of_entry(true, &[key.name, owner.bytes(), owner.bytes()]);
         let (turns, all) = (self.waiting.turns().plus(turn), self.load().plus(turn));
@@ -67,8 +68,8 @@ impl Node {
         fits(turns, TURNS_PART) && fits(all, 1)
     }
 
-    /// The connection `client` of `user` asks for news under `name`: those there are, a part if there are many. It has been a listener
-    /// from then on, if there is room for one more and `has_memory` refuses none.
+    /// Returns the news for the connection `client` of `user`, which asks under `name`, or a part of them if there are
+    /// many. It becomes a listener, if there is room for one more and `has_memory` does not refuse.
     pub fn listen(
         &mut self,
         client: ClientId,
@@ -85,32 +86,33 @@ impl Node {
         Ok(self.listeners.take_news(client))
     }
 
-    /// Takes out answers to requests that waited, at most `count`: each has to be sent.
+    /// Removes and returns at most `count` answers to waiting requests, each of which has to be sent.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         self.waiting.take_answers(count)
     }
 
-    /// Takes out the answer to one request, if there is one.
+    /// Removes and returns the answer to one request, if there is one.
     pub fn take_answer_of(&mut self, id: WaiterId) -> Option<Answer> {
         self.waiting.take_answer_of(id)
     }
 
-    /// The client of this request has gone at `now`, or does not wait any more. The request, if it waited.
+    /// Notes that the client of this request has gone at `now`, or no longer waits. Returns the request, if it waited.
     pub fn leave_queue(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
         self.queues().leave_in_vain(id, now)
     }
 
-    /// Takes requests out of the queue of `name` in `db`, at most `count`, without an answer: the driver has one.
+    /// Removes at most `count` requests from the queue of `name` in `db`, without an answer: the driver has one.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.queues().dismiss(key, count, now)
     }
 
-    /// Nobody can be granted the lock `name` of `db` now, for this reason.
+    /// Postpones the queue of the lock `name` of `db`, which nobody can be granted now, for this reason.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         self.queues().postpone(key, refusal, now);
     }
 
-    /// A request whose listener ended leaves its queue at `now`, or something else that it left is dropped; `false` if there is nothing.
+    /// Removes a request whose listener ended from its queue at `now`, or something else that the listener left.
+    /// Returns false if there is nothing.
     pub fn let_one_leave(&mut self, now: BootTime) -> bool {
         match self.listeners.take_left() {
             Some(Left::Request(id)) => {
@@ -121,18 +123,19 @@ impl Node {
         }
     }
 
-    /// Begins to send away all who wait now, one after the other ([`Node::send_one_away`]).
+    /// Begins to dismiss all requests that wait now, one after the other ([`Node::send_one_away`]).
     pub fn send_all_away(&mut self) {
         self.waiting.send_all_away();
     }
 
-    /// Takes out the next of those who are sent away, to be told. `None`: none is left; `Some(None)`: the next one came later and stays.
+    /// Removes and returns the next dismissed request, which has to be answered. `None` if none is left; `Some(None)`
+    /// if the next one came later and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         self.queues().send_one_away(now)
     }
 
-    /// The requests of `owner` for the lock of `key` that this listener hears leave the queue at `now`; what is kept for it stays. How many
-    /// they were.
+    /// Removes the requests of `owner` for the lock of `key` with this listener from the queue at `now`; reservations
+    /// stay. Returns their number.
     pub fn stop_waiting(&mut self, key: Key<'_>, owner: Owner<'_>, listener: ClientId, now: BootTime) -> usize {
         let is_heard = |id| self.listeners.listener_of(id) == Some(listener);
         Queues { waiting: &mut self.waiting, history: &mut self.history }.stop(key, owner, is_heard, now)

@@ -1,4 +1,4 @@
-//! A way into the node for checkers that break one of its rules on purpose, to see whether they notice.
+//! Access to the node's fields for checkers that break one of its rules on purpose, to test whether they notice.
 
 use crate::durability::ledger::Ledger;
 use crate::guard::Guard;
@@ -9,27 +9,27 @@ use crate::queue::waiting::Waiting;
 use crate::tokens::Tokens;
 use crate::values::time::BootTime;
 
-/// What the rules keep, to be changed against them.
+/// Fields of the rules, for changes against them.
 #[derive(Debug)]
 pub struct Tamper<'a> {
-    /// Highest tokens and ceilings.
+    /// The highest tokens and ceilings.
     pub tokens: &'a mut Tokens,
     /// The guard of the whole node.
     pub guard: &'a mut Guard,
-    /// What is known of a cluster's slots.
+    /// The slots of a cluster.
     pub slots: &'a mut Slots,
-    /// Requests that wait.
+    /// The waiting requests.
     pub waiting: &'a mut Waiting,
-    /// The set of nodes that it is in.
+    /// The set of nodes that it belongs to.
     pub membership: &'a mut Membership,
-    /// What is on the disk.
+    /// The state that is on the disk.
     pub ledger: &'a mut Ledger,
-    /// Since when locks are trusted.
+    /// The time since which locks are trusted.
     pub trusted_since: &'a mut BootTime,
 }
 
 impl Node {
-    /// Not for a driver: whatever is changed here, no rule vouches for.
+    /// Returns the fields. Drivers must not use this: no rule vouches for the changes.
     pub fn tamper(&mut self) -> Tamper<'_> {
         Tamper {
             tokens: &mut self.tokens,

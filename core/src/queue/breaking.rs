@@ -6,7 +6,7 @@ use crate::queue::of_key::WaiterId;
 use crate::values::key::Key;
 use crate::values::token::Token;
 
-/// A BREAK of many grants with one token, done in slices while its client waits.
+/// A BREAK of many grants with one token, performed in slices while its client waits.
 #[derive(Clone, Debug)]
 pub struct Breaking {
     /// The database and the name of the lock's key.
@@ -19,7 +19,7 @@ pub struct Breaking {
 }
 
 impl Breaking {
-    /// The lock's key.
+    /// Returns the lock's key.
     pub fn key(&self) -> Key<'_> {
         Key { db: self.db, name: &self.name }
     }

@@ -1,4 +1,4 @@
-//! Turns that were told: for whom a lock is kept for a moment, in which mode and until when.
+//! Reservations for told turns: the owner, the mode and the end of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use crate::request::Owner;
 use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 
-/// One turn.
+/// A turn with a reservation.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     mode: Mode,
     until: BootTime,
-    /// Since when its owner had waited.
+    /// The time since which its owner had waited.
     since: BootTime,
 }
 
-/// For whom one lock is kept. Several turns stand side by side if their modes go together.
+/// The reservations of one lock. There can be several if their modes are compatible.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     turns: BTreeMap<Box<[u8]>, Told>,
     ends: BTreeSet<(BootTime, Box<[u8]>)>,
     modes: Modes,
-    /// Bytes of all owners.
+    /// The bytes of all owners.
     owner_bytes: usize,
 }
 
@@ -32,11 +32,12 @@ impl Kept {
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let turns = self.turns.len() as u64;
         let each = Load::of_entry(true, &[name]).bytes;
-        // Each owner stands in two tables.
+        // Each owner is in two tables.
         Load { places: turns, bytes: turns * each + 2 * self.owner_bytes as u64 }
     }
 
-    /// Keeps the lock for `owner`, which had waited since `since` and was told; `mode` goes together with all that is kept for others.
+    /// Reserves the lock for `owner`, which had waited since `since` and was told its turn; `mode` is compatible with
+    /// all other reservations.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
         self.modes.add(mode);
@@ -45,7 +46,7 @@ impl Kept {
         self.turns.insert(owner, Told { mode, until, since });
     }
 
-    /// It is kept for `owner` no longer; whether it was.
+    /// Ends the reservation of `owner`; returns whether there was one.
     pub(crate) fn end(&mut self, owner: &[u8]) -> bool {
         let Some((owner, Told { mode, until, .. })) = self.turns.remove_entry(owner) else { return false };
         self.modes.remove(mode);
@@ -54,28 +55,29 @@ impl Kept {
         true
     }
 
-    /// It is kept for nobody any more; for how many it was.
+    /// Ends all reservations; returns their number.
     pub(crate) fn end_all(&mut self) -> usize {
         std::mem::take(self).turns.len()
     }
 
-    /// Ends the turn that was over first at `now`; whether there was one.
+    /// Ends the reservation that was over first at `now`; returns whether there was one.
     pub(crate) fn end_one_over(&mut self, now: BootTime) -> bool {
         let over = self.ends.first().filter(|(until, _)| now > *until).map(|(_, owner)| owner.clone());
         over.is_some_and(|owner| self.end(&owner))
     }
 
-    /// The mode that is kept for `owner`.
+    /// Returns the mode reserved for `owner`.
     pub(crate) fn mode_of(&self, owner: Owner<'_>) -> Option<Mode> {
         self.turns.get(owner.bytes()).map(|told| told.mode)
     }
 
-    /// Since when `owner` had waited for the turn that is kept for it.
+    /// Returns the time since which `owner` had waited for its reserved turn.
     pub(crate) fn since(&self, owner: Owner<'_>) -> Option<BootTime> {
         self.turns.get(owner.bytes()).map(|told| told.since)
     }
 
-    /// The mode in which `owner` may have the lock beside the turns of others and those who hold it in the modes `held`.
+    /// Returns the mode in which `owner` may have the lock, compatible with the reservations of others and with the
+    /// modes `held`.
     pub(crate) fn admitted(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
         match self.mode_of(owner) {
             None => held.admitted(wanted, &self.modes),
@@ -87,18 +89,18 @@ impl Kept {
         }
     }
 
-    /// The turn that is over first: whose it is, and until when.
+    /// Returns the owner and the end of the first reservation to end.
     pub(crate) fn first(&self) -> Option<(Owner<'_>, BootTime)> {
         let (until, owner) = self.ends.first()?;
         Some((Owner::new(owner).expect("an owner when it came"), *until))
     }
 
-    /// Every turn: whose it is, in which mode and until when.
+    /// Iterates over the owner, the mode and the end of every reservation.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
         self.turns.iter().map(|(owner, told)| (&**owner, told.mode, told.until))
     }
 
-    /// Whether it is kept for nobody.
+    /// Returns whether there are no reservations.
     pub(crate) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Every lock has one entry, and it comes due when it should: against a plain tree.
+//! Every lock has one entry, which comes due when it should: a comparison with a plain tree.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::request::Note;
 use crate::values::mode::Mode;
 use proptest::prelude::*;
 
-/// A lock whose deadline is `ms` milliseconds after boot.
+/// Returns a lock whose deadline is `ms` milliseconds after boot.
 fn until(ms: u64) -> Lock {
     exclusive(owner("me"), Note::default(), token(1), BootTime::default(), ttl(ms))
 }
@@ -58,7 +58,7 @@ fn the_entry_moves_with_the_deadline() {
     assert!(due.is_of(&lock) && due.key() == KEY);
 }
 
-/// Between the moment at which an entry comes due and what becomes of its lock anything may happen to other locks.
+/// Between the moment at which an entry comes due and the end of its lock, anything may happen to other locks.
 #[test]
 fn an_entry_that_came_due_is_nobody_elses() {
     let mut deadlines = Deadlines::default();
@@ -83,7 +83,7 @@ fn an_entry_that_came_due_is_nobody_elses() {
     assert_eq!(pop(&mut deadlines, us(100, 0)), Some((0, b"l".to_vec())));
 }
 
-/// Locks that outlive a flush keep what they knew of their entries; and a server may tell a wrong database.
+/// Locks that outlive a flush keep their stale entries; and a server may name a wrong database.
 #[test]
 fn what_a_lock_keeps_of_an_entry_that_was_detached_is_nobodys() {
     let mut deadlines = Deadlines::default();
@@ -130,7 +130,7 @@ fn databases_swap_and_detach() {
     assert!(deadlines.is_empty());
 }
 
-/// Databases without locks leave nothing behind, whatever their number: no step depends on how many there are.
+/// Databases without locks leave nothing behind, whatever their number: no step depends on it.
 #[test]
 fn only_databases_with_locks_are_known() {
     let mut deadlines = Deadlines::default();
@@ -156,7 +156,7 @@ fn only_databases_with_locks_are_known() {
     assert!(deadlines.others.is_empty() && deadlines.firsts.is_empty() && deadlines.is_empty());
 }
 
-/// What is far is brought near in steps, however much there is of it, and in time; and nothing is looked at meanwhile.
+/// Far entries move near in steps, however many there are, and in time; no lock is checked meanwhile.
 #[test]
 fn many_far_deadlines_come_near_in_steps() {
     const LOCKS: u64 = 10_000;
@@ -175,15 +175,15 @@ fn many_far_deadlines_come_near_in_steps() {
     assert_eq!(deadlines.last(0), Some(us(HOUR_MS + LOCKS - 1, 0)));
 }
 
-/// One of the locks of the model, and the database and name under which it is stored.
+/// The locks of the model, by the database and name under which they are stored.
 type Stored = BTreeMap<(u32, Vec<u8>), Lock>;
 
-/// Long names and short ones.
+/// Returns a long or a short name.
 fn name(number: u8) -> Vec<u8> {
     vec![b'k' + number; [1, 15, 16, 100][usize::from(number % 4)]]
 }
 
-/// Milliseconds: near, at the ends of ticks and lists, and far.
+/// Returns milliseconds: near, at the ends of ticks and lists, and far.
 fn times() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..100, 2 => 60_000_u64..140_000, 1 => 140_000_u64..86_400_000]
 }
@@ -205,7 +205,7 @@ fn is_as_it_should_be(deadlines: &Deadlines, locks: &Stored) -> Result<(), TestC
     prop_assert_eq!(deadlines.earliest().is_some(), first.is_some());
     if let (Some(first), Some(earliest)) = (first, deadlines.earliest()) {
         let is_near = earliest >= first && earliest.us_since(first) <= Deadlines::LATE_US;
-        // For those that are far.
+        // For far entries.
         let is_to_sort = earliest < first && locks.values().any(|lock| lock.next_end().ms_since(earliest) >= 60_000);
         prop_assert!(is_near || is_to_sort, "{:?} for {:?}", earliest, first);
     }
@@ -280,14 +280,14 @@ impl Both {
         Ok(())
     }
 
-    /// A database, or all of them, is emptied.
+    /// Empties a database, or all of them.
     fn detach(&mut self, db: Option<u32>) -> Result<(), TestCaseError> {
         let detached = self.deadlines.detach(db);
         let is_gone = |of: u32| db.is_none_or(|db| db == of);
         let gone: Vec<_> = self.locks.iter().filter(|((db, _), _)| is_gone(*db)).collect();
         prop_assert_eq!(detached.last(), gone.iter().map(|(_, lock)| lock.end()).max());
         prop_assert_eq!(detached.len(), gone.len());
-        // Those that are told of later than the flush, or never.
+        // Locks that are reported later than the flush, or never.
         for ((db, _), lock) in gone {
             self.deadlines.cancel(*db, &mut lock.clone());
         }
@@ -318,9 +318,9 @@ impl Both {
 }
 
 proptest! {
-    /// Against a plain tree of locks: one entry a lock, none lost, none early and none late, whatever is done. Locks with one holder and
-    /// with several, in four databases that change places and are emptied; leases of a millisecond and of a day; a clock
-    /// that jumps.
+    /// Compares the deadlines with a plain tree of locks: one entry a lock, none lost, early or late, whatever happens.
+    /// There are locks with one holder and with several, in four databases that are swapped and emptied; leases of a
+    /// millisecond and of a day; a clock that jumps.
     #[test]
     fn exactly_one_entry_a_lock(steps in prop::collection::vec((0u8..12, 0u8..8, times(), any::<bool>()), 1..200)) {
         let mut both = Both { deadlines: Deadlines::default(), locks: Stored::new(), now: us(1_000, 7) };
