@@ -1,7 +1,8 @@
-//! How requests leave their queues: each is answered, or taken out by one who has the answer, and the history is told of its end.
+//! Removal of requests from their queues. Each is answered, or removed by a caller that has its answer, and the history
+//! learns of its end.
 //!
-//! No step takes long, however many wait: whatever concerns a whole queue, or all queues, is done in slices of
-//! [`ANSWERS_A_PASS_MAX`], each at a look of its own.
+//! No step takes long, however many requests wait: work on a whole queue, or on all queues, is done in slices of
+//! [`ANSWERS_A_PASS_MAX`], each at a check of its own.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -18,24 +19,24 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Who is next when a lock may be free.
+/// The next request when a lock may be free.
 pub(crate) enum Next {
-    /// Nobody, or it is not known yet: many are before it whose time is up.
+    /// No request, or an unknown one: many before it are over.
     Nobody,
-    /// Somebody, but what is held or kept for others is not compatible with it.
+    /// A request that is incompatible with the holders or with the reservations of others.
     Blocked,
     /// This request, in this mode.
     Request(Waiter, Mode),
 }
 
-/// The queues of a node, and the history that is told what became of their requests.
+/// The queues of a node, and the history that learns of their requests' ends.
 pub(crate) struct Queues<'a> {
     pub waiting: &'a mut Waiting,
     pub history: &'a mut History,
 }
 
 impl Queues<'_> {
-    /// `waiter` waits for the lock of `key`. Whether its owner is the first who does.
+    /// Adds `waiter` to the queue of `key`. Returns whether its owner is the first in the queue.
     pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         if !waiter.at_once {
             self.history.waits(key);
@@ -43,8 +44,8 @@ impl Queues<'_> {
         self.waiting.join(key, waiter, ticket)
     }
 
-    /// The request `id` waits no longer at `now`, unanswered: its client is gone, or answered by somebody else. What it was to be told
-    /// is dropped.
+    /// Removes the request `id` at `now` without an answer: its client is gone, or answered by another path. A pending
+    /// answer is dropped.
     pub fn leave_in_vain(&mut self, id: WaiterId, now: BootTime) -> Option<Waiter> {
         self.leave(id, Ending::Left, now)
     }
@@ -68,8 +69,8 @@ impl Queues<'_> {
         Some(waiter)
     }
 
-    /// Takes out the next of those who are sent away, unanswered: the driver has an answer. `None`: none is left; `Some(None)`: the next
-    /// one came later and stays.
+    /// Removes the next dismissed request without an answer: the driver has one. `None` if none is left; `Some(None)`
+    /// if the next one came later and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         let (last_arrival, behind) = self.waiting.to_send_away?;
         let next = self.waiting.timeouts.range((Excluded(behind), Unbounded)).next().copied();
@@ -79,7 +80,7 @@ impl Queues<'_> {
         Some(is_to_leave.then(|| self.leave(id, Ending::Left, now)).flatten().map(|waiter| waiter.id))
     }
 
-    /// The owner takes its requests back; what is kept free for it is not any more.
+    /// Removes the owner's requests and its reservation.
     #[inline]
     pub fn withdraw(&mut self, key: Key<'_>, owner: Owner<'_>, now: BootTime) {
         // Mostly nobody waits.
@@ -103,7 +104,8 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// The requests of `owner` that `which` picks wait no longer for the lock of `key`; what is kept free for it is. How many they were.
+    /// Removes the requests of `owner` for the lock of `key` that satisfy `which`; its reservation stays. Returns their
+    /// number.
     pub fn stop(&mut self, key: Key<'_>, owner: Owner<'_>, which: impl Fn(WaiterId) -> bool, now: BootTime) -> usize {
         let unused_max = self.waiting.unused_turns_max;
         let Some(queue) = self.waiting.queue_mut(key) else { return 0 };
@@ -118,8 +120,8 @@ impl Queues<'_> {
         count
     }
 
-    /// The first in the queue of `key`, `count` at most, wait no longer, unanswered: somebody else knows what to say. If others
-    /// are left, it is looked at again, and soon.
+    /// Removes the first requests from the queue of `key`, at most `count`, without an answer: the caller has one. If
+    /// others are left, the queue is checked again soon.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.waiting.end_turns(key);
         let Some(queue) = self.waiting.queue_mut(key) else { return vec![] };
@@ -134,7 +136,7 @@ impl Queues<'_> {
         ids
     }
 
-    /// Answers the one whose time has been up longest at `now`; `false` if there is none.
+    /// Answers the request whose time has been over longest at `now`; returns false if there is none.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         let Some(&(_, id)) = self.waiting.timeouts.first().filter(|(until, _)| now > *until) else { return false };
         self.give_up(id, now);
@@ -143,23 +145,23 @@ impl Queues<'_> {
 
     fn give_up(&mut self, id: WaiterId, now: BootTime) {
         if let Some(waiter) = self.leave(id, Ending::TimedOut, now) {
-            // Who waited for the disk alone was kept waiting by nobody else.
+            // A request that waits only for the disk was not delayed by other requests.
             let answer = if waiter.at_once { Answer::Refused(Refusal::NotYet) } else { Answer::TimedOut(waiter.want) };
             self.waiting.timeouts_ever += u64::from(!waiter.at_once);
             self.waiting.push(id, answer);
         }
     }
 
-    /// The request `id` is refused: whatever it waits for, it cannot have.
+    /// Refuses the request `id`, which cannot have what it waits for.
     pub fn refuse(&mut self, id: WaiterId, refusal: Refusal, now: BootTime) {
         if self.leave(id, Ending::Refused(refusal), now).is_some() {
             self.waiting.push(id, Answer::Refused(refusal));
         }
     }
 
-    /// The hand-over of a free lock did not come about for this reason. Where it is a matter of time, it is tried again
-    /// then, and who waits less long than that is refused now; else everybody is. What the whole node cannot do yet is tried
-    /// with one queue at a time.
+    /// Postpones the hand-over of a free lock, for this reason. If the reason is temporary, the hand-over is tried
+    /// again then, and requests that wait less long are refused now. Otherwise all are refused. An obstacle of the
+    /// whole node is tried with one queue at a time.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
@@ -174,7 +176,8 @@ impl Queues<'_> {
             return self.waiting.tidy(key);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
-        // Who joined later can wait as long: it was asked. (A moment more is only the rounding of the time left.)
+        // Later requests can wait as long: that was checked. (A difference of a moment is only the rounding of the time
+        // left.)
         if then > queue.postpone.plus_ms(1) {
             queue.postpone = then;
             queue.not_told = Some(Place::default());
@@ -192,8 +195,8 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// Somebody else has the lock of `key`, or is before them: those are told who want their answer at once. How many
-    /// were; if others are left, the queue is looked at again.
+    /// Answers the requests that want their answer at once: another owner has the lock of `key`, or is ahead of them.
+    /// Returns their number; if others are left, the queue is checked again.
     pub fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
@@ -208,8 +211,9 @@ impl Queues<'_> {
         count
     }
 
-    /// Who is next for the lock of `key`, which is held in the modes `held`; those before it whose time is up at `now` are
-    /// answered. Who asks for the lock itself is granted it where it is that owner's turn.
+    /// Returns the next request for the lock of `key`, which is held in the modes `held`; requests before it that are
+    /// over at `now` are answered. If it is an owner's turn and that owner asks for the lock itself, this request is
+    /// granted.
     pub fn next(&mut self, key: Key<'_>, held: &Modes, now: BootTime) -> Next {
         self.waiting.end_turns_over(key, now);
         let unused_max = self.waiting.unused_turns_max;
@@ -245,7 +249,8 @@ impl Queues<'_> {
         Next::Blocked
     }
 
-    /// `owner` was granted the lock in `mode` with `token`: that answers all its requests. Since when it had waited.
+    /// Answers all requests of `owner`, which was granted the lock in `mode` with `token`. Returns the time since which
+    /// it had waited.
     pub fn granted(&mut self, key: Key<'_>, owner: Owner<'_>, (mode, token): (Mode, Token), now: BootTime) -> BootTime {
         let told = self.waiting.queue(key).and_then(|queue| queue.kept.since(owner));
         self.waiting.end_turn(key, owner);
@@ -267,7 +272,8 @@ impl Queues<'_> {
         if leaves {
             self.answer(key, others, now, |_| refused(Refusal::Owned));
         }
-        // The count of unused turns begins anew, so the first in the queue may be before the one who waited longest again.
+        // The count of unused turns restarts, so the first in the queue may again be ahead of the one that waited
+        // longest.
         if leaves || is_first_again {
             self.waiting.first_left(key);
         }
@@ -275,8 +281,9 @@ impl Queues<'_> {
         since
     }
 
-    /// The lock of `key` is held, by `owner` in `mode` with `token`: its own requests need not wait. One that says that it may
-    /// be a repetition gets the grant there is, if the node `vouches` for it. Answers the longest lease that those ask for.
+    /// Answers the requests of `owner`, which holds the lock of `key` in `mode` with `token`: they need not wait. One
+    /// that may be a repetition gets the existing grant, if the node has `vouched` for it. Returns the longest lease
+    /// that these ask for.
     pub fn held_by(
         &mut self,
         key: Key<'_>,
@@ -307,7 +314,7 @@ impl Queues<'_> {
         repeated
     }
 
-    /// The lock is kept for `owner` in `mode` from now on, and everybody who waits for that owner's turn is told.
+    /// Reserves the lock for `owner` in `mode`, and answers all its requests that wait for a turn.
     pub fn reserve(&mut self, key: Key<'_>, owner: Owner<'_>, mode: Mode, now: BootTime) {
         let until = now.plus_ms(self.waiting.handoff_window_ms);
         let before = self.waiting.queue(key).and_then(|queue| queue.kept.since(owner));
@@ -320,7 +327,7 @@ impl Queues<'_> {
         self.waiting.wake_at(key, until.plus_us(1));
     }
 
-    /// Answers those who waited to the end.
+    /// Answers requests that were served.
     fn serve(&mut self, key: Key<'_>, served: Vec<Waiter>, now: BootTime, answer: impl Fn(&Waiter) -> Answer) {
         for waiter in &served {
             let us = now.us_since(waiter.since);
@@ -330,7 +337,7 @@ impl Queues<'_> {
         self.answer(key, served, now, |waiter| (answer(waiter), None));
     }
 
-    /// Answers those who left the queue of `key`, and remembers of each that waited in vain how that ended.
+    /// Answers requests that left the queue of `key`, and logs the ending of each failed wait.
     fn answer(
         &mut self,
         key: Key<'_>,
@@ -348,7 +355,7 @@ impl Queues<'_> {
         }
     }
 
-    /// A request that left the queue of `key` had waited in vain.
+    /// Logs the failed wait of a request that left the queue of `key`.
     fn in_vain(&mut self, key: Key<'_>, waiter: &Waiter, ending: Ending, now: BootTime) {
         if !waiter.at_once {
             let left = self.waiting.len_of(key);

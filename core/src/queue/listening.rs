@@ -1,11 +1,12 @@
-//! Listeners: connections over which a node tells what became of many requests.
+//! Listeners: connections that receive a node's answers to many waiting requests.
 //!
-//! A client that waits for many locks would need as many connections if each request blocked one. Instead one connection listens under a
-//! name, and requests that came over others name it: their answers are its *news*. Where a request stands and what it is told does
-//! not depend on that. A listener is to its requests what its connection is to a blocked client: when it ends, they leave their queues,
-//! in slices, however many they are.
+//! A client that waits for many locks would need as many connections if each request blocked one. Instead one
+//! connection listens under a name, and requests over other connections name it: their answers are its *news*. The
+//! place of a request and its answer do not depend on that. A listener is to its requests what a connection is to a
+//! blocked client: when it ends, they leave their queues, in slices, however many they are.
 //!
-//! News that nobody has asked for yet keep the place of their request: a client that sends requests and never hears gets no more in.
+//! News that nobody has asked for yet keep the place of their request: a client that sends requests and never listens
+//! gets no further ones in.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,23 +20,23 @@ use crate::request::{ListenerName, Owner};
 use crate::values::limits::{ANSWERS_A_PASS_MAX, NEWS_AT_A_TIME_MAX, NEWS_BYTES_AT_A_TIME_MAX};
 use crate::values::time::BootTime;
 
-/// What became of a request, for its listener.
+/// The outcome of a request, for its listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// The lock.
+    /// The lock's key.
     pub key: Box<[u8]>,
-    /// Whose request it was.
+    /// The request's owner.
     pub owner: Box<[u8]>,
-    /// What it is told.
+    /// The outcome.
     pub told: Told,
 }
 
-/// What a request is told.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// By the rules.
+    /// An answer of the rules.
     Answer(Answer),
-    /// By the server: an error of its own, code first.
+    /// An error of the server, code first.
     Error(Box<str>),
 }
 
@@ -45,14 +46,14 @@ impl News {
     }
 }
 
-/// A request whose answer is news.
+/// A request with a listener.
 #[derive(Clone, Debug)]
 struct Heard {
     listener: ClientId,
     /// The number of the listener: a connection can be several, one after the other.
     number: u64,
     user: UserId,
-    /// Its key, and then its owner.
+    /// The key, then the owner.
     about: Box<[u8]>,
     key_bytes: usize,
 }
@@ -73,56 +74,56 @@ impl Heard {
 struct Listener {
     number: u64,
     name: Arc<[u8]>,
-    /// Only its own requests are its news.
+    /// The user; only requests of the same user are its news.
     user: Box<[u8]>,
     user_id: UserId,
     /// The load of its requests and news.
     load: Load,
     requests: BTreeSet<WaiterId>,
     news: VecDeque<News>,
-    /// Until when it is to be told, if it asks now, and under which name its client is blocked.
+    /// The end of its present wait for news, if it asks, and the id of its blocked client.
     asks: Option<(BootTime, WaiterId)>,
 }
 
-/// A part of what a listener that ended has left.
+/// A remnant of a listener that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// A request that is to leave its queue.
+    /// A request that has to leave its queue.
     Request(WaiterId),
     /// Something else, which is gone now.
     Other,
 }
 
-/// The listeners of a node, each named by its connection.
+/// The listeners of a node, by connection.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
     requests: BTreeMap<WaiterId, Heard>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
-    /// Those that ask and have news.
+    /// Listeners that ask and have news.
     ready: BTreeSet<ClientId>,
-    /// Those that do not ask now.
+    /// Listeners that do not ask now.
     idle: BTreeSet<ClientId>,
-    /// Listeners that ended: their requests are to leave their queues.
+    /// Listeners that ended, whose requests have to leave their queues.
     ended: VecDeque<Listener>,
-    /// Requests and listeners so far.
+    /// The number of requests and listeners so far.
     last: u64,
     loads: Loads,
 }
 
 impl Listeners {
-    /// How many there are.
+    /// Returns the number of listeners.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many requests wait whose answers are news.
+    /// Returns the number of waiting requests with a listener.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
@@ -137,12 +138,13 @@ impl Listeners {
         self.all.get(&client).map_or(Load::NONE, |listener| listener.load)
     }
 
-    /// Returns the load of a listener without any.
+    /// Returns the load of a listener without requests and news.
     pub(crate) fn load_of_one(name: ListenerName<'_>, user: &[u8]) -> Load {
         Load::of_entry(false, &[name.bytes(), user])
     }
 
-    /// Returns true if the connection `client` of `user` listens under `name`. Refuses a name that another connection uses.
+    /// Returns whether the connection `client` of `user` listens under `name`. Refuses a name that another connection
+    /// uses.
     pub(crate) fn is_listening(&self, client: ClientId, name: ListenerName<'_>, user: &[u8]) -> Result<bool, Refusal> {
         if self.names.get(name.bytes()).is_some_and(|&other| other != client) {
             return Err(Refusal::ListenerTaken);
@@ -150,8 +152,8 @@ impl Listeners {
         Ok(self.all.get(&client).is_some_and(|own| *own.name == *name.bytes() && *own.user == *user))
     }
 
-    /// The connection `client` of `user` listens under `name`, which is no other's. Under another name before, or as another user, it
-    /// was another listener, which ends.
+    /// Makes the connection `client` of `user` listen under `name`, which no other uses. An earlier listener of this
+    /// connection, under another name or as another user, ends.
     pub(crate) fn listen(&mut self, client: ClientId, name: ListenerName<'_>, user: &[u8]) {
         self.end(client);
         let (user_id, load) = (UserId::of(user), Self::load_of_one(name, user));
@@ -173,13 +175,13 @@ impl Listeners {
         self.all.insert(client, listener);
     }
 
-    /// Takes out the news of a listener, a part if there are many.
+    /// Removes and returns the news of a listener, or a part of them if there are many.
     pub(crate) fn take_news(&mut self, client: ClientId) -> Vec<News> {
         let Some(listener) = self.all.get_mut(&client) else { return vec![] };
         listener.take_news(NEWS_AT_A_TIME_MAX, &mut self.loads)
     }
 
-    /// The listener, which had no news, is to be told as soon as it has, or at `until`.
+    /// Notes that the listener, which has no news, waits for some until `until`.
     pub fn waits(&mut self, client: ClientId, id: WaiterId, until: BootTime) {
         let Some(listener) = self.all.get_mut(&client) else { return };
         debug_assert!(listener.asks.is_none() && listener.news.is_empty(), "it asks once at a time");
@@ -188,7 +190,8 @@ impl Listeners {
         self.idle.remove(&client);
     }
 
-    /// The listener does not ask any more, until it asks again. Returns the name under which its client is blocked, if it asked.
+    /// Notes that the listener no longer waits, until it asks again. Returns the id of its blocked client, if it
+    /// waited.
     pub fn waits_no_more(&mut self, client: ClientId) -> Option<WaiterId> {
         let (until, id) = self.all.get_mut(&client)?.asks.take()?;
         self.timeouts.remove(&(until, client));
@@ -197,13 +200,14 @@ impl Listeners {
         Some(id)
     }
 
-    /// The listener of this name, if `user` listens under it.
+    /// Returns the listener of this name, if `user` listens under it.
     pub fn find(&self, name: ListenerName<'_>, user: &[u8]) -> Result<ClientId, Refusal> {
         let client = self.names.get(name.bytes()).filter(|client| *self.all[client].user == *user);
         client.copied().ok_or(Refusal::NoListener)
     }
 
-    /// A request of `owner` for `key` waits; its answer is news for this listener, if there is one. The request's name.
+    /// Begins a waiting request of `owner` for `key` whose answer is news for this listener, if there is one. Returns
+    /// the request's id.
     pub fn begin(&mut self, client: ClientId, key: &[u8], owner: Owner<'_>) -> Option<WaiterId> {
         let listener = self.all.get_mut(&client)?;
         self.last += 1;
@@ -218,14 +222,14 @@ impl Listeners {
         Some(id)
     }
 
-    /// Whose news the answer to this request is; `None`: the listener ended.
+    /// Returns the listener of this request, or `None` if it ended.
     pub fn listener_of(&self, id: WaiterId) -> Option<ClientId> {
         let heard = self.requests.get(&id)?;
         let is_there = self.all.get(&heard.listener).is_some_and(|listener| listener.number == heard.number);
         is_there.then_some(heard.listener)
     }
 
-    /// The request waits no more: that is news. Nobody hears it whose listener ended.
+    /// Adds the outcome of the request to the news of its listener. It is dropped if the listener ended.
     pub fn tell(&mut self, id: WaiterId, told: Told) {
         let Some(heard) = self.take_request(id) else { return };
         let listener = self.all.get_mut(&heard.listener).filter(|listener| listener.number == heard.number);
@@ -244,20 +248,20 @@ impl Listeners {
         self.requests.remove(&id)
     }
 
-    /// Takes out the news of a listener that asks for them.
+    /// Removes and returns the news of a listener that asks for them.
     pub fn take_ready(&mut self) -> Option<(WaiterId, Vec<News>)> {
         let client = *self.ready.first()?;
         let id = self.waits_no_more(client)?;
         Some((id, self.take_news(client)))
     }
 
-    /// The listener whose time has been up longest at `now`: it has no news.
+    /// Returns the listener whose time has been over longest at `now`: it has no news.
     pub fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, client) = self.timeouts.first().filter(|(until, _)| now > *until)?;
         self.waits_no_more(client)
     }
 
-    /// When the next listener's time is up, or requests are to leave their queues.
+    /// Returns when the next listener's time is over, or requests have to leave their queues.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if !self.ended.is_empty() {
             return Some(BootTime::default());
@@ -265,15 +269,15 @@ impl Listeners {
         self.timeouts.first().map(|(until, _)| until.plus_us(1))
     }
 
-    /// Listeners that do not ask now, `count` at most, those that come after `last`: their connections may be closed. From the first on
-    /// where there is none.
+    /// Returns listeners that do not ask now, at most `count` of those after `last`: their connections may be closed.
+    /// Restarts with the first at the end.
     pub fn idle_after(&self, last: ClientId, count: usize) -> Vec<ClientId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after: Vec<_> = self.idle.range((Excluded(last), Unbounded)).take(count).copied().collect();
         if after.is_empty() { self.idle.iter().take(count).copied().collect() } else { after }
     }
 
-    /// The connection `client` is closed: if it listened, its requests are to leave their queues.
+    /// Ends the listener of the connection `client`, which is closed: its requests have to leave their queues.
     pub fn end(&mut self, client: ClientId) {
         self.waits_no_more(client);
         self.idle.remove(&client);
@@ -283,7 +287,7 @@ impl Listeners {
         }
     }
 
-    /// Takes out some of what listeners that ended have left: a request, or a slice of news. `None`: there is nothing.
+    /// Removes a part of the remnants of listeners that ended: a request, or a slice of news. `None` if there are none.
     pub(crate) fn take_left(&mut self) -> Option<Left> {
         let listener = self.ended.front_mut()?;
         if !listener.news.is_empty() {
@@ -303,7 +307,8 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Takes out its first news: one at least, `count` at most, and no more bytes of further ones than an answer may have.
+    /// Removes and returns its first news: at least one, at most `count`, and further ones only within the bytes of an
+    /// answer.
     fn take_news(&mut self, count: usize, loads: &mut Loads) -> Vec<News> {
         let mut bytes = 0;
         let fits = |(n, news): &(usize, &News)| {
@@ -363,7 +368,7 @@ mod tests {
         assert_eq!((named(&node, 1, b"ann"), node.listeners.listener_of(id)), (Err(Refusal::NoListener), None));
         assert_eq!(node.listeners.take_left(), Some(Left::Request(id)));
         assert_eq!(asks(&mut node, 8, 1), Ok(vec![]));
-        // And so it is as another user.
+        // The same applies to another user.
         node.listen(ClientId(8), ListenerName::new(&name(1)).unwrap(), b"bob", || Ok(())).unwrap();
         assert_eq!(named(&node, 1, b"bob"), Ok(ClientId(8)));
         assert_eq!(node.listeners.len(), 2);
@@ -386,7 +391,7 @@ mod tests {
         let order: Vec<_> = (0..count).map(|n| n.to_string().into_bytes()).collect();
         assert_eq!(of(&first).into_iter().chain(of(&rest)).collect::<Vec<_>>(), order);
         assert_eq!(asks(&mut node, 7, 1), Ok(vec![]));
-        // Who asks and waits is told at once, and in time that there is none.
+        // A waiting listener is answered at once, or learns in time that there is no news.
         node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
@@ -399,7 +404,7 @@ mod tests {
         assert_eq!((node.listeners.next_due(), node.listeners.idle_after(ClientId(7), 5)), (None, vec![ClientId(7)]));
     }
 
-    /// Sixty-seven keys of a megabyte in one answer kept the server from its other clients for 25 ms.
+    /// Regression: 67 keys of a megabyte in one answer kept the server from its other clients for 25 ms.
     #[test]
     fn an_answer_has_a_bounded_number_of_bytes_and_one_piece_of_news_at_least() {
         let mut node = Node::new(0);
@@ -414,7 +419,7 @@ mod tests {
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
     }
 
-    /// Requests that are answered wait no more, but what nobody hears is kept: it counts until it is heard, or its listener ends.
+    /// Answered requests no longer wait, but unheard news is kept: it counts until it is heard, or its listener ends.
     #[test]
     fn a_client_that_never_hears_gets_no_more_in() {
         let mut node = Node::new(0);

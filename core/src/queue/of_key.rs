@@ -1,4 +1,4 @@
-//! The queue of one key: who waits for its lock, in which order, and for whom it is kept free.
+//! The queue of one key: the waiting requests in order, and the reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,71 +12,73 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Names a request that waits, to the one who has to answer it.
+/// The id of a waiting request, for the one who has to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaiterId(pub u64);
 
 impl WaiterId {
-    /// Of those that name a request whose answer a listener hears. Clients that are blocked have names without it.
+    /// The bit that marks ids of requests with a listener. Blocked clients have ids without it.
     const HEARD: u64 = 1 << 63;
 
-    /// The request with this number of those whose answers a listener hears.
+    /// Creates the id of the request with this number among those with a listener.
     pub(crate) fn heard(number: u64) -> Self {
         Self(Self::HEARD | number)
     }
 
-    /// Whether a listener hears its answer.
+    /// Returns whether a listener receives its answer.
     pub fn is_heard(self) -> bool {
         self.0 & Self::HEARD != 0
     }
 }
 
-/// What a request waits for.
+/// The object of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// The lock, for this long from the grant on (`ACQUIRE … WAIT`).
     Lock {
-        /// Length of the lease.
+        /// The length of the lease.
         ttl: Ttl,
         /// The token that a quorum client proposes.
         fence: Option<Token>,
-        /// Its owner may be repeating itself.
+        /// Whether its owner may be repeating a request.
         retry: bool,
     },
-    /// To be told that the lock is free, and to have it kept free for a moment (`LOCK.WAIT`).
+    /// A turn: the answer that the lock is free, and a reservation for a moment (`LOCK.WAIT`).
     Turn,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Who has to be answered.
+    /// The id of the client to answer.
     pub id: WaiterId,
-    /// What for.
+    /// The object of the wait.
     pub want: Want,
-    /// In which mode.
+    /// The mode that it asks for.
     pub wanted: Wanted,
-    /// Since when.
+    /// The beginning of the wait.
     pub since: BootTime,
-    /// Until when at the longest.
+    /// The latest end of the wait.
     pub until: BootTime,
-    /// It waits for the disk alone, not for anybody: it is answered as soon as it is known who has the lock.
+    /// Whether it waits only for the disk, not for other requests: it is answered as soon as it is known who has the
+    /// lock.
     pub at_once: bool,
-    /// How many wait behind it in its client; of one owner's requests all say the same.
+    /// The number of callers behind it in its client; all requests of one owner have the same.
     pub behind: Behind,
-    /// When it came its owner held the lock together with others, or it was that owner's turn: it need not wait for those before it.
+    /// When it came, its owner held the lock together with others, or it was that owner's turn: it need not wait for
+    /// those before it.
     pub(crate) is_at_hand: bool,
-    /// The user in whose share it is.
+    /// The user whose share it counts in.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
-    /// Shared by the requests of one owner that say the same.
+    /// The note, shared by requests of one owner with the same text.
     note: Arc<[u8]>,
     /// The length of the note with which it came, in bytes.
     note_bytes: usize,
 }
 
 impl Waiter {
-    /// A request of `owner` for the lock alone, made at `since`.
+    /// Creates a request of `owner` for the exclusive lock, made at `since`.
     pub fn new(id: WaiterId, owner: Owner<'_>, note: Note<'_>, want: Want, since: BootTime, ms: u32) -> Self {
         let (until, owner, note) = (since.plus_ms(ms), owner.bytes().into(), Arc::<[u8]>::from(note.bytes()));
         let (wanted, behind) = (Wanted::Exclusive, Behind::default());
@@ -97,42 +99,42 @@ impl Waiter {
         }
     }
 
-    /// Returns its load in the queue of `name`. A listener counts the places of the requests that it hears.
+    /// Returns its load in the queue of `name`. A listener counts the places of its requests.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let load = Load::of_entry(!self.id.is_heard(), &[name, &self.owner]);
         let blocked = if self.id.is_heard() { Load::NONE } else { Load::of_blocked(name) };
         Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
     }
 
-    /// What is remembered of it if it waits in vain.
+    /// Returns the log's data if its wait fails.
     pub(crate) fn in_vain(&self) -> InVain<'_> {
         let Self { owner, note, wanted, since, until, .. } = self;
         InVain { owner, note, wanted: *wanted, since: *since, until: *until }
     }
 
-    /// Who waits.
+    /// Returns the owner that waits.
     pub fn owner(&self) -> Owner<'_> {
         Owner::new(&self.owner).expect("an owner when it came")
     }
 
-    /// For people.
+    /// Returns the note for people.
     pub fn note(&self) -> Note<'_> {
         Note::new(&self.note).expect("a note when it came")
     }
 }
 
-/// Where a request stands: the lower, the earlier served.
+/// The place of a request: lower places are served earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     ticket: u64,
-    /// Of those with the same ticket the first to come.
+    /// The arrival, which orders requests with the same ticket.
     arrival: u64,
-    /// Of one owner's requests that stand at one place the first to come.
+    /// The arrival among requests of one owner at one place.
     repeat: u64,
 }
 
 impl Place {
-    /// The request's own arrival, wherever it stands.
+    /// Returns the request's own arrival, wherever its place is.
     pub(crate) fn arrived(self) -> u64 {
         self.arrival.max(self.repeat)
     }
@@ -142,29 +144,30 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiters: BTreeMap<Place, Waiter>,
-    /// Where each owner's requests stand.
+    /// The places of each owner's requests.
     owners: BTreeSet<(Box<[u8]>, Place)>,
-    /// Where each request stands, in the order in which they came.
+    /// The place of each request, in the order of arrival.
     arrivals: BTreeMap<u64, Place>,
-    /// Where those stand that want their answer at once.
+    /// The places of requests that want their answer at once.
     at_once: BTreeSet<Place>,
-    /// Where those stand that need not wait for those before them.
+    /// The places of requests that need not wait for those before them.
     at_hand: BTreeSet<Place>,
-    /// How many wait behind all of them in their clients, each owner's counted once.
+    /// The number of callers behind all of them in their clients, each owner's counted once.
     behind: u64,
-    /// Turns that were told, and for which the lock is kept.
+    /// The told turns with reservations.
     pub(crate) kept: Kept,
-    /// So many turns in a row were not used, while others waited.
+    /// The number of consecutive turns that were unused while others waited.
     unused_turns: u32,
-    /// Everybody in it can wait until then: who could not was refused.
+    /// The time until which all requests in it can wait: others were refused.
     pub(crate) postpone: BootTime,
-    /// From here on nobody was told yet who cannot wait until then.
+    /// The place from which on requests that cannot wait until then have not been refused yet.
     pub(crate) not_told: Option<Place>,
 }
 
 impl Queue {
-    /// Puts a request where its ticket says: behind those with the same or a smaller one. Without a ticket it goes to
-    /// the end, or, where its owner has a request already, right behind that: who asks twice does not wait for itself.
+    /// Adds a request at the place of its ticket: behind those with the same or a smaller one. Without a ticket its
+    /// place is the end. If its owner has a request already, it is right behind that, so that an owner does not wait
+    /// for itself.
     pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
         let place = match (ticket, self.places_of(waiter.owner()).next()) {
             (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
@@ -188,8 +191,9 @@ impl Queue {
         place
     }
 
-    /// What a request says for people counts for the earlier ones of its owner too: a client that waits for long asks again, and knows
-    /// better by then. (The note of a request for the lock itself becomes that of the grant: it stays.)
+    /// Applies a request's facts for people to the earlier ones of its owner too: a client that waits for long asks
+    /// again, and knows better by then. (The note of a request for the lock itself becomes that of the grant, so it
+    /// stays.)
     fn hear_again(&mut self, waiter: &Waiter) {
         let earlier: Vec<_> = self.places_of(waiter.owner()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
@@ -205,12 +209,12 @@ impl Queue {
         self.behind += u64::from(waiter.behind.get());
     }
 
-    /// How many wait behind all of them in their clients, each owner's counted once.
+    /// Returns the number of callers behind all of them in their clients, each owner's counted once.
     pub(crate) fn behind(&self) -> u64 {
         self.behind
     }
 
-    /// Takes out the request at `place`.
+    /// Removes and returns the request at `place`.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waiter> {
         let waiter = self.waiters.remove(&place)?;
         self.owners.remove(&(waiter.owner.clone(), place));
@@ -226,7 +230,8 @@ impl Queue {
         Some(waiter)
     }
 
-    /// The longest lease that `owner` asks for in this mode, or those of its requests that may be `repeated`.
+    /// Returns the longest lease that `owner` asks for in this mode; with `repeated`, only of requests that may be
+    /// repetitions.
     pub(crate) fn longest_ttl(&self, owner: Owner<'_>, mode: Mode, repeated: bool) -> Option<Ttl> {
         let waiters = self.places_of(owner).map(|place| &self.waiters[&place]);
         let ttl = |waiter: &Waiter| match waiter.want {
@@ -236,24 +241,25 @@ impl Queue {
         waiters.filter(|waiter| waiter.wanted.is(mode)).filter_map(ttl).max_by_key(|ttl| ttl.ms())
     }
 
-    /// The owners of those that need not wait for those before them.
+    /// Iterates over the owners of requests that need not wait for those before them.
     pub(crate) fn owners_at_hand(&self) -> impl Iterator<Item = Owner<'_>> {
         self.at_hand.iter().map(|place| self.waiters[place].owner())
     }
 
-    /// Takes out the requests of `owner` that `which` picks.
+    /// Removes and returns the requests of `owner` that satisfy `which`.
     pub(crate) fn leave_all_of(&mut self, owner: Owner<'_>, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
         let places: Vec<_> = self.places_of(owner).filter(|place| which(&self.waiters[place])).collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Takes out the first requests, `count` at most.
+    /// Removes and returns the first requests, at most `count`.
     pub(crate) fn leave_first(&mut self, count: usize) -> Vec<Waiter> {
         let places: Vec<_> = self.waiters.keys().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Looks at the `count` requests that come from `from` on, and takes out those that `which` picks; and where to go on.
+    /// Checks the `count` requests from `from` on, and removes those that satisfy `which`. Returns these, and the place
+    /// to continue from.
     pub(crate) fn leave_if(
         &mut self,
         from: Place,
@@ -268,19 +274,19 @@ impl Queue {
         (places.into_iter().filter_map(|place| self.leave(place)).collect(), next)
     }
 
-    /// Takes out requests that want their answer at once, `count` at most.
+    /// Removes and returns requests that want their answer at once, at most `count`.
     pub(crate) fn leave_at_once(&mut self, count: usize) -> Vec<Waiter> {
         let places: Vec<_> = self.at_once.iter().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Whether anybody wants an answer at once.
+    /// Returns whether a request wants its answer at once.
     pub(crate) fn has_at_once(&self) -> bool {
         !self.at_once.is_empty()
     }
 
-    /// Keeps the lock for `owner`, which is told, in `mode`: what else it waits for in that mode is at hand now.
-    /// It waited for that since `since`.
+    /// Reserves the lock for `owner` in `mode`, which has waited since `since`. Its other requests in that mode need
+    /// not wait any longer.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         self.kept.keep(owner, mode, until, since);
         let own: Vec<_> = self.places_of(owner).filter(|place| self.waiters[place].want != Want::Turn).collect();
@@ -289,7 +295,7 @@ impl Queue {
         }
     }
 
-    /// The request for the lock of one whose turn it is.
+    /// Returns the request for the lock itself of an owner whose turn it is.
     pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
         let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
         at_hand.find(|waiter| {
@@ -297,7 +303,8 @@ impl Queue {
         })
     }
 
-    /// Who is next: the first, or, after `unused_max` turns in a row that were not used, the one who has waited longest.
+    /// Returns the next request: the first or, after `unused_max` consecutive unused turns, the one that has waited
+    /// longest.
     pub(crate) fn first(&self, unused_max: u32) -> Option<&Waiter> {
         if self.unused_turns >= unused_max {
             return self.arrivals.first_key_value().map(|(_, place)| &self.waiters[place]);
@@ -305,51 +312,51 @@ impl Queue {
         self.waiters.first_key_value().map(|(_, waiter)| waiter)
     }
 
-    /// The request for the lock itself in the mode `wanted` that `owner` has in the queue, and whose time is not up at `now`.
+    /// Returns the request of `owner` for the lock itself in the mode `wanted`, if its time is not over at `now`.
     pub(crate) fn request_for_lock(&self, owner: Owner<'_>, wanted: Wanted, now: BootTime) -> Option<&Waiter> {
         let mut own = self.places_of(owner).map(|place| &self.waiters[&place]);
         own.find(|waiter| waiter.want != Want::Turn && waiter.wanted == wanted && now <= waiter.until)
     }
 
-    /// How many requests `owner` has in the queue; counted up to `enough`.
+    /// Returns the number of requests of `owner` in the queue, counted up to `enough`.
     pub(crate) fn count_of(&self, owner: Owner<'_>, enough: usize) -> usize {
         self.places_of(owner).take(enough).count()
     }
 
-    /// Everybody, in order.
+    /// Iterates over all requests in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
         self.waiters.values()
     }
 
-    /// How many wait.
+    /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Nobody waits, and it is kept for nobody.
+    /// Returns whether there are neither requests nor reservations.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.kept.is_empty()
     }
 
-    /// Whether the owner of the request at `place` is the first who waits.
+    /// Returns whether the owner of the request at `place` is the first in the queue.
     pub(crate) fn is_owner_first(&self, place: Place) -> bool {
         self.waiters.first_key_value().is_some_and(|(_, first)| first.owner == self.waiters[&place].owner)
     }
 
-    /// Somebody's turn is over, and the lock was not acquired.
+    /// Counts a turn that ended without an acquisition.
     pub(crate) fn turn_was_not_used(&mut self) {
         if !self.waiters.is_empty() {
             self.unused_turns = self.unused_turns.saturating_add(1);
         }
     }
 
-    /// The lock was acquired.
+    /// Notes that the lock was acquired.
     pub(crate) fn was_acquired(&mut self) {
         self.unused_turns = 0;
     }
 
-    /// The mode in which `owner` may have the lock at `now` if it asks for it in the mode `wanted`, beside those who hold it in the
-    /// modes `held`; `None`: others are before it.
+    /// Returns the mode in which `owner` may have the lock if it asks for it in the mode `wanted`, compatible with the
+    /// modes `held`. `None` if others are ahead of it.
     pub(crate) fn claim(&self, owner: Owner<'_>, wanted: Wanted, held: &Modes) -> Option<Mode> {
         match self.kept.mode_of(owner) {
             Some(mode) if wanted.is(mode) => held.admits(mode).then_some(mode),
@@ -387,7 +394,7 @@ mod tests {
             (&[None, None, None], &[1, 2, 3]),
             (&[Some(30), Some(10), Some(20)], &[2, 3, 1]),
             (&[Some(7), Some(7), Some(7)], &[1, 2, 3]),
-            // Without a ticket: behind everybody who is there, and a later, smaller ticket goes before it.
+            // Without a ticket: behind all present requests, and a later, smaller ticket goes before it.
             (&[Some(20), None, Some(10), Some(20)], &[3, 1, 2, 4]),
             (&[None, Some(10), None, Some(0)], &[1, 4, 2, 3]),
         ];
@@ -414,7 +421,7 @@ mod tests {
         assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
     }
 
-    /// A client that waits for long asks again and again, and more and more wait behind it.
+    /// A client that waits for long asks again and again, with ever more callers behind it.
     #[test]
     fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
         let mut queue = Queue::default();
@@ -457,7 +464,7 @@ mod tests {
         assert_eq!(order(&queue), [2, 3, 4]);
     }
 
-    /// Who was told its turn may have the lock before those who wait, in the mode that is kept; nobody else may.
+    /// An owner whose turn it is may have the lock before waiting requests, in the reserved mode; others may not.
     #[test]
     fn a_turn_goes_before_those_who_wait() {
         let (mut queue, free) = (Queue::default(), Modes::default());

@@ -1,4 +1,4 @@
-//! Something for each of many names, and when each name is to be looked at.
+//! Values for many names, each with a scheduled check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -7,42 +7,43 @@ use std::sync::Arc;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// A look at all names, one after the other.
+/// The progress of a check of all names, one after the other.
 #[derive(Clone, Debug, Default)]
 enum ToLook {
     #[default]
     None,
     All,
-    /// The others were looked at.
+    /// Names up to this one have been checked.
     Behind(u32, Arc<[u8]>),
 }
 
-/// Which names there may be, at a glance: most are asked for that have nothing.
+/// A Bloom filter of one hash over the names, since most lookups are of absent names.
 ///
-/// A bit for each of many kinds of names. Whoever makes names of one kind with others brings it about that these are looked for in
-/// the tree, and no more.
+/// It has one bit for each kind of names. A client that forges colliding names costs one tree lookup each; nothing
+/// else.
 #[derive(Clone, Debug, Default)]
 struct Kinds {
     seen: [u64; KIND_WORDS],
-    /// So many names went since the bits were set: theirs are still there.
+    /// The number of names removed since the bits were set; their bits are still set.
     gone: usize,
 }
 
-/// Words of bits: with more names at a time than there are bits most kinds are seen, so it is no use to keep more.
+/// The number of words of bits. With more names than bits at a time most kinds are present, so further words would be
+/// of no use.
 const KIND_WORDS: usize = 16;
 
-/// So many names are looked at at a time to set the bits anew.
+/// The largest number of names for which the bits are set anew.
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {
-    /// Where the bit of `name` is. Names that are counted up differ at their ends.
+    /// Returns the place of a name's bit. Names with counters differ at their ends.
     #[inline]
     fn bit(name: &[u8]) -> (usize, u64) {
         let end = match name.last_chunk::<8>() {
             Some(end) => u64::from_le_bytes(*end),
             None => name.iter().fold(0, |end, byte| end << 8 | u64::from(*byte)),
         };
-        // Fibonacci hashing: the upper bits of the product depend on all of the factor's.
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the factor.
         let kind = (end ^ name.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - KIND_WORDS.ilog2() - 6);
         (kind as usize / 64, 1 << (kind % 64))
     }
@@ -65,13 +66,13 @@ struct Entry<T> {
     alarm: Option<BootTime>,
 }
 
-/// A `T` for each name of a database, and when that is to be looked at.
+/// A `T` for each name of a database, with the time of its next check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planned<T> {
     names: BTreeMap<u32, BTreeMap<Arc<[u8]>, Entry<T>>>,
     kinds: Kinds,
     alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
-    /// Which are to be looked at as soon as can be, whatever else is planned.
+    /// Names to check as soon as possible, whatever else is scheduled.
     to_look: ToLook,
 }
 
@@ -96,7 +97,7 @@ impl<T: Default> Planned<T> {
         if self.kinds.may_have(name) { Some(&mut self.names.get_mut(&db)?.get_mut(name)?.value) } else { None }
     }
 
-    /// What stands for `name`, a new one if there was none, and the name under which it is kept.
+    /// Returns the value for `name`, a new one if there was none, and the shared name.
     pub fn reach(&mut self, Key { db, name }: Key<'_>) -> (Arc<[u8]>, &mut T) {
         self.kinds.add(name);
         let names = self.names.entry(db).or_default();
@@ -104,7 +105,7 @@ impl<T: Default> Planned<T> {
         (Arc::clone(&name), &mut names.entry(name).or_default().value)
     }
 
-    /// Forgets `name` and its plans if nothing is left of it. Whether it did.
+    /// Removes `name` and its schedule if its value is empty. Returns whether it did.
     pub fn remove_if(&mut self, Key { db, name }: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
         let Some(names) = self.names.get_mut(&db) else { return false };
         if !names.get(name).is_some_and(|entry| is_empty(&entry.value)) {
@@ -121,7 +122,7 @@ impl<T: Default> Planned<T> {
         true
     }
 
-    /// A name went: after so many the bits are set anew, for the names that are left, if those are few.
+    /// Counts a removed name. After a number of them the bits are set anew for the remaining names, if these are few.
     fn forget_kinds(&mut self) {
         self.kinds.gone += 1;
         if !self.is_empty() && self.kinds.gone <= NAMES_OF_KINDS_MAX {
@@ -135,18 +136,18 @@ impl<T: Default> Planned<T> {
         }
     }
 
-    /// No name has anything.
+    /// Returns whether no name has a value.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The names of `db`.
+    /// Iterates over the names of `db`.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
         self.names.get(&db).into_iter().flat_map(|names| names.keys().map(|name| &**name))
     }
 
-    /// `name`, if it has something, is to be looked at by `when`, or earlier if that is planned.
+    /// Schedules a check of `name`, if it has a value, by `when`; an earlier one stays.
     #[inline]
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         if !self.is_empty() && self.kinds.may_have(key.name) {
@@ -171,12 +172,12 @@ impl<T: Default> Planned<T> {
         self.alarms.insert((when, db, name));
     }
 
-    /// Every name is to be looked at now.
+    /// Schedules a check of every name now.
     pub fn wake_all(&mut self) {
         self.to_look = if self.names.is_empty() { ToLook::None } else { ToLook::All };
     }
 
-    /// The name behind this one, in the order of databases and names (`None`: the first).
+    /// Returns the name after this one, in the order of databases and names (`None`: the first).
     fn behind(&self, last: Option<&(u32, Arc<[u8]>)>) -> Option<(u32, Arc<[u8]>)> {
         let mut databases = self.names.range(last.map_or(0, |(db, _)| *db)..);
         let here = last.and_then(|(db, name)| {
@@ -189,7 +190,7 @@ impl<T: Default> Planned<T> {
         })
     }
 
-    /// Takes out the name to be looked at that has been due longest at `now`.
+    /// Removes and returns the name whose check has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         let next = match std::mem::take(&mut self.to_look) {
             ToLook::None => None,
@@ -211,7 +212,7 @@ impl<T: Default> Planned<T> {
         Some((db, name))
     }
 
-    /// When the next name is to be looked at.
+    /// Returns the time of the next check.
     pub fn next_due(&self) -> Option<BootTime> {
         let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
         soon.or_else(|| self.alarms.first().map(|(when, ..)| *when))
@@ -230,7 +231,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Names of all lengths come and go, few and many at a time: none is overlooked, however long ago its kind was set.
+        /// Names of all lengths come and go, few and many at a time: none is missed, however long ago its bit was set.
         #[test]
         fn what_is_there_is_found(steps in prop::collection::vec((0u16..700, 0u16..200, any::<bool>()), 0..40)) {
             let name = |n: u16| format!("{n:0width$}", width = usize::from(n % 12)).into_bytes();
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Names of one kind that are all gone are not looked for for ever.
+    /// Names of one kind that are all gone do not cause lookups forever.
     #[test]
     fn kinds_are_forgotten() {
         let mut planned = Planned::<u32>::default();

@@ -1,9 +1,9 @@
-//! The load of what waits on a node, and the share of it that each user and each listener may have.
+//! The load of waiting requests on a node, and the share of it for each user and each listener.
 //!
-//! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold (Choudhury and Hahne: "Dynamic Queue
-//! Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6, 1998): nobody may have more than a
-//! multiple of what is free. A wait can last a day and is never taken back, so the multiple is small, and what a connection asks for
-//! first finds room where its later requests find none.
+//! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold (Choudhury and
+//! Hahne: "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6,
+//! 1998): nobody may have more than a multiple of what is free. A wait can last a day and is never revoked, so the
+//! multiple is small, and a connection's first request finds room where its later ones find none.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,12 +15,12 @@ use crate::values::limits::{
     SHARE_OF_A_USER,
 };
 
-/// Names a user of the server; two whose names have one hash share one share.
+/// The id of a server's user; two users whose names have one hash share one share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UserId(u64);
 
 impl UserId {
-    /// The user of this name.
+    /// Creates the id of the user with this name.
     pub fn of(name: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -31,9 +31,9 @@ impl UserId {
 /// The sender of a request that may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// Its user.
+    /// The sender's user.
     pub user: UserId,
-    /// The listener that hears its answer. Without one the request blocks its connection, which has no other.
+    /// The listener that receives its answer. Without one the request blocks its connection, which has no other.
     pub listener: Option<ClientId>,
 }
 
@@ -47,24 +47,25 @@ pub struct Load {
 }
 
 impl Load {
-    /// Nothing.
+    /// No load.
     pub(crate) const NONE: Load = Load { places: 0, bytes: 0 };
 
     /// The bounds of a node whose operator set none.
     pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
 
-    /// An entry of a table that keeps `texts`, which takes a place or, beside another one of the same request, none.
+    /// Returns the load of a table entry with `texts`. It takes a place or, beside another entry of the same request,
+    /// none.
     pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
     }
 
-    /// The arguments that the server keeps of a client which is blocked about the lock `name`.
+    /// Returns the load of the arguments that the server keeps for a client blocked on the lock `name`.
     pub(crate) fn of_blocked(name: &[u8]) -> Self {
         Self { places: 0, bytes: name.len() as u64 }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub(crate) fn plus(self, other: Load) -> Self {
         Self { places: self.places + other.places, bytes: self.bytes + other.bytes }
     }
@@ -76,7 +77,7 @@ impl Load {
     }
 }
 
-/// The load of the entries of one table, together and by user.
+/// The load of one table's entries, in total and by user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     all: Load,
@@ -116,15 +117,15 @@ impl Loads {
 /// The load that a new request finds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// The load of all.
+    /// The load of all requests.
     pub(crate) all: Load,
     /// The load of its user.
     pub(crate) user: Load,
-    /// The load of its listener; none of a connection that it blocks.
+    /// The load of its listener; none for a connection that it blocks.
     pub(crate) listener: Load,
 }
 
-/// Refuses a request that takes `new`, if there is no room for it in `max`, or only room that is kept for others.
+/// Refuses a request of load `new` if there is no room for it in `max`, or only room reserved for others.
 pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Refusal> {
     let all = taken.all.plus(new);
     if all.places > max.places {
@@ -145,7 +146,7 @@ pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Ref
         }
         Ok(())
     };
-    // One that takes more than the bytes of a place is no better than many.
+    // A request larger than the bytes of a place is no better than many.
     let is_first = taken.listener.places == 0 && new.bytes <= max.bytes / max.places.max(1);
     if is_first {
         return fits(taken.user, FIRST_SHARE_OF_A_USER);
@@ -194,7 +195,8 @@ mod tests {
         }
     }
 
-    /// A listener takes half, its user three quarters, and an eighth is left even where every connection of a user waits once.
+    /// A listener takes half, its user three quarters, and an eighth is left even if every connection of a user waits
+    /// once.
     #[test]
     fn nobody_takes_what_others_need() {
         let mut crowd = Crowd::new(3);

@@ -1,9 +1,8 @@
-//! All requests that wait on a node: one queue a key, bounded together.
+//! All waiting requests of a node: one queue for each key, bounded together.
 //!
-//! A queue belongs to a database and a name, whatever the key holds: it never moves. What happens to a request in the
-//! end is an [`Answer`], kept until the one who can send it takes it. No request is forgotten: it has a place in one
-//! queue and a moment at which its wait ends, and as long as a queue's lock is free there is a moment at which that
-//! queue is looked at.
+//! A queue belongs to a database and a name, whatever the key holds: it never moves. The outcome of a request is an
+//! [`Answer`], kept until the one who can send it takes it. No request is forgotten: it has a place in one queue, and a
+//! moment at which its wait ends. As long as a queue's lock is free, there is a moment at which that queue is checked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,57 +20,57 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// Entries that a list keeps room for when it is empty.
+/// The entries for which an empty list keeps room.
 const SPARE_ENTRIES: usize = 1_024;
 
-/// What a request that waited is told in the end.
+/// The outcome of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The lock is its owner's.
+    /// The owner was granted the lock.
     Granted {
         /// The grant's token.
         token: Token,
-        /// The number of its permit.
+        /// The permit number.
         number: u16,
-        /// How long it waited, in milliseconds, rounded down: the lease began this long after the request came.
+        /// The time waited, in milliseconds, rounded down: the lease began this long after the request came.
         waited_ms: u64,
     },
-    /// The lock is free for its owner, and kept so for a moment: the number of the permit.
+    /// The owner's turn: the lock is free and reserved for it for a moment. The number is the permit's.
     Turn(u16),
     /// The grants with this token are broken.
     Broken(Token),
-    /// It waited in vain: its time is up, or its owner took it back.
+    /// The wait failed: its time is over, or its owner withdrew it.
     TimedOut(Want),
-    /// It cannot be served.
+    /// The request was refused.
     Refused(Refusal),
 }
 
 /// The queues of a node.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// None is empty.
+    /// The queues, none of them empty.
     pub(super) queues: Planned<Queue>,
     pub(super) places: BTreeMap<WaiterId, (u32, Arc<[u8]>, Place)>,
     pub(super) timeouts: BTreeSet<(BootTime, WaiterId)>,
-    /// The node could not hand over: no queue is looked at before.
+    /// The time before which no queue is checked: the node could not hand over.
     pub(super) not_before: BootTime,
-    /// The load of the requests, and of the turns for which locks are kept free.
+    /// The load of the requests, and of the turns with reservations.
     pub(super) loads: Loads,
     pub(super) turns: Load,
     pub(super) arrivals: u64,
-    /// The last arrival that is sent away, and the entry of the timeouts up to which that is done.
+    /// The last arrival to dismiss, and the entry of the timeouts up to which that is done.
     pub(super) to_send_away: Option<(u64, (BootTime, WaiterId))>,
     pub(super) answers: BTreeMap<WaiterId, Answer>,
-    /// Whose answers are to be sent, in order; who is gone has none any more.
+    /// The requests with answers to send, in order; clients that are gone have none.
     pub(super) answered: VecDeque<WaiterId>,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
     /// See [`UNUSED_TURNS_MAX`].
     pub(crate) unused_turns_max: u32,
-    /// The most that ever waited at a time.
+    /// The largest number of requests that ever waited at a time.
     most: usize,
     pub(super) timeouts_ever: u64,
-    /// How long those waited who were served.
+    /// The waiting times of served requests.
     pub waits: Times,
 }
 
@@ -103,18 +102,18 @@ impl Waiting {
         &self.loads
     }
 
-    /// Returns the load of the turns for which locks are kept free.
+    /// Returns the load of the turns with reservations.
     pub(crate) fn turns(&self) -> Load {
         self.turns
     }
 
-    /// Refuses one request more than `owner` may have in the queue of `key`.
+    /// Refuses a request if `owner` has its maximum in the queue of `key`.
     pub fn room_for(&self, key: Key<'_>, owner: Owner<'_>) -> Result<(), Refusal> {
         let own = self.queue(key).map_or(0, |queue| queue.count_of(owner, OWNER_REQUESTS_MAX));
         if own < OWNER_REQUESTS_MAX { Ok(()) } else { Err(Refusal::OwnerQueueFull) }
     }
 
-    /// `waiter` waits for the lock of `key`. Whether its owner is the first who does.
+    /// Adds `waiter` to the queue of `key`. Returns whether its owner is the first in the queue.
     pub fn join(&mut self, key: Key<'_>, waiter: Waiter, ticket: Option<Ticket>) -> bool {
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -130,22 +129,22 @@ impl Waiting {
         is_first
     }
 
-    /// Begins to send away all who wait now.
+    /// Begins to dismiss all requests that wait now.
     pub(crate) fn send_all_away(&mut self) {
         self.to_send_away = (!self.places.is_empty()).then(|| (self.arrivals, (BootTime::default(), WaiterId(0))));
     }
 
-    /// Returns true while some may be left who are sent away.
+    /// Returns whether requests to dismiss may be left.
     pub fn sends_away(&self) -> bool {
         self.to_send_away.is_some()
     }
 
-    /// Answers a client that stands in no queue: of a BREAK that is done in slices.
+    /// Answers a client that is in no queue, but waits for a BREAK in slices.
     pub(crate) fn tell(&mut self, client: WaiterId, answer: Answer) {
         self.push(client, answer);
     }
 
-    /// What is to be sent, to whom; each once, `count` at most at a time.
+    /// Removes and returns answers to send with their clients, each once and at most `count`.
     pub fn take_answers(&mut self, count: usize) -> Vec<(WaiterId, Answer)> {
         let mut taken = Vec::new();
         while taken.len() < count
@@ -156,32 +155,32 @@ impl Waiting {
         taken
     }
 
-    /// What the request `id` is to be told, if that is to be sent: who asks sends it.
+    /// Removes and returns the answer of the request `id`, if there is one; the caller sends it.
     pub fn take_answer_of(&mut self, id: WaiterId) -> Option<Answer> {
         self.answers.remove(&id)
     }
 
-    /// Whether there is something to be sent.
+    /// Returns whether there are answers to send.
     pub fn has_answers(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    /// The queue of `key`, if there is one, is to be looked at by `when`, or earlier if that is planned.
+    /// Schedules a check of the queue of `key`, if there is one, by `when`; an earlier one stays.
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         self.queues.wake_at(key, when);
     }
 
-    /// Every queue is to be looked at now: the guard was armed or lifted, or databases were emptied or swapped.
+    /// Schedules a check of every queue now: the guard was armed or lifted, or databases were emptied or swapped.
     pub fn wake_all(&mut self) {
         self.queues.wake_all();
     }
 
-    /// Takes out the queue to be looked at that has been due longest at `now`.
+    /// Removes and returns the queue whose check has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         if now < self.not_before { None } else { self.queues.pop_due(now) }
     }
 
-    /// When the next queue is to be looked at, or somebody's time is up.
+    /// Returns when the next queue is checked, or a request's time is over.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.sends_away() {
             return Some(BootTime::default());
@@ -191,63 +190,64 @@ impl Waiting {
         look.into_iter().chain(timeout).min()
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// No queue has anybody, and no lock is kept free.
+    /// Returns whether there are neither requests nor reservations.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// The most that ever waited at a time.
+    /// Returns the largest number of requests that ever waited at a time.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Requests that waited until their time was up, since load.
+    /// Returns the number of requests that waited until their time was over, since load.
     pub fn timeouts(&self) -> u64 {
         self.timeouts_ever
     }
 
-    /// How many wait for the lock of `key`.
+    /// Returns the number of requests for the lock of `key`.
     pub fn len_of(&self, key: Key<'_>) -> usize {
         self.queue(key).map_or(0, Queue::len)
     }
 
-    /// How many wait for the lock of `key` behind those in the queue, in their clients, as those say.
+    /// Returns the number of callers for the lock of `key` behind those in the queue, in their clients, as these
+    /// report.
     pub fn behind(&self, key: Key<'_>) -> u64 {
         self.queue(key).map_or(0, Queue::behind)
     }
 
-    /// Who waits for the lock of `key`, in order.
+    /// Iterates over the requests for the lock of `key`, in order.
     pub fn of(&self, key: Key<'_>) -> impl Iterator<Item = &Waiter> {
         self.queue(key).into_iter().flat_map(Queue::iter)
     }
 
-    /// The locks of `db` that have a queue.
+    /// Iterates over the locks of `db` that have a queue.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
         self.queues.names(db)
     }
 
-    /// For whom the lock of `key` is kept, or was until a moment ago: owner, mode and until when.
+    /// Iterates over the reservations of the lock of `key`, some of which may have just ended: owner, mode and end.
     pub fn kept(&self, key: Key<'_>) -> impl Iterator<Item = (&[u8], Mode, BootTime)> {
         self.queue(key).into_iter().flat_map(|queue| queue.kept.iter())
     }
 
-    /// Whether the lock of `key` has a queue: when it gets free, [`crate::hand_over()`] says whose it is.
+    /// Returns whether the lock of `key` has a queue: when it becomes free, [`crate::hand_over()`] decides its owner.
     pub fn has_queue(&self, key: Key<'_>) -> bool {
         self.queue(key).is_some()
     }
 
-    /// The longest lease that `owner` asks for in this mode in the queue of `key`.
+    /// Returns the longest lease that `owner` asks for in this mode in the queue of `key`.
     pub(crate) fn longest_ttl(&self, key: Key<'_>, owner: Owner<'_>, mode: Mode) -> Option<Ttl> {
         self.queue(key)?.longest_ttl(owner, mode, false)
     }
 
-    /// The mode in which `owner` may have the lock of `key` if it asks at `now`, beside those who hold it in the modes `held`;
-    /// `None`: others hold it, or are before it.
+    /// Returns the mode in which `owner` may have the lock of `key` if it asks at `now`, compatible with the modes
+    /// `held`. `None` if others hold it, or are ahead of it.
     #[inline]
     pub(crate) fn claim(
         &mut self,
@@ -267,47 +267,48 @@ impl Waiting {
         }
     }
 
-    /// The turn of the lock of `key` that is over first at `now`: whose it is, and until when it is kept.
+    /// Returns the owner and the end of the first reservation of the lock of `key` to end after `now`.
     pub fn reservation(&self, key: Key<'_>, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
         self.queue(key)?.kept.first().filter(|(_, until)| now <= *until)
     }
 
-    /// The mode in which the lock of `key` is kept for `owner`, or was until a moment ago.
+    /// Returns the mode in which the lock of `key` is reserved for `owner`; the reservation may have just ended.
     pub(crate) fn turn_of(&self, key: Key<'_>, owner: Owner<'_>) -> Option<Mode> {
         self.queue(key)?.kept.mode_of(owner)
     }
 
-    /// Whether the lock of `key` is kept for anybody but `owner`.
+    /// Returns whether the lock of `key` is reserved for any owner but `owner`.
     pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
         self.kept(key).any(|(kept_for, ..)| *kept_for != *owner.bytes())
     }
 
-    /// The lock of `key` is kept for `owner` no longer: it has what it was told of.
+    /// Ends the reservation of the lock of `key` for `owner`, which has the lock now.
     pub(crate) fn withdraw_turn(&mut self, key: Key<'_>, owner: Owner<'_>) {
         self.end_turn(key, owner);
         self.tidy(key);
     }
 
-    /// The owners of requests that need not wait for those before them: it held the lock together with others when it asked, or it
-    /// was its turn. And the owner of the one that is next: a lock that it holds may have come to the key since.
+    /// Iterates over the owners of requests that need not wait for those before them: when these came, the owner held
+    /// the lock together with others, or it was its turn. Adds the owner of the next request: a lock that it holds may
+    /// have come to the key since.
     pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
         let queue = self.queue(key);
         let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
         queue.into_iter().flat_map(Queue::owners_at_hand).chain(next)
     }
 
-    /// Drops what is left of a queue that nobody stands in.
+    /// Removes an empty queue.
     pub(crate) fn tidy(&mut self, key: Key<'_>) {
         if !self.queues.remove_if(key, Queue::is_empty) {
             return;
         }
-        // After a storm the list is as large as it was.
+        // After a storm the list still has its size.
         if self.answered.is_empty() {
             self.answered.shrink_to(SPARE_ENTRIES);
         }
     }
 
-    /// The lock is kept no longer for those who were told and did not acquire it in time.
+    /// Ends the reservations of owners that were told their turn and did not acquire in time.
     pub(super) fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
         if self.queue(key).is_none_or(|queue| queue.kept.is_empty()) {
             return;
@@ -320,8 +321,8 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// The first in the queue left it. If the one behind it may join those who hold the lock together, or it is its own turn alone
-    /// that keeps it from the lock, the queue is looked at.
+    /// Notes that the first in the queue left it. The queue is checked if the next request may join the holders of a
+    /// joint lock, or if only its own turn keeps it from the lock.
     pub(super) fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {
@@ -332,17 +333,17 @@ impl Waiting {
         }
     }
 
-    /// It is kept for `owner` no longer; whether it was.
+    /// Ends the reservation for `owner`; returns whether there was one.
     pub(super) fn end_turn(&mut self, key: Key<'_>, owner: Owner<'_>) -> bool {
         self.change_turns(key, |queue| queue.kept.end(owner.bytes())).unwrap_or(false)
     }
 
-    /// It is kept for nobody any more.
+    /// Ends all reservations.
     pub(super) fn end_turns(&mut self, key: Key<'_>) {
         self.change_turns(key, |queue| queue.kept.end_all());
     }
 
-    /// Changes for whom the lock of `key` is kept, if it has a queue, and counts what that takes.
+    /// Changes the reservations of the lock of `key`, if it has a queue, and counts their load.
     pub(super) fn change_turns<T>(&mut self, key: Key<'_>, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
         let queue = self.queues.get_mut(key)?;
         let before = queue.kept.load(key.name);
@@ -356,7 +357,7 @@ impl Waiting {
         self.answered.push_back(id);
     }
 
-    /// `waiter` left the queue of `key`.
+    /// Removes `waiter`, which left the queue of `key`, from the tables.
     pub(super) fn unlist(&mut self, name: &[u8], waiter: &Waiter) {
         self.loads.remove(waiter.user, waiter.load(name));
         self.places.remove(&waiter.id);

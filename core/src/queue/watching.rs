@@ -1,8 +1,8 @@
-//! Clients that watch locks: each is told once, when the lock is not what it knows.
+//! Clients that watch locks: each is answered once, when the lock is not in the state that it knows.
 //!
-//! They stand in no queue and keep nobody from anything. Those who know the same of a lock are looked at together, so that many who
-//! watch one lock cost its holder no more than one. None is forgotten: a watcher has a moment at which its time is up, and its lock is
-//! looked at after every change, and when the lease ends that it knows.
+//! They are in no queue and delay nobody. Watchers with the same known state of a lock are checked together, so many
+//! watchers of one lock cost its holder no more than one. None is forgotten: a watcher has a moment at which its time
+//! is over. Its lock is checked after every change, and when the known lease ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Returns the load of one that watches the lock `name`.
+    /// Returns the load of a watcher of the lock `name`.
     pub(crate) fn load(name: &[u8]) -> Load {
         Load::of_entry(true, &[name]).plus(Load::of_blocked(name))
     }
@@ -36,7 +36,7 @@ impl Watcher {
 /// The watchers of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Watching {
-    /// Who watches each lock, by what they know of it; none is empty.
+    /// The watchers of each lock, by their known state; none is empty.
     locks: Planned<BTreeMap<Known, BTreeSet<WaiterId>>>,
     watchers: BTreeMap<WaiterId, Watcher>,
     timeouts: BTreeSet<(BootTime, WaiterId)>,
@@ -49,23 +49,24 @@ impl Watching {
         &self.loads
     }
 
-    /// How many watch.
+    /// Returns the number of watchers.
     pub fn len(&self) -> usize {
         self.watchers.len()
     }
 
-    /// Nobody does.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.watchers.is_empty()
     }
 
-    /// Whether anybody watches the lock of `key`.
+    /// Returns whether the lock of `key` has watchers.
     #[inline]
     pub fn has(&self, key: Key<'_>) -> bool {
         !self.watchers.is_empty() && self.locks.get(key).is_some()
     }
 
-    /// The client `id` of `user` watches the lock of `key` until `until`; what it knows is true until `look`, if nothing happens before.
+    /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. Its known state is true until
+    /// `look`, if nothing happens before.
     pub(crate) fn join(
         &mut self,
         key: Key<'_>,
@@ -83,7 +84,7 @@ impl Watching {
         self.watchers.insert(id, Watcher { db: key.db, name, known, until, user });
     }
 
-    /// The client `id` watches no longer; whether it did.
+    /// Removes the watcher `id`; returns whether there was one.
     pub(crate) fn leave(&mut self, id: WaiterId) -> bool {
         let Some(Watcher { db, name, known, until, user }) = self.watchers.remove(&id) else { return false };
         self.loads.remove(user, Watcher::load(&name));
@@ -100,8 +101,8 @@ impl Watching {
         true
     }
 
-    /// Those who know something else of the lock of `key` than is `held` at `now`, `count` at most: they watch no longer, and are to be
-    /// told. If others are left, it is looked at again, and soon.
+    /// Removes and returns at most `count` watchers of the lock of `key` whose known state differs from `held` at
+    /// `now`. They have to be answered. If others are left, the lock is checked again soon.
     pub(crate) fn take_told(
         &mut self,
         key: Key<'_>,
@@ -133,8 +134,8 @@ impl Watching {
         told
     }
 
-    /// Who watches the lock of `key`, `count` at most: somebody else knows what to tell them. If others are left, it is looked at again,
-    /// and soon.
+    /// Removes and returns at most `count` watchers of the lock of `key`: the caller has their answer. If others are
+    /// left, the lock is checked again soon.
     pub(crate) fn dismiss(&mut self, key: Key<'_>, count: usize) -> Vec<WaiterId> {
         let watched = self.locks.get(key);
         let gone: Vec<_> = watched.into_iter().flat_map(BTreeMap::values).flatten().take(count).copied().collect();
@@ -145,14 +146,14 @@ impl Watching {
         gone
     }
 
-    /// Takes out the one whose time has been up longest at `now`.
+    /// Removes and returns the watcher whose time has been over longest at `now`.
     pub(crate) fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, id) = self.timeouts.first().filter(|(until, _)| now > *until)?;
         self.leave(id);
         Some(id)
     }
 
-    /// Something may have happened to the lock of `key`.
+    /// Notes that the lock of `key` may have changed.
     #[inline]
     pub(crate) fn wake(&mut self, key: Key<'_>) {
         // Mostly nobody watches anything.
@@ -161,17 +162,17 @@ impl Watching {
         }
     }
 
-    /// Something may have happened to every lock.
+    /// Notes that every lock may have changed.
     pub(crate) fn wake_all(&mut self) {
         self.locks.wake_all();
     }
 
-    /// Takes out the lock to be looked at that has been due longest at `now`.
+    /// Removes and returns the lock whose check has been due longest at `now`.
     pub(crate) fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
         self.locks.pop_due(now)
     }
 
-    /// When the next lock is to be looked at, or somebody's time is up.
+    /// Returns when the next lock is checked, or a watcher's time is over.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.is_empty() {
             return None;
@@ -180,7 +181,7 @@ impl Watching {
         self.locks.next_due().into_iter().chain(timeout).min()
     }
 
-    /// A lease that is known ends then: the lock is looked at right after.
+    /// Schedules a check right after the end of a known lease.
     fn plan(&mut self, key: Key<'_>, end: BootTime) {
         if end < BootTime::MAX {
             self.locks.wake_at(key, end.plus_us(1));

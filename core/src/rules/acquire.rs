@@ -1,4 +1,4 @@
-//! LOCK.ACQUIRE: who gets a free lock.
+//! LOCK.ACQUIRE: grants a free lock.
 
 use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
@@ -10,31 +10,31 @@ use crate::rules::grant::{Given, grant};
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// What came of an ACQUIRE.
+/// The outcome of an ACQUIRE.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The lock was free and is now this one: store it.
+    /// The lock was free and is now this one, which has to be stored.
     Granted(Box<Lock>),
-    /// This grant joined those who hold it together.
+    /// This grant joined the holders of a joint lock.
     Joined(GrantId),
-    /// The owner has it already, by this grant, and repeated itself: its lease lasts longer now.
+    /// A repetition: the owner has the lock already, by this grant, whose lease now lasts longer.
     Prolonged(GrantId),
-    /// The same, and its lease already lasted as long as it asks for: nothing changed.
+    /// A repetition that changed nothing: the lease already lasts as long as it asks for.
     Unchanged(GrantId),
-    /// Somebody else holds it, or is before this owner.
+    /// Another owner holds the lock, or is ahead of this one.
     Contended,
-    /// The same, and it takes its place in the queue.
+    /// Contended, and the request takes a place in the queue.
     Queues,
-    /// Only the node's state file is in its way: it takes a place in the queue for [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS)
-    /// at most, and is answered as soon as it is known who has the lock.
+    /// Only the node's state file is in its way. The request takes a place in the queue for at most
+    /// [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS), and is answered as soon as it is known who has the lock.
     WaitsForDisk,
 }
 
-/// An ACQUIRE was refused: one that waits longer than the reason lasts takes a place in the queue instead; if the state file alone is
-/// in its way, also one that does not wait, if its client can be blocked.
+/// Decides whether a refused ACQUIRE waits. A request with more patience than the reason lasts takes a place in the
+/// queue. If only the state file is in its way, so does one without patience, provided that its client can be blocked.
 ///
-/// A request that proposes a token is of a client that asks several nodes: it repeats by itself, and what else it sends over the
-/// same connection must not wait for this node's disk.
+/// A request with a proposed token is from a client of several nodes. It repeats by itself, and its other requests over
+/// the same connection must not wait for this node's disk.
 pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &Node) -> Result<Acquired, Refusal> {
     let room = || node.waiting.room_for(key, ask.owner);
     match refusal.or_queue(ask.patience.ms(), room, Acquired::Queues) {
@@ -43,16 +43,15 @@ pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &N
     }
 }
 
-/// Takes the lock of `key` for the owner that asks, if it is free at `now`, or held together in a mode that goes with the one
-/// that is asked for, and if it is nobody else's turn; `held` is what the key holds. While the node is guarded it grants nothing:
-/// what is free here may be held by somebody it has forgotten. Of a refusal that passes before the request's patience ends,
+/// Acquires the lock of `key` for the requesting owner, if it is nobody else's turn and the lock is free at `now`, or
+/// joint in a compatible mode; `held` is the key's content. While the node is guarded it grants nothing: an owner that
+/// it has forgotten may hold what is free here. For a refusal that passes before the request's patience ends,
 /// [`acquire_later`] makes a place in the queue.
 ///
-/// Refuses with [`Refusal::Owned`] an owner that holds it already (a second acquisition must not pass for a
-/// re-entry), unless it says that it may be repeating itself: then the existing grant is the answer, and it lasts as long
-/// from `now` on as the request asks for, at least. Only so can its owner count on a ttl from when it asked. Who asks for
-/// another mode than it has does not repeat itself.
-// Inlined, with what it calls, no lock is copied on its way (`make instructions`).
+/// Refuses with [`Refusal::Owned`] an owner that holds the lock already, since a second acquisition must not pass for a
+/// re-entry. With RETRY the existing grant is the answer, and lasts from `now` on at least as long as the request asks
+/// for. Only then can its owner count on a ttl from its request. A request for another mode is not a repetition.
+// Inlined with its callees, so that no lock is copied on its way (`make instructions`).
 #[inline(always)]
 pub fn acquire(
     key: Key<'_>,
@@ -94,7 +93,7 @@ pub fn acquire(
     })
 }
 
-/// Somebody else has it: the request waits, if it wants to and there is room.
+/// Handles contention: the request waits, if it wants to and there is room.
 fn contended(key: Key<'_>, ask: &Acquire<'_>, node: &mut Node) -> Result<Acquired, Refusal> {
     if ask.patience.ms() > 0 {
         return node.waiting.room_for(key, ask.owner).map(|()| Acquired::Queues);
@@ -122,7 +121,7 @@ mod tests {
     #[test]
     fn table() {
         let node = &mut node();
-        // (what the key holds, owner, RETRY, at ms, outcome: Ok(true) granted, Ok(false) contended)
+        // (the key's content, owner, RETRY, at ms, outcome: Ok(true) granted, Ok(false) contended)
         let cases: [(Option<Lock>, &str, bool, u64, Result<Acquired, Refusal>); 9] = [
             (Some(mine(1)), "you", false, 0, Ok(Acquired::Contended)),
             (Some(mine(1)), "you", true, 1_000, Ok(Acquired::Contended)),
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
     }
 
-    /// Its owner counts on the ttl from when it sent the request, whether that was granted now or before.
+    /// Its owner counts on the ttl from when it sent the request, whether the grant is new or an earlier one.
     #[test]
     fn a_repetition_lasts_as_long_as_it_asks_for_and_never_shortens_the_lease() {
         let node = &mut node();
@@ -243,7 +242,7 @@ mod tests {
         assert!(matches!(acquire(KEY, None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
     }
 
-    /// Who held the lock may rely on it until then, though it asked for it again and that lease is over.
+    /// The former holder may rely on its lock until then, though it asked for it again and that lease is over.
     #[test]
     fn an_evicted_lock_bars_its_key_after_its_holder_took_it_for_a_shorter_time() {
         let mut node = node();
@@ -267,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Its client asks several nodes, over connections that others of its requests share, and repeats by itself.
+    /// Its client asks several nodes, over connections shared by its requests, and repeats by itself.
     #[test]
     fn a_request_that_proposes_a_token_does_not_wait_for_the_disk() {
         let node = node();

@@ -1,4 +1,4 @@
-//! LOCK.BREAK: an operator takes the lock from whoever holds it.
+//! LOCK.BREAK: an operator ends the grants of a lock.
 
 use crate::lock::grant::{Grant, GrantId};
 use crate::lock::{Lock, live};
@@ -8,8 +8,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// The largest token that is broken: every grant ends, or those with the token that is named, which no later grant gets. `None`: there
-/// was none, nothing changed.
+/// Breaks every grant, or the grants with the named token, which no later grant gets. Returns the largest broken token,
+/// or `None` if there is none and nothing changed.
 pub fn break_lock(
     key: Key<'_>,
     held: Option<&mut Lock>,
@@ -32,12 +32,12 @@ pub fn break_lock(
     Some(broken)
 }
 
-/// Returns true if a BREAK of this token ends more grants than one step may.
+/// Returns whether a BREAK of this token ends more grants than one step may.
 pub fn takes_slices(held: Option<&Lock>, token: Token, now: Now) -> bool {
     held.is_some_and(|lock| lasts(lock, token, now).is_some() && lock.has_more_with_token(token, ENDED_A_STEP_MAX))
 }
 
-/// The grant with this token that lasts longest, if its lease has not ended.
+/// Returns the grant with this token that lasts longest, if its lease has not ended.
 fn lasts(lock: &Lock, token: Token, now: Now) -> Option<GrantId> {
     lock.last_with_token(token).filter(|&id| !lock.grant(id).is_expired(now.boot))
 }

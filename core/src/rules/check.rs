@@ -1,4 +1,4 @@
-//! LOCK.CHECK: what a resource asks before it lets a holder write.
+//! LOCK.CHECK: a resource's question before it lets a holder write.
 
 use crate::lock::Lock;
 use crate::node::Node;
@@ -6,7 +6,8 @@ use crate::refusal::Refusal;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Milliseconds left of the grant with exactly this token, if there is one; of several that have it, of the one that lasts longest.
+/// Returns the milliseconds left of the grant with exactly this token, if there is one; if several have it, of the one
+/// that lasts longest.
 pub fn check(held: Option<&Lock>, token: Token, node: &Node, now: Now) -> Result<Option<u64>, Refusal> {
     let Some(lock) = held else { return Ok(None) };
     let last = lock.last_with_token(token).map(|id| lock.grant(id)).filter(|grant| !grant.is_expired(now.boot));

@@ -1,4 +1,4 @@
-//! LOCK.CONVERT: the same grant in another mode.
+//! LOCK.CONVERT: changes the mode of a grant.
 
 use crate::lock::grant::GrantId;
 use crate::lock::phase::Past;
@@ -12,8 +12,9 @@ use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Converts the grant of the owner that asks. From exclusive to shared at once, with the same token. From shared to exclusive only
-/// for the one who is left, with a token above all there were; it never waits, so two who want it do not wait for each other.
+/// Converts the grant of the requesting owner. From exclusive to shared it does so at once, with the same token. From
+/// shared to exclusive it does so only for the last remaining reader, with a token above all earlier ones. It never
+/// waits, so two readers that want it do not wait for each other.
 pub fn convert(
     key: Key<'_>,
     held: Option<&mut Lock>,
@@ -37,7 +38,7 @@ pub fn convert(
             // Readers that the node has forgotten may still read.
             node.ensure_may_grant(key, ask.owner, false, now.boot)?;
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
-            // Those whose lease is over and that were not taken out yet end here.
+            // Grants whose lease is over and that were not removed yet end here.
             node.counters.expiries += lock.len() as u64 - 1;
             lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);

@@ -1,4 +1,4 @@
-//! LOCK.EXTEND: a later deadline.
+//! LOCK.EXTEND: moves the deadline away.
 
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
@@ -8,7 +8,7 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Deadline = max(deadline, now + ttl). Never shortens a lease, never re-creates a lock that is gone.
+/// Sets the deadline to max(deadline, now + ttl). It never shortens a lease, and never re-creates a lock that is gone.
 pub fn extend(held: Option<&mut Lock>, ask: &Extend<'_>, node: &mut Node, now: Now) -> Result<OnGrant<Token>, Refusal> {
     let Some((lock, own)) = live_of(held, ask.owner, ask.token, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;

@@ -8,8 +8,8 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// Raises the token of the grant that `owner` holds to `token`, never lowers it. Nodes whose clocks differ must still agree, so
-/// it may be far ahead of this node's ([`Tokens::raise`](crate::Tokens::raise) says how far).
+/// Raises the token of the grant that `owner` holds to `token`, and never lowers it. Nodes whose clocks differ must
+/// still agree, so the token may be far ahead of this node's ([`Tokens::raise`](crate::Tokens::raise) has the bound).
 pub fn fence(
     name: &[u8],
     held: Option<&mut Lock>,

@@ -1,4 +1,4 @@
-//! What is done where a lock is granted, to one who asks or to one who waited.
+//! Grants a lock, to a requester or to a waiting request.
 
 use crate::history::ending::Ending;
 use crate::lock::Lock;
@@ -15,16 +15,16 @@ use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// A grant that was given.
+/// A new grant.
 pub(crate) enum Given {
-    /// The lock was free, and is now this one: store it. Boxed where it is put together, as it is in its key: handed on as it is, it would
-    /// be copied from call to call, in pieces that a processor has to wait for.
+    /// The lock was free and is now this one, which has to be stored. It is boxed where it is created, as it is in its
+    /// key. By value it would be copied from call to call, in pieces that a processor has to wait for.
     Anew(Box<Lock>),
-    /// It joined those who hold the lock together.
+    /// The grant joined the holders of a joint lock.
     Joined(GrantId),
 }
 
-/// Grants the lock of `key` to `ask` in `mode`, beside those who hold it together (`holders`) if it is not free.
+/// Grants the lock of `key` to `ask` in `mode`. If it is not free, the grant joins the other holders (`holders`).
 #[inline(always)]
 pub(crate) fn grant(
     key: Key<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn grant(
     let Some(holders) = holders else {
         let past = match mode {
             Mode::Exclusive => Past::default(),
-            // What readers had before is nothing that a reader must come after.
+            // A reader need not come after earlier readers' tokens.
             Mode::Shared => Past { last: node.tokens.last_ordered(key.name), ..node.past(key) },
             Mode::Permit(_) => node.past(key),
         };
@@ -53,7 +53,7 @@ pub(crate) fn grant(
     }
     let floor = holders.phase(past).floor_of(mode, past.last);
     let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
-    // An expired grant of its own that was not taken out yet ends here. Others hold the lock, so it was one of several.
+    // The owner's own expired grant that was not removed yet ends here. Others hold the lock, so it was one of several.
     if let Some(own) = holders.find(ask.owner) {
         let was = holders.mode(own);
         node.grant_ends(key, (was, &holders.take(own)), Ending::Expired, now.boot);
@@ -62,11 +62,12 @@ pub(crate) fn grant(
     Ok(Given::Joined(holders.join(mode, given(key, ask, mode, token, node, now))))
 }
 
-/// The grant with `token`, and what the node remembers of it.
-// Inlined, with what it calls, no grant is copied on its way: a hundred instructions an ACQUIRE (`make instructions`).
+/// Creates the grant with `token`, and updates the node's memory for it.
+// Inlined with its callees, so that no grant is copied on its way: a hundred instructions an ACQUIRE (`make
+// instructions`).
 #[inline(always)]
 fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut Node, now: Now) -> Grant {
-    // What was kept for it is an earlier grant, which has ended.
+    // A lease of this owner that is kept alive belongs to an earlier grant, which has ended.
     node.keepalives.ended(key, ask.owner.bytes());
     node.counters.grants += 1;
     match mode {
@@ -76,7 +77,7 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
     }
     let (mut ttl, mut waited) = (ask.ttl, Waited::default());
     if node.waiting.has_queue(key) {
-        // All requests of its owner are answered, so the lease is the longest that any of them was told of.
+        // All requests of its owner are answered, so the lease is the longest that any of them asks for.
         let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
         let since = node.queues().granted(key, ask.owner, (mode, token), now.boot);

@@ -1,4 +1,4 @@
-//! Whose a lock is that got free, or that more may join: the first in its queue.
+//! Hands over a lock that became free, or that more may join, to the first in its queue.
 
 use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
@@ -12,29 +12,30 @@ use crate::rules::grant::{Given, grant};
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// What came of a hand-over.
+/// The outcome of a hand-over.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HandedOver {
-    /// It passes to the first who waits and is now this one: store it.
+    /// The lock passes to the first waiting request and is now this one, which has to be stored.
     Granted(Box<Lock>),
-    /// This grant, of the first who waited, joined those who hold it together.
+    /// This grant, of the first waiting request, joined the holders of a joint lock.
     Joined(GrantId),
-    /// It is kept for the first who waited, who was told.
+    /// The lock is reserved for the first waiting request, which was told its turn.
     Told,
-    /// Nobody gets it: nobody waits, or what is held or kept for others does not go with what the first wants.
+    /// Nobody gets the lock: nobody waits, or the first is incompatible with the holders or with the reservations of
+    /// others.
     Stays,
-    /// It is held by an owner whose repeated request waited: the lease of this grant lasts longer now.
+    /// An owner holds the lock whose repeated request waited: the lease of this grant now lasts longer.
     Prolonged(GrantId),
-    /// Owners that hold it together with others were answered: somebody else may be next now.
+    /// Owners that hold the lock together with others were answered: another request may be next now.
     Answered,
 }
 
-/// Passes the lock of `key` to the first live request in its queue, if it is free at `now` or held together in a mode that
-/// goes with the one that is wanted; `held` is what the key holds, nothing if its lock has just ended. Where more than one may get
-/// it, it is asked again. Answers are left in [`crate::Waiting`].
+/// Passes the lock of `key` to the first live request in its queue, if it is free at `now`, or joint in a compatible
+/// mode. `held` is the key's content: nothing if its lock has just ended. If more requests may get it, the caller calls
+/// again. Answers are left in [`crate::Waiting`].
 ///
-/// While it is refused nothing changes but for those whose time is up. [`Node::postpone`] says what comes of
-/// those who wait.
+/// A refusal changes nothing except for requests whose time is over. [`Node::postpone`] handles the waiting requests
+/// then.
 pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Result<HandedOver, Refusal> {
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
@@ -88,15 +89,15 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
     }
 }
 
-/// Nobody gets it now: those are told who want their answer at once.
+/// Answers the requests that want their answer at once: nobody gets the lock now.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     let told = node.queues().answer_at_once(key, now.boot);
     node.contended(key, told);
     HandedOver::Stays
 }
 
-/// Owners that hold the lock already need not wait for it: answers their requests. The grant whose lease got longer by that, as
-/// its owner counts on the ttl from the moment at which its wait ends.
+/// Answers the requests of owners that already hold the lock: they need not wait for it. Returns the grant whose lease
+/// became longer by that, since its owner counts on the ttl from the moment at which its wait ends.
 fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
     loop {
         let own = match lock {

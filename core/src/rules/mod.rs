@@ -1,4 +1,4 @@
-//! The rules, a file a command: each decides, none performs.
+//! The rules, one file for each command: each decides, none performs.
 
 pub mod acquire;
 pub mod break_lock;

@@ -1,4 +1,4 @@
-//! LOCK.NOTE: another note for a grant that is held.
+//! LOCK.NOTE: replaces the note of a grant.
 
 use crate::lock::{Lock, live_of};
 use crate::node::Node;
@@ -7,8 +7,8 @@ use crate::request::{Annotate, NoteSequence};
 use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 
-/// Replaces the note if the new one's number is larger than the last one's, so that a repetition or a request that was overtaken
-/// changes nothing. Lease, holds and token stay.
+/// Replaces the note if the new one's sequence number is larger, so that a repetition or an overtaken request changes
+/// nothing. Lease, holds and token stay.
 pub fn annotate(
     held: Option<&mut Lock>,
     ask: &Annotate<'_>,

@@ -2,7 +2,7 @@
 
 use crate::lock::grant::GrantId;
 
-/// The outcome, with what the sender is told.
+/// The outcome, with the answer to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnGrant<T> {
     /// The grant has changed.

@@ -1,4 +1,4 @@
-//! LOCK.RELEASE: giving holds back.
+//! LOCK.RELEASE: gives back holds.
 
 use crate::lock::grant::GrantId;
 use crate::lock::{Lock, live_of};
@@ -7,26 +7,26 @@ use crate::request::Release;
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// What came of a RELEASE.
+/// The outcome of a RELEASE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The last hold went: delete the lock.
+    /// The last hold is gone: delete the lock.
     Freed,
-    /// The last hold of this grant went, and the lock has others: take it out.
+    /// The last hold of this grant is gone, and the lock has others: remove the grant.
     Left(GrantId),
-    /// Fewer holds of this grant are left, this many.
+    /// This number of holds of this grant is left.
     Lowered(GrantId, u32),
-    /// It already had no more than the level leaves: nothing changed.
+    /// The grant already had at most the holds that the level leaves: nothing changed.
     Unchanged(u32),
     /// This owner does not hold it, or not with that token, or another process of it does: nothing changed.
     NotHeld,
 }
 
-/// Lowers the holds of the lock of `key` by one or, with a level, to `level - 1`: that is idempotent, so it can be
-/// repeated. It also takes back what this owner still waits for, unless it is about one grant alone (a token).
+/// Lowers the holds of the lock of `key` by one or, with a level, to `level - 1`, which is idempotent and so can be
+/// repeated. It also withdraws the owner's waiting requests, unless it names one grant (a token).
 ///
-/// An adopted grant ends by its token or a level alone: without both it is the attempt that took the lock, and had told nobody, which
-/// gives it up, and another process of the owner goes on with it.
+/// An adopted grant ends only by its token or a level. A release without both is from the attempt that acquired the
+/// lock, which its owner never received: the attempt gives up, and another process of the owner continues.
 #[inline(always)]
 pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {

@@ -1,4 +1,4 @@
-//! KEEPALIVE: a lease that is prolonged as long as its holder's connection is open.
+//! KEEPALIVE: renews a lease while its holder's connection is open.
 
 use crate::keepalive::Renewal;
 use crate::lock::grant::GrantId;
@@ -8,14 +8,15 @@ use crate::refusal::Refusal;
 use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 
-/// The grant whose lease `renewal` keeps, and its lock; `None`: its lease is over, or the lock was released, broken, deleted or renamed.
+/// Returns the grant whose lease `renewal` keeps, and its lock. `None` if its lease is over, or the lock was released,
+/// broken, deleted or renamed.
 pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) -> Option<(&'a mut Lock, GrantId)> {
     let own = live_of(held, renewal.owner(), None, now.boot);
     own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
 }
 
-/// Prolongs the lease of `renewal`, whose connection is open, if a third of it has gone: as [`crate::extend()`], but never beyond the
-/// end that its KEEPALIVE named. A lease that is over is not kept any more.
+/// Renews the lease of `renewal`, whose connection is open, if a third of it has passed: as [`crate::extend()`], but
+/// never beyond the end that its KEEPALIVE named. A lease that is over is no longer kept.
 pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
     let own = kept(held, renewal, now);
     let next = own.and_then(|(lock, own)| {
@@ -52,14 +53,14 @@ mod tests {
     use crate::values::limits::{KEEPALIVES_LEFT_BYTES_MAX, RENEWALS_A_SECOND_MAX};
     use crate::values::time::BootTime;
 
-    /// A node that keeps the lease of a second of [`mine`], granted and told of at 0, for `ms`.
+    /// Returns a node that keeps the lease of a second of [`mine`], granted at 0, for `ms`.
     fn kept(ms: u64) -> (Node, Lock) {
         let mut node = node();
         keep_alive(&mut node, 1, ms, 0);
         (node, mine(1))
     }
 
-    /// Looks after the leases that are due at each millisecond up to `until`; when what was done.
+    /// Checks the leases that are due at each millisecond up to `until`; returns what was done and when.
     fn pass(
         node: &mut Node,
         mut held: Option<&mut Lock>,
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(times, [9_434, 9_768]);
     }
 
-    /// Whatever ended the grant: it is not brought back, and another grant to the same owner is not kept by mistake.
+    /// Whatever ended the grant, it is not restored, and another grant to the same owner is not kept by mistake.
     #[test]
     fn only_the_grant_that_its_holder_was_told_of_is_kept() {
         let later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
@@ -132,7 +133,7 @@ mod tests {
         assert!(node.keepalives.is_empty(), "it ended");
     }
 
-    /// A second request of the same owner is of the same grant: its connection counts from then on.
+    /// A second request of the same owner is for the same grant: its connection counts from then on.
     #[test]
     fn a_repeated_request_binds_the_lease_to_its_own_connection() {
         let (mut node, _) = kept(60_000);
@@ -163,7 +164,8 @@ mod tests {
         }
     }
 
-    /// A connection can bind any number of leases, so their renewals have a bound; those that are kept go on, and can be bound anew.
+    /// A connection can keep any number of leases, so their renewals have a bound. Kept leases continue, and can move
+    /// to another connection.
     #[test]
     fn a_node_takes_on_no_more_renewals_than_it_can_do() {
         let (mut node, most) = (node(), RENEWALS_A_SECOND_MAX / 3);
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
-    /// Leases that ended early took room until they were next to be prolonged.
+    /// Regression: leases that ended early took room until their next renewal.
     #[test]
     fn a_lock_that_is_gone_takes_no_room_for_renewals() {
         let dear = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
@@ -210,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Leases of a day whose locks were deleted kept their keys for 8 hours.
+    /// Regression: leases of a day whose locks were deleted kept their keys for 8 hours.
     #[test]
     fn leases_of_locks_that_are_gone_take_a_bounded_number_of_bytes() {
         let mut node = node();
@@ -223,7 +225,7 @@ mod tests {
             node.deleted(key(db), &lock, at(1).boot);
             node.deleted(key(db), &lock, at(1).boot);
         }
-        // The first two are looked at: one is gone, the other one is back.
+        // The first two are checked: one is gone, the other has returned.
         assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
         let renewals: Vec<_> = std::iter::from_fn(|| node.keepalives.take_due(at(2).boot)).collect();
         assert_eq!(renewals.iter().map(|renewal| renewal.key().db).collect::<Vec<_>>(), [0, 1]);
@@ -256,7 +258,7 @@ mod tests {
         }
     }
 
-    /// SWAPDB brought another lock of the same owner to the key: the end that KEEPALIVE named for the first is not its own.
+    /// SWAPDB brought another lock of the same owner to the key: the first one's KEEPALIVE does not apply to it.
     #[test]
     fn a_repeated_request_knows_its_grant_from_one_that_left_the_key() {
         let again = Acquire { retry: true, ..asks("me") };

@@ -1,4 +1,4 @@
-//! LOCK.WAIT: who wants to be told when a lock is free.
+//! LOCK.WAIT: waits for an owner's turn.
 
 use crate::lock::Lock;
 use crate::lock::modes::Modes;
@@ -8,19 +8,20 @@ use crate::request::Wait;
 use crate::values::key::Key;
 use crate::values::time::Now;
 
-/// What came of a LOCK.WAIT.
+/// The outcome of a LOCK.WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// It is free for this owner now, and kept so for a moment if there is room for that, or its own already: the number of the permit.
+    /// The lock is free for this owner now, and reserved for a moment if there is room for that; or it is the owner's
+    /// already. The number is the permit's.
     Turn(u16),
-    /// Not yet: it takes its place in the queue.
+    /// The request takes a place in the queue.
     Queues,
-    /// It is not free, and there is no patience to wait.
+    /// The lock is not free, and the request has no patience.
     TimedOut,
 }
 
-/// Whether this owner could have the lock of `key` at `now`; `held` is what the key holds. It changes no lock.
-/// Of a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
+/// Decides whether this owner could have the lock of `key` at `now`; `held` is the key's content. It changes no lock.
+/// For a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
 pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, now: Now) -> Result<Waited, Refusal> {
     let held = held.filter(|lock| !lock.is_expired(now.boot));
     if let Some(lock) = held
@@ -40,8 +41,8 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
         Some(Lock::Exclusive(_)) => None,
     };
     if let Some(mode) = modes.and_then(|modes| node.waiting.claim(key, ask.owner, ask.wanted, modes, now.boot)) {
-        // Kept for it already: no longer than until its end, or it could keep it for ever. Where nothing more can be kept it is told all
-        // the same: it may have the lock now.
+        // A reservation that exists lasts only until its end, or it could last forever. Without room for a reservation
+        // the owner is told its turn all the same: it may have the lock now.
         if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
             node.queues().reserve(key, ask.owner, mode, now.boot);
         }

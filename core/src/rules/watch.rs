@@ -1,4 +1,5 @@
-//! LOCK.WATCH: tell when the lock is not what the caller knows. Changes nothing, so it needs no role and no trust.
+//! LOCK.WATCH: answers when the lock is not in the state that the caller knows. It changes nothing, so it needs no role
+//! and no trust.
 
 use crate::lock::Lock;
 use crate::lock::known::is_true_until;
@@ -11,19 +12,20 @@ use crate::request::{Patience, Watch};
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// What came of a WATCH.
+/// The outcome of a WATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// The lock is not what the caller knows: it is told what it is.
+    /// The lock is in another state, which the caller receives.
     Differs,
-    /// It is, and the caller does not wait.
+    /// The lock is in the known state, and the caller does not wait.
     Same,
-    /// It is: [`Node::watches`] says so of the caller's blocked client, if there is room for it ([`Node::ensure_may_watch`]).
+    /// The lock is in the known state, and the caller waits. The driver then calls [`Node::watches`], if there is room
+    /// ([`Node::ensure_may_watch`]).
     Watches,
 }
 
 impl Node {
-    /// What is answered to one who asks to be told when `held` is not what it knows.
+    /// Decides the answer to a caller that waits until `held` is not in the state that it knows.
     pub fn watch(&self, held: Option<&Lock>, ask: &Watch, now: BootTime) -> Result<Watched, Refusal> {
         if is_true_until(ask.known, held, now).is_none() {
             return Ok(Watched::Differs);
@@ -34,12 +36,12 @@ impl Node {
         Ok(Watched::Watches)
     }
 
-    /// Refuses one more who watches the lock of `key`, if there is no room for it or `asker` has its share.
+    /// Refuses another watcher of the lock of `key`, if there is no room for it or `asker` has its share.
     pub fn ensure_may_watch(&self, key: Key<'_>, asker: Asker) -> Result<(), Refusal> {
         self.ensure_room(asker, Watcher::load(key.name), true)
     }
 
-    /// The blocked client `id` of `asker` watches the lock of `key`, which is `held`.
+    /// Adds the blocked client `id` of `asker` as a watcher of the lock of `key`, which is `held`.
     pub fn watches(
         &mut self,
         key: Key<'_>,
@@ -48,23 +50,23 @@ impl Node {
         ask: &Watch,
         now: BootTime,
     ) {
-        // What is not true any more is found out by a look.
+        // A check finds out what is no longer true.
         let look = is_true_until(ask.known, held, now).unwrap_or_default();
         self.watching.join(key, (id, asker.user), ask.known, now.plus_ms(ask.patience.ms()), look);
     }
 
-    /// Those who watch the lock of `key` and know something else of it than is `held` at `now`, `count` at most: each is to be told, and
-    /// watches no longer.
+    /// Removes and returns at most `count` watchers of the lock of `key` whose known state differs from `held` at
+    /// `now`. Each has to be answered.
     pub fn take_told(&mut self, key: Key<'_>, held: Option<&Lock>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.watching.take_told(key, held, count, now)
     }
 
-    /// Those who watch the lock of `key`, `count` at most: they watch no longer, and the driver knows what to tell them.
+    /// Removes and returns at most `count` watchers of the lock of `key`; the driver has their answer.
     pub fn dismiss_watchers(&mut self, key: Key<'_>, count: usize) -> Vec<WaiterId> {
         self.watching.dismiss(key, count)
     }
 
-    /// The client of this request has gone, or does not watch any more. Whether it did.
+    /// Removes the watcher of this request, whose client has gone or no longer watches. Returns whether there was one.
     pub fn stops_watching(&mut self, id: WaiterId) -> bool {
         self.watching.leave(id)
     }

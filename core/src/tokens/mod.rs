@@ -1,9 +1,9 @@
-//! Fencing tokens: what makes a later grant of a key recognisable as later.
+//! Fencing tokens, which show that a later grant of a key is later.
 //!
 //! Kleppmann, "How to do distributed locking" (2016): the resource refuses a token smaller than one it has seen. That
 //! needs tokens that grow over *all* grants of a key, also after the key was released, deleted or flushed. So the
-//! highest token is kept outside the keys, one per stripe of keys: memory stays fixed however many keys were ever
-//! locked, and a grant is always above everything its stripe has seen.
+//! highest token is kept outside the keys, one for each stripe of keys. Memory stays fixed, however many keys were ever
+//! locked, and a grant's token is always above all earlier ones of its stripe.
 
 pub mod stripe_ceilings;
 
@@ -19,31 +19,32 @@ use crate::values::mode::Mode;
 use crate::values::time::{BootTime, Now, ahead_us};
 use crate::values::token::Token;
 
-/// `last` of every stripe, the highest token ever issued or observed for its keys, and the ceiling above which none is
-/// issued: it is on the disk before a token needs it, so a later incarnation knows what this one can have issued.
+/// The highest token of every stripe (`last`), issued or observed for its keys, and the ceiling above which none is
+/// issued. The ceiling is on the disk before a token needs it, so a later incarnation knows what this one can have
+/// issued.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     last: Box<[u64]>,
-    /// Where readers had the highest tokens of a stripe: the highest that anybody else had, which is less.
+    /// The highest token of grants other than readers', for stripes whose highest token is a reader's.
     ordered: BTreeMap<u32, u64>,
     floor: u64,
     high: u64,
     ceiling: u64,
-    /// How many were issued: where tokens are ahead of the clock they are counted on from the floor.
+    /// The number of issued tokens: tokens ahead of the clock are counted from the floor.
     issued: u64,
-    /// More stripes need ceilings up to here than are kept apart.
+    /// The ceiling that stripes need beyond the number of those with their own.
     demanded: u64,
     stripes: StripeCeilings,
 }
 
 impl Tokens {
-    /// Every stripe starts at `floor`: no token up to it is issued again. Without a ceiling until one is set.
+    /// Starts every stripe at `floor`: no token up to it is issued again. There is no ceiling until one is set.
     pub fn new(floor: u64) -> Self {
         Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }
 
-    /// The same with this many stripes, a power of two, of which `apart_max` may have ceilings of their own: a model checker
-    /// makes millions of nodes.
+    /// Starts with this many stripes, a power of two, of which `apart_max` may have ceilings of their own: a model
+    /// checker creates millions of nodes.
     pub fn with_stripes(floor: u64, stripes: usize, apart_max: usize) -> Self {
         debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
@@ -59,7 +60,7 @@ impl Tokens {
         }
     }
 
-    /// An earlier incarnation may have issued tokens up to these ceilings on these stripes.
+    /// Restores the stripe ceilings up to which an earlier incarnation may have issued tokens.
     pub fn restore_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(last) = self.last.get_mut(stripe as usize) {
@@ -69,7 +70,7 @@ impl Tokens {
         self.stripes.restore(ceilings);
     }
 
-    /// A master may have issued tokens up to these ceilings on these stripes.
+    /// Notes the stripe ceilings up to which a master may have issued tokens.
     pub fn observe_stripes(&mut self, ceilings: &[StripeCeiling]) {
         for &StripeCeiling { stripe, ceiling } in ceilings {
             if let Some(token) = Token::new(ceiling.min(TOKEN_LIMIT - 1))
@@ -80,50 +81,51 @@ impl Tokens {
         }
     }
 
-    /// The highest token that a key of this key's stripe ever had.
+    /// Returns the highest token of any key in this key's stripe.
     pub fn last(&self, key: &[u8]) -> u64 {
         self.last[self.stripe(key) as usize]
     }
 
-    /// The highest token that a key of this key's stripe ever had by a grant that was not shared: what a reader comes after.
+    /// Returns the highest token of any key in this key's stripe, except those of shared grants: a reader comes after
+    /// it.
     pub fn last_ordered(&self, key: &[u8]) -> u64 {
         let stripe = self.stripe(key);
         self.ordered.get(&stripe).copied().unwrap_or(self.last[stripe as usize])
     }
 
-    /// The highest token issued or observed over all stripes whose tokens are below the node's ceiling; 0 before the first.
+    /// Returns the highest token issued or observed in the stripes below the node's ceiling; 0 before the first.
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// Every stripe is at least there.
+    /// Returns the floor, which every stripe has reached.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// No token above it is issued, but on the stripes with a ceiling of their own.
+    /// Returns the ceiling: no token above it is issued, except in stripes with a ceiling of their own.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
 
-    /// No token of this key is issued above it.
+    /// Returns the ceiling for this key.
     pub fn ceiling_of(&self, key: &[u8]) -> u64 {
         self.ceiling.max(self.stripes.of(self.stripe(key)))
     }
 
-    /// The ceiling on the disk is this now.
+    /// Sets the ceiling to the one on the disk.
     pub fn set_ceiling(&mut self, ceiling: u64) {
         self.ceiling = ceiling.min(TOKEN_LIMIT - 1);
     }
 
-    /// The ceilings of stripes that are to be on the disk, and the number of the last change in them.
+    /// Returns the stripe ceilings to write to the disk, and the number of the last change in them.
     pub fn stripe_ceilings(&self) -> (Vec<StripeCeiling>, u64) {
         self.stripes.wanted()
     }
 
-    /// What a successor should know beside the ceiling: up to where it should take tokens of any key for issued, and the ceilings of
-    /// stripes. Where clocks are apart, any key may have got as far as one of them. What is further ahead than clocks can be
-    /// apart is one key's alone.
+    /// Returns what a successor should know beside the ceiling: the token up to which any key may have issued some, and
+    /// the stripe ceilings. If clocks are apart, any key may have reached one of them. A ceiling further ahead than
+    /// clocks can be apart is only one key's.
     pub fn to_tell(&self, wall_us: u64, skew_ms: u32) -> (u64, Vec<StripeCeiling>) {
         let reach = ahead_us(wall_us, skew_ms) + CLOCKS_APART_US;
         let (stripes, _) = self.stripes.wanted();
@@ -131,22 +133,22 @@ impl Tokens {
         (within_reach.max().unwrap_or(0), stripes)
     }
 
-    /// The number of the last change of those.
+    /// Returns the number of the last change of the stripe ceilings.
     pub fn stripe_changes(&self) -> u64 {
         self.stripes.changes()
     }
 
-    /// What there was with this change is on the disk.
+    /// Notes that the stripe ceilings up to this change are on the disk.
     pub fn stripes_saved(&mut self, change: u64) {
         self.stripes.saved(change);
     }
 
-    /// Drops ceilings of stripes that are needed no longer.
+    /// Removes stripe ceilings that are no longer needed.
     pub fn sweep_stripes(&mut self, now: BootTime) {
         self.stripes.sweep(self.ceiling, |stripe| self.last.get(stripe as usize).copied().unwrap_or(0), now);
     }
 
-    /// Somebody else may have issued tokens up to `floor`: no stripe issues one up to it.
+    /// Raises the floor: others may have issued tokens up to `floor`, so no stripe issues one up to it.
     pub fn raise_floor(&mut self, floor: u64) {
         let floor = floor.min(TOKEN_LIMIT - 1);
         self.floor = self.floor.max(floor);
@@ -160,27 +162,27 @@ impl Tokens {
         });
     }
 
-    /// Where the ceiling should be: ahead of the clock by some seconds and of everything issued. A start alone raises
-    /// it hardly: what it issues first is little above where it starts.
+    /// Returns the ceiling that should be on the disk: some seconds ahead of the clock, and ahead of everything issued.
+    /// A start alone hardly raises it: its first tokens are just above its beginning.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
         self.ahead(wall_us, skew_ms, 1)
     }
 
-    /// Whether `ceiling` should be raised: half of what it was ahead is used up.
+    /// Returns whether `ceiling` should be raised: half of its lead is used up.
     pub fn uses_up(&self, ceiling: u64, wall_us: u64, skew_ms: u32) -> bool {
         self.ahead(wall_us, skew_ms, 2) > ceiling
     }
 
-    /// Ahead of all that is known by this part of the leads. Tokens that clients raised do not count: whoever can raise one
-    /// would drive all others ahead.
+    /// Returns a ceiling with this part of the leads. Tokens raised by clients do not count: a client that can raise
+    /// one would drive all others ahead.
     fn ahead(&self, wall_us: u64, skew_ms: u32, part: u64) -> u64 {
         let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD / part;
         let lead = if self.issued > 0 { ISSUED_LEAD } else { START_LEAD };
         ahead_of_clock.max(self.floor + self.issued + lead / part).max(self.demanded).min(TOKEN_LIMIT - 1)
     }
 
-    /// A new token for `key`: the proposal, if it is above `last` and at most the clock plus skew and the ceiling, else
-    /// last + 1; without a proposal max(last + 1, clock).
+    /// Issues a token for `key`. It is the proposal, if that is above `last` and at most the clock plus skew and the
+    /// ceiling; otherwise last + 1. Without a proposal it is max(last + 1, clock).
     // Inlined, as it was when nothing else issued tokens: some dozens of instructions an ACQUIRE (`make instructions`).
     #[inline(always)]
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
@@ -188,7 +190,8 @@ impl Tokens {
         self.issue_on(stripe, self.last[stripe as usize], false, proposal, now, skew_ms)
     }
 
-    /// The same for a grant in `mode` that need not be above `last`, but above `floor`: a proposal between the two is taken as it is.
+    /// Issues a token for a grant in `mode` that need not exceed `last`, but `floor`: a proposal between the two is
+    /// accepted as it is.
     #[inline(never)]
     pub fn issue_above(
         &mut self,
@@ -229,7 +232,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// The token of a grant of `key` in `mode` is raised to `token`, which a client names.
+    /// Raises the token of a grant of `key` in `mode` to `token`, which a client named.
     pub fn raise(&mut self, key: &[u8], mode: Mode, token: Token, now: Now, skew_ms: u32) -> Result<(), Refusal> {
         let max = now.wall_us.max(self.floor).saturating_add(FENCE_SPAN_US).min(TOKEN_LIMIT - 1);
         if token.get() > max {
@@ -244,8 +247,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// A token of `key` came from elsewhere (loaded, replicated, renamed): nothing at or below it is issued again, and the disk
-    /// is to know.
+    /// Notes a token of `key` that came from elsewhere (loaded, replicated, renamed). No token up to it is issued
+    /// again, and the disk has to know.
     pub fn observe(&mut self, key: &[u8], token: Token) {
         self.observe_on(self.stripe(key), token);
     }
@@ -256,12 +259,13 @@ impl Tokens {
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
         }
-        // Whose it was is not asked: that is only stricter.
+        // It counts as if it were not a reader's, which is only stricter.
         self.set_last(stripe, token, false);
     }
 
-    /// Whether a token that arrives from a client's payload is one this node could have issued: none above the highest it has
-    /// issued or observed, and its clock + skew. A larger one would drive the key's tokens towards their end.
+    /// Returns whether this node could have issued a token from a client's payload. It is at most the highest token
+    /// that the node issued or observed, or its clock + skew. A larger one would drive the key's tokens towards their
+    /// end.
     pub fn plausible(&self, key: &[u8], token: Token, wall_us: u64, skew_ms: u32) -> bool {
         token.get() <= self.last(key).max(self.high).max(ahead_us(wall_us, skew_ms))
     }
@@ -270,9 +274,9 @@ impl Tokens {
         token.get() <= self.ceiling || token.get() <= self.stripes.of(stripe)
     }
 
-    /// Sees to it that a ceiling will be raised for `token`; whether one will be. The node's own where it soon will be there
-    /// anyway, else that of the stripe alone. Where too many stripes need that the node's own follows, as far as clocks can be
-    /// apart.
+    /// Requests a higher ceiling for `token`; returns whether one will come. It is the node's own if that will soon
+    /// reach the token anyway, and otherwise the stripe's. If too many stripes need one, the node's own follows, as far
+    /// as clocks can be apart.
     fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
         if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
             return true;
@@ -283,7 +287,7 @@ impl Tokens {
         if self.stripes.want(stripe, token.get().saturating_add(ISSUED_LEAD).min(TOKEN_LIMIT - 1), now.boot) {
             return true;
         }
-        // Where the floor is ahead of that already, a start must not drive it further by more than it takes.
+        // If the floor is already ahead of that, a start must not drive it further than necessary.
         let reach = (ahead_us(now.wall_us, skew_ms) + CLOCKS_APART_US).max(self.floor + 2 * CEILING_LEAD);
         if token.get() > reach {
             return false;
@@ -308,7 +312,7 @@ impl Tokens {
         }
     }
 
-    /// A grant that is not shared had `token`.
+    /// Notes that a grant other than a reader's had `token`.
     #[cold]
     fn is_ordered(&mut self, stripe: u32, token: Token) {
         if let Some(ordered) = self.ordered.get_mut(&stripe) {
@@ -324,7 +328,7 @@ impl Tokens {
     }
 }
 
-/// FNV-1a: short, and no key can do harm by sharing a stripe with another.
+/// Hashes a key by FNV-1a, which is short; no key can do harm by sharing a stripe with another.
 fn stripe(key: &[u8], stripes: usize) -> usize {
     let hash = key
         .iter()

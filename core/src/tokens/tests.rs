@@ -1,10 +1,10 @@
-//! Tokens grow, whatever clock, neighbours and ceilings do.
+//! Tokens grow, whatever the clock, neighbours and ceilings do.
 
 use super::*;
 use crate::fixture::{permit, token};
 use proptest::prelude::*;
 
-/// A moment at which the wall clock shows this.
+/// Returns a moment at which the wall clock shows this.
 fn at(wall_us: u64) -> Now {
     Now::new(BootTime::from_us(wall_us), wall_us)
 }
@@ -20,7 +20,7 @@ fn follows_the_clock_and_never_falls_back_with_it() {
     assert_eq!(tokens.high(), 5_003);
 }
 
-/// A reader comes after everybody but readers, whoever else has the stripe; everybody else comes after all.
+/// A reader comes after all grants but readers', of any key in the stripe; other grants come after all.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);
@@ -32,11 +32,11 @@ fn readers_come_after_all_that_were_no_readers() {
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (300, 100));
     assert_eq!(read(&mut tokens, 200), Ok(200), "one round trip, whatever readers had");
     assert_eq!(read(&mut tokens, 100), Ok(301));
-    // A permit beside others may have less than readers had; readers come after it.
+    // A permit beside others may have a smaller token than earlier readers; later readers come after it.
     let permit = permit(1, 3);
     assert_eq!(tokens.issue_above(100, b"k", permit, Some(token(150)), at(1_000), 0).map(Token::get), Ok(150));
     assert_eq!((tokens.last_ordered(b"k"), read(&mut tokens, 150), read(&mut tokens, 151)), (150, Ok(302), Ok(151)));
-    // A reader's token that is raised is no order; anybody else's is.
+    // A reader's raised token orders nothing; any other's does.
     tokens.raise(b"k", Mode::Shared, token(400), at(1_000), 0).unwrap();
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (400, 150));
     tokens.raise(b"k", permit, token(350), at(1_000), 0).unwrap();
@@ -107,8 +107,8 @@ fn proposals() {
     }
 }
 
-/// Lives of one node, small numbers, every combination of clock and number of grants: no token repeats or falls,
-/// none is above the ceiling that was on the disk, whatever the clock does between two incarnations.
+/// Incarnations of one node with small numbers, over every combination of clock and number of grants. No token repeats
+/// or falls, and none exceeds the ceiling on the disk, whatever the clock does between two incarnations.
 #[test]
 fn every_small_history_of_lives() {
     fn live(saved: u64, highest: u64, lives: u32) {
@@ -118,7 +118,7 @@ fn every_small_history_of_lives() {
         for wall_us in [0, 40, 1_000_000_000] {
             for grants in 0..4 {
                 let mut tokens = Tokens::new(saved.max(wall_us));
-                // The disk may stand still (the ceiling of the incarnation before) or work.
+                // The disk may hang (the ceiling of the incarnation before) or work.
                 for ceiling in [saved, tokens.wanted_ceiling(wall_us, 0)] {
                     tokens.set_ceiling(ceiling);
                     let mut last = highest;
@@ -148,8 +148,8 @@ fn starts_alone_raise_the_ceiling_hardly() {
     assert!(ceiling <= 1_000_000 + CEILING_LEAD + 1_000 * START_LEAD, "{ceiling}");
 }
 
-/// A hostile client raises its own key as far as it is let; then the node starts again. Its other keys start where they
-/// would have, and that key above all it had.
+/// A hostile client raises its own key as far as it can; then the node restarts. Its other keys start where they would
+/// have, and that key above all its tokens.
 #[test]
 fn one_keys_outlier_stays_with_its_stripe() {
     let (wall_us, skew_ms, year) = (1 << 50, 2_000, FENCE_SPAN_US);
@@ -203,7 +203,7 @@ fn what_was_refused_and_never_came_again_is_forgotten() {
     assert_eq!(tokens.stripe_ceilings().0, [], "until the node's own has passed it");
 }
 
-/// Another node's clock is a day ahead: every key that is locked is raised to its tokens. All of them get there.
+/// Another node's clock is a day ahead: every locked key is raised to its tokens, and all of them get there.
 #[test]
 fn where_clocks_are_apart_the_nodes_ceiling_follows() {
     let (wall_us, day) = (1 << 50, 86_400_000_000);
@@ -222,15 +222,15 @@ fn where_clocks_are_apart_the_nodes_ceiling_follows() {
         }
     }
     assert!(refused < 10, "{refused}");
-    // Further than any clocks are apart it does not follow.
+    // It does not follow further than clocks can be apart.
     let further = token(wall_us + 3 * day);
     let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], Mode::Exclusive, further, at(wall_us), 0)).collect();
     ends.dedup();
     assert_eq!(ends, [Err(Refusal::NotYet), Err(Refusal::FenceTooFar { max: tokens.ceiling() })]);
 }
 
-/// Clocks are apart, a hostile client takes a stripe's ceiling for itself, and the node starts again and again: the ceiling
-/// follows the clocks, not the client.
+/// Clocks are apart, a hostile client takes a stripe's ceiling for itself, and the node restarts again and again: the
+/// ceiling follows the clocks, not the client.
 #[test]
 fn starts_do_not_add_up_what_the_ceiling_followed() {
     let (wall_us, hour) = (1 << 50, 3_600_000_000);
@@ -256,7 +256,7 @@ fn starts_do_not_add_up_what_the_ceiling_followed() {
     assert!(ceiling < wall_us + 2 * hour, "{}", ceiling - wall_us);
 }
 
-/// Whoever may lock and raise a key cannot drive the node's own ceiling ahead of what it granted.
+/// A client that may lock and raise a key cannot drive the node's own ceiling ahead of its grants.
 #[test]
 fn raising_and_granting_in_turn_drives_nothing_ahead() {
     let wall_us = 1 << 50;
