@@ -1,4 +1,4 @@
-//! `palisade acl`: the line that gives a user what its role needs, for the servers that are asked.
+//! `palisade acl`: the line that grants a user the permissions of its role, for the servers at hand.
 
 use futures_util::future::join_all;
 use palisade_client::Why;
@@ -12,16 +12,16 @@ use crate::nodes::{Nodes, Said};
 use crate::roles::Role;
 use crate::show::{out, printable, tell};
 
-/// From these versions on a server knows the category `@lock` of a module: of Redis, and of Valkey.
+/// The first versions of Redis and Valkey that know the category `@lock` of a module.
 const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
 
-/// Stands for the password: none is made up here, nor put where a shell remembers it.
+/// The placeholder for the password: none is made up here, nor put where a shell remembers it.
 const PASSWORD: &str = "PASSWORD";
 
 /// `palisade acl ROLE`
 ///
 /// # Errors
-/// It is not said for which keys; a name is none.
+/// The keys are missing; a name is invalid.
 pub async fn run(
     nodes: Option<&Nodes>,
     role: Role,
@@ -57,12 +57,12 @@ pub async fn run(
     Ok(End::OK)
 }
 
-/// Whether it can stand in the line as it is.
+/// Returns true if the word can stand in the line as it is.
 fn is_word(word: &str) -> bool {
     !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
 }
 
-/// Whether a server knows categories.
+/// Returns true if a server knows categories.
 async fn version(server: Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
@@ -72,7 +72,7 @@ async fn version(server: Server) -> Result<bool, Why> {
 
 fn knows_categories(server: &Info) -> bool {
     let [redis, valkey] = KNOWS_CATEGORIES;
-    // Valkey says a version of Redis too: the one that it is compatible with.
+    // Valkey also reports a version of Redis: the one that it is compatible with.
     let (version, least) = match server.word("valkey_version") {
         "" => (server.word("redis_version"), redis),
         version => (version, valkey),

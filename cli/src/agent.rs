@@ -1,4 +1,4 @@
-//! `palisade agent`: serves the LOCK commands on a local socket, and asks one that does.
+//! `palisade agent`: serves the LOCK commands on a local socket, or checks the health of an agent that does.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, stderr};
@@ -24,28 +24,28 @@ use crate::reaching::Reaching;
 use crate::show;
 use crate::signals::Signals;
 
-/// Where the password can be too.
+/// The variable that can also hold the password.
 const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
 
-/// How long an agent is given to tell whether locks are granted: it asks its nodes.
+/// The longest time for an agent to answer whether locks are granted: it asks its nodes.
 const HEALTH_TIME: Duration = Duration::from_secs(3);
 
-/// The user that the password of an agent is of.
+/// The user that the password of an agent belongs to.
 const USER: &str = "default";
 
-/// The exit status of an agent that is not well, as containers expect it.
+/// The exit status of an unhealthy agent, as containers expect it.
 const UNWELL: u8 = 1;
 
 /// Serves until a signal ends it.
 ///
 /// # Errors
-/// It cannot listen, or not all that was to be given back could be.
+/// It cannot listen, or some locks could not be released.
 pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Failure> {
     let password = password(arguments)?;
     if arguments.health {
         return health(arguments, password.as_deref()).await;
     }
-    // Before anything else is opened: what was handed over stands in the environment, with numbers.
+    // Before anything else is opened: systemd's sockets are in the environment, by number.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
     let nodes = Nodes::given(reaching, arguments.node_timeout)?;
     let config = Config {
@@ -89,7 +89,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
 }
 
-/// Serves over so many nodes until it is told to end.
+/// Serves over `count` nodes until it is asked to end.
 async fn serve(
     config: Config,
     client: Client,
@@ -107,7 +107,8 @@ async fn serve(
     agent.run(async { drop(ends.await) }).await.map_err(|why| Failure::new(FAILED, why))
 }
 
-/// Which set of nodes the agent works with, and what changes it. Its own list is not reloaded: docs/decisions/0013.
+/// Describes the node set that the agent works with, and what changes it. The agent does not reload its own list:
+/// docs/decisions/0013.
 async fn standing(nodes: &Nodes) -> String {
     let survey = Survey::of(nodes).await;
     let Members { version, list } = &survey.latest;
@@ -123,20 +124,20 @@ async fn standing(nodes: &Nodes) -> String {
     )
 }
 
-/// The password, if there is one.
+/// Returns the password, if there is one.
 fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &arguments.password_file else {
         return Ok(std::env::var_os(PASSWORD_VARIABLE).map(|password| password.as_bytes().to_vec()));
     };
     let failed = |why| Failure::usage(format!("the password in {} cannot be read: {why}", path.display()));
     let mut password = vec![];
-    // No more of a file that holds something else than tells that.
+    // A wrong file is read only far enough to notice that.
     let most = palisade_agent::limits::PASSWORD_BYTES_MAX as u64 + 3;
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut password)).map_err(failed)?;
     Ok(Some(password))
 }
 
-/// Asks the agent that listens at each address, and says how it is.
+/// Asks the agent that listens at each address, and reports its health.
 async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, Failure> {
     if arguments.listen.is_empty() {
         return Err(Failure::usage("which agent? Say --listen unix:///run/palisade/agent.sock"));
@@ -163,7 +164,7 @@ async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, F
     Ok(End::OK)
 }
 
-/// What the agent at this address says of its nodes.
+/// Returns what the agent at this address reports about its nodes.
 async fn ask(address: &Address, password: Option<&str>) -> Result<Value, String> {
     let url = match address {
         Address::Unix(path) => format!("unix://{}", path.display()),

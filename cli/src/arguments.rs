@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and how.
+//! The command line: the commands and their arguments.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What every command takes.
+/// The arguments of every command.
 #[derive(Args, Debug)]
 pub struct Shared {
     #[command(flatten)]
@@ -172,7 +172,7 @@ pub enum Command {
     },
 }
 
-/// What is asked for when a lock is taken.
+/// The arguments of a lock request.
 #[derive(Args, Debug)]
 pub struct Asked {
     /// The lock
@@ -197,7 +197,7 @@ pub struct Asked {
     pub conflict_exit_code: Option<u8>,
 }
 
-/// How a lock is taken and kept, by this process.
+/// The arguments of a lock that this process takes and keeps.
 #[derive(Args, Debug)]
 pub struct Take {
     #[command(flatten)]
@@ -333,14 +333,14 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// The order after this one.
+    /// Returns the order after this one.
     pub fn next(self) -> Self {
         let all = Self::value_variants();
         let place = all.iter().position(|sort| *sort == self).unwrap_or(0);
         all[(place + 1) % all.len()]
     }
 
-    /// As the command line has it.
+    /// Returns the word of the command line.
     pub fn word(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -374,7 +374,7 @@ pub struct Agent {
     pub health: bool,
 }
 
-/// What becomes of the locks when an agent ends.
+/// The fate of the locks when an agent ends.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AtTheEnd {
     /// They are left to their leases: another agent goes on with them
@@ -395,7 +395,7 @@ pub enum MembersWord {
     Set(WantedSet),
 }
 
-/// The set that is wanted.
+/// The wanted set.
 #[derive(Args, Debug)]
 pub struct WantedSet {
     /// All nodes that it is to have, those that stay included. Without a scheme (host:6379) a node is reached as the first of --nodes is
@@ -434,13 +434,13 @@ pub enum Word {
     },
 }
 
-/// The mode of a file, as chmod has it.
+/// Reads the mode of a file, as chmod writes it.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| format!("{text} is no mode; say 0660, or 0600 for this user alone"))
 }
 
-/// A time with its unit: the same everywhere.
+/// Reads a time with its unit, written the same everywhere.
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|why| {
         let why = match text.parse::<u64>() {

@@ -1,4 +1,4 @@
-//! `palisade break`: a lock is taken away from those who hold it, or from one of them.
+//! `palisade break`: takes a lock away from its holders, or from one of them.
 
 use palisade_quorum::token_of;
 use redis::{Cmd, Value, cmd};
@@ -10,20 +10,20 @@ use crate::look::ask;
 use crate::nodes::{Nodes, Reply, answers};
 use crate::show::{print, printable};
 
-/// What a program that breaks a lock gets.
+/// The JSON for a program that breaks a lock.
 #[derive(Serialize)]
 struct Broken {
     key: String,
-    /// On so many nodes somebody held it.
+    /// The number of nodes on which somebody held it.
     nodes: usize,
-    /// That of the grant that was broken, as `why` and `history` have it; of several the largest.
+    /// The token of the broken grant, as `why` and `history` show it; of several the largest.
     token: Option<u64>,
 }
 
 /// `palisade break KEY [--token T]`
 ///
 /// # Errors
-/// Too few nodes can be asked; the person does not want it.
+/// Too few nodes can be asked; the person declines.
 pub async fn break_lock(
     nodes: &Nodes,
     key: &[u8],
@@ -40,7 +40,7 @@ pub async fn break_lock(
         ask(&text, &format!("Break {name}{whose}?"))?;
     }
     let told: Vec<&Value> = answers(&replies).map(|reply| &reply.value).collect();
-    // A holder's tokens may differ from node to node: each is told its own.
+    // A holder's tokens may differ from node to node: each node receives its own.
     let tokens = tokens_with(&told, token);
     let mut tokens = tokens.into_iter();
     let of_node = replies.iter().map(|said| match (token, &said.said) {

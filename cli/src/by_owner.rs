@@ -1,5 +1,5 @@
-//! `palisade acquire`, `release` and `extend`: for scripts that name the owner themselves, so that one process takes a lock and
-//! another one extends it or gives it back.
+//! `palisade acquire`, `release` and `extend`: for scripts that name the owner themselves, so that one process takes a
+//! lock and another one extends or releases it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +22,7 @@ use crate::show::{json, print, printable};
 use crate::signals::Signals;
 use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_line};
 
-/// What a program that reads the output gets.
+/// The JSON for a program that reads the output.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -33,7 +33,7 @@ struct Said {
     permit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waited_ms: Option<u64>,
-    /// For how long it may be relied on.
+    /// The remaining validity, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_ms: Option<u64>,
 }
@@ -48,7 +48,7 @@ impl Said {
 /// `palisade acquire KEY --owner NAME`
 ///
 /// # Errors
-/// It was not granted.
+/// The lock was not granted.
 pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
     let asked = &acquire.asked;
@@ -105,7 +105,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
 /// # Errors
 /// This owner does not hold it, or too few nodes answered.
 pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End, Failure> {
-    // All its holds: whoever re-entered it through an agent has ended too.
+    // All its holds: a caller that re-entered it through an agent has ended too.
     let level = Some(1);
     let released = async {
         connect(nodes.client()).await?;
@@ -140,7 +140,8 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     Ok(End::OK)
 }
 
-/// Its note, with the holder id if the script gave itself one: of processes that end at once there is none to make up.
+/// Returns the note, with the holder id if the script gave itself one: a process that ends at once needs none of its
+/// own.
 fn note(asked: &Asked) -> Vec<u8> {
     let note = asked.note.clone().unwrap_or_else(note_of_caller);
     match HolderId::given() {
@@ -161,12 +162,12 @@ fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {
     }
 }
 
-/// Milliseconds that a lease granted then may still be relied on.
+/// Returns the milliseconds for which a lease granted at `granted` is still valid.
 fn left(granted: Duration, ttl: Duration) -> u64 {
     (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 
-/// Somebody else has it; the nodes are asked who until it is `over`.
+/// Returns the failure when somebody else has the lock; asks the nodes for the holder until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
     let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
     let (view, _) = match over {
@@ -195,7 +196,7 @@ fn not_held(owner: &Owner) -> Failure {
     Failure::new(LOST, format!("{owner} does not hold {key}: it was given back before, or its lease has ended"))
 }
 
-/// Who holds it, if nothing else is to be said: the process that started this one, which ends at once.
+/// Returns the default note, which names the process that started this one, since this one ends at once.
 fn note_of_caller() -> String {
     let caller = Pid::parent();
     let name = fs::read(format!("/proc/{caller}/comm")).unwrap_or_default();

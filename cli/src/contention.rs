@@ -1,4 +1,4 @@
-//! The keys that are contended most, as all nodes together count them (LOCK.TOP).
+//! The most contended keys, as all nodes together count them (LOCK.TOP).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,50 +11,51 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, answers, failures};
 use crate::show::{printable, table};
 
-/// So many keys of each kind are asked of a node: all it has, since those with most there need not be those with most elsewhere.
+/// The number of keys of each kind that a node is asked for: all it has, since its most contended keys need not be
+/// those of other nodes.
 const ASKED: usize = 256;
 
-/// Requests, of which `error` may be another key's.
+/// A count of requests, of which `error` may belong to another key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Count {
     count: u64,
     error: u64,
 }
 
-/// A key and its database, and how many waited for it and were refused.
+/// The numbers of waits and refusals by key and database.
 type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
 
-/// What the nodes count, in the order of their fields.
+/// The kinds of counts, in the order of their fields.
 const KINDS: [&str; 2] = ["waited", "refused"];
 
 /// A contended key.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Contended {
     db: u64,
-    /// The name; bytes that are no UTF-8 are replaced.
+    /// The name; bytes that are not UTF-8 are replaced.
     key: String,
     waited: Count,
     refused: Count,
 }
 
-/// Contended keys, as the nodes tell.
+/// Contended keys, as the nodes report them.
 #[derive(Debug, Serialize)]
 pub struct Contention {
-    /// Those that most requests waited for or were refused, in this order.
+    /// The keys with the most waits and refusals, in this order.
     keys: Vec<Contended>,
-    /// The nodes that do not tell, and why; empty: all do.
+    /// The nodes that report nothing, and the reasons; empty if all report.
     untold: String,
 }
 
 impl Contention {
-    /// The `most` keys that most requests waited for or were refused.
+    /// Asks for the `most` keys with the most waits and refusals.
     pub async fn ask(nodes: &Nodes, most: usize) -> Self {
         let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
         let untold = line(failures(&replies), nodes.len());
         Self { keys: first(merged(answers(&replies).map(|reply| reply.value.clone())), most), untold }
     }
 
-    /// As rows for people.
+    /// Returns the keys as rows for people.
     pub fn rows(&self) -> String {
         let untold = match self.untold.as_str() {
             "" => String::new(),
@@ -64,7 +65,7 @@ impl Contention {
     }
 }
 
-/// Of each key the count of the node that counts most: a request over several nodes is counted by each of them.
+/// Merges the nodes' counts. The largest count of each key counts: each node counts a request over several nodes.
 fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
     let mut keys = Keys::new();
     for fields in replies.into_iter().filter_map(Fields::of) {
@@ -81,7 +82,7 @@ fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
     keys
 }
 
-/// The `most` keys with the largest counts.
+/// Returns the `most` keys with the largest counts.
 fn first(keys: Keys, most: usize) -> Vec<Contended> {
     let mut keys: Vec<_> = keys.into_iter().collect();
     keys.sort_by_key(|(_, counts)| Reverse(counts.iter().map(|count| count.count).sum::<u64>()));

@@ -1,4 +1,4 @@
-//! `palisade elect` and `palisade leader`: a command that runs where it leads, and who leads.
+//! `palisade elect` and `palisade leader`: a command that runs while it leads, and the present leader.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +17,10 @@ use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{connect, connect_in, options};
 
-/// Pause before it campaigns again where that failed, though it passes by itself.
+/// The pause before another campaign after one failed for a passing reason.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What a program that reads the output gets; nothing in it if nobody leads.
+/// The JSON for a program that reads the output; empty if nobody leads.
 #[derive(Serialize)]
 struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ struct Said {
     value: Option<String>,
 }
 
-/// Campaigns, and runs the command while it leads; again when that is lost, until the command ends by itself.
+/// Campaigns, and runs the command while it leads; campaigns again after a loss, until the command ends by itself.
 ///
 /// # Errors
 /// It cannot campaign; the command cannot be started.
@@ -79,7 +79,7 @@ async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Le
     }
 }
 
-/// Who leads now; or each change of it.
+/// Prints who leads now, or each change of the leader.
 ///
 /// # Errors
 /// Nobody leads; too few nodes can be asked.

@@ -1,6 +1,7 @@
-//! How the program ends: its exit codes, and the one line that says why.
+//! The program's end: its exit codes, and the one line that says why.
 //!
-//! The codes lie above 128 + 64, the last that a command ended by a signal has, and below 200, where systemd's own begin.
+//! The codes lie above 128 + 64, the last that a command ended by a signal has, and below 200, where systemd's own
+//! begin.
 
 use std::fmt;
 
@@ -10,20 +11,21 @@ use palisade_quorum::Printable;
 
 /// An argument is wrong, or missing, or the nodes refuse it.
 pub const USAGE: u8 = 193;
-/// Somebody else holds the lock, and it was not to be waited for.
+/// Somebody else holds the lock, and waiting was not allowed.
 pub const CONFLICT: u8 = 194;
-/// It was waited for as long as was allowed.
+/// The lock could not be had within the wait.
 pub const TIMED_OUT: u8 = 195;
 /// Too few nodes can be asked, or they are guarded.
 pub const NO_QUORUM: u8 = 196;
-/// The lock was held, and lost before the command had ended; or an owner does not hold what it gives back or extends.
+/// The lock was held, and lost before the command had ended; or an owner does not hold the lock that it releases or
+/// extends.
 pub const LOST: u8 = 197;
 /// The command cannot be started: there is none of this name, or it cannot be run.
 pub const NOT_STARTED: u8 = 198;
 /// Anything else.
 pub const FAILED: u8 = 199;
 
-/// Added to the number of the signal that ended the command, as shells do.
+/// The base of the exit status after a signal ended the command, as in shells.
 const BY_SIGNAL: u8 = 128;
 
 /// The table of codes, for the help.
@@ -38,20 +40,20 @@ Exit status:
   198  the command cannot be started
   199  anything else";
 
-/// How it ended, if nothing failed.
+/// The end of a run in which nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this code.
+    /// An exit code.
     Code(u8),
-    /// By this signal: that of a command, or one that came while it was waited for.
+    /// A signal: a command's, or one that came while waiting.
     Signal(Signal),
 }
 
 impl End {
-    /// All is well.
+    /// Success.
     pub const OK: Self = Self::Code(0);
 
-    /// The exit status that tells of it.
+    /// Returns the exit status.
     pub fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -60,27 +62,27 @@ impl End {
     }
 }
 
-/// Why it failed: a code for programs, a line for people.
+/// A failure: a code for programs, a line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit status.
     pub code: u8,
-    /// What to say; empty: nothing.
+    /// The line; empty if there is nothing to say.
     pub text: String,
 }
 
 impl Failure {
-    /// With this code and text.
+    /// Returns a failure with this code and text.
     pub fn new(code: u8, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 
-    /// The arguments are wrong.
+    /// Returns a failure of the arguments.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, text)
     }
 
-    /// Names the lock or the election that it is about.
+    /// Names the lock or the election that the failure concerns.
     pub fn about(self, name: &[u8]) -> Self {
         match self.text.is_empty() {
             true => self,
@@ -88,12 +90,12 @@ impl Failure {
         }
     }
 
-    /// Something of this machine failed.
+    /// Returns a failure of this machine.
     pub fn of(what: &str, why: impl fmt::Display) -> Self {
         Self::new(FAILED, format!("{what}: {why}"))
     }
 
-    /// Who reads the output is gone: nothing to say, and nobody to say it to.
+    /// Returns the failure when the reader of the output is gone: there is nothing to say, and nobody to say it to.
     pub fn reader_is_gone() -> Self {
         Self::new(End::Signal(Signal::SIGPIPE).code(), "")
     }
@@ -104,7 +106,7 @@ impl From<Error> for Failure {
         let code = match error.kind() {
             ErrorKind::Contended => CONFLICT,
             ErrorKind::TimedOut => match error.in_the_way() {
-                // Not others, but the nodes: nobody knows whether it is free.
+                // The nodes are to blame, not other holders: nobody knows whether the lock is free.
                 Some(ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired) => NO_QUORUM,
                 _ => TIMED_OUT,
             },

@@ -9,7 +9,7 @@ use redis::{FromRedisValue, Value};
 pub struct Fields(HashMap<String, Value>);
 
 impl Fields {
-    /// Reads the fields of `reply`; `None`: it is no map.
+    /// Reads the fields of `reply`; `None` if it is not a map.
     pub fn of(reply: Value) -> Option<Self> {
         match reply {
             Value::Nil => None,
@@ -17,12 +17,12 @@ impl Fields {
         }
     }
 
-    /// A field that is a number, if it is there.
+    /// Returns a field that is a number, if it is there.
     pub fn number(&self, name: &str) -> Option<u64> {
         u64::from_redis_value(self.0.get(name)?.clone()).ok()
     }
 
-    /// A field of this type, or what stands for one that is not there.
+    /// Returns a field of this type, or its default if it is absent.
     pub fn get<T: FromRedisValue + Default>(&self, name: &str) -> T {
         let value = self.0.get(name).cloned();
         value.and_then(|value| T::from_redis_value(value).ok()).unwrap_or_default()

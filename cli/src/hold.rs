@@ -1,4 +1,4 @@
-//! `palisade lock` and `palisade try`: a lock that is held until a person, or a script, has done what it is for.
+//! `palisade lock` and `palisade try`: a lock that is held until a person, or a script, is done.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdin};
@@ -18,7 +18,7 @@ use crate::show::{print, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
-/// What a program that reads the output gets.
+/// The JSON for a program that reads the output.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -32,7 +32,7 @@ struct Said {
 /// Takes the lock and holds it.
 ///
 /// # Errors
-/// It was not granted, or lost.
+/// The lock was not granted, or was lost.
 pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
     let (program, holder) = (OsStr::new("palisade lock"), HolderId::of_process());
@@ -73,8 +73,8 @@ fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
     print(as_json, &said, || taken_line(guard.token(), *permit))
 }
 
-/// Returns at Enter, or at the end of the input: whoever held its other end is gone. A script's background jobs have an input
-/// that is at its end from the beginning: they hold the lock until a signal.
+/// Returns at Enter, or at the end of the input: then the process at its other end is gone. A script's background jobs
+/// have an input that is at its end from the beginning: they hold the lock until a signal.
 async fn enter() {
     let is_null = || Some(fstat(stdin()).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);
     if is_null() == Some(true) {

@@ -1,4 +1,5 @@
-//! Who takes locks: the holder id of this process and of the commands that it runs, and the note that people read.
+//! The identity of a holder: the holder id of this process and of the commands that it runs, and the note that people
+//! read.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,16 +8,17 @@ use std::path::Path;
 use nix::unistd::{Pid, gethostname};
 use palisade_client::direct::holder_id::{self, HOLDER_ID_BYTES_MAX};
 
-/// Where a command finds the id of the `palisade exec` that it runs under; and where a script can give itself one.
+/// The variable in which a command finds the id of the `palisade exec` that it runs under, and in which a script can
+/// give itself one.
 pub const VARIABLE: &str = "PALISADE_HOLDER";
 
-/// Longest note, as the nodes have it, in bytes.
+/// The longest note in bytes, as the nodes allow it.
 const NOTE_BYTES: usize = 1024;
 
-/// A note has room for the longest id if it is so much shorter than the nodes allow.
+/// The bytes to leave free in a note so that the longest id fits.
 const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
 
-/// Of the name of this machine, so much is in an id.
+/// The longest part of this machine's name in an id, in characters.
 const HOST_CHARS: usize = 32;
 
 /// A holder id.
@@ -24,12 +26,12 @@ const HOST_CHARS: usize = 32;
 pub struct HolderId(String);
 
 impl HolderId {
-    /// The one that this process was given; `None`: none, or what cannot be one.
+    /// Returns the id that this process was given; `None` if there is none, or it is invalid.
     pub fn given() -> Option<Self> {
         std::env::var(VARIABLE).ok().filter(|id| holder_id::is_one(id)).map(Self)
     }
 
-    /// The one that it was given, or one of its own: host, process, and some digits of chance, as process ids come again.
+    /// Returns the given id, or a new one of host, process, and some random digits, since process ids repeat.
     pub fn of_process() -> Self {
         Self::given().unwrap_or_else(|| {
             let host = gethostname().map_or(String::new(), |host| host.to_string_lossy().into_owned());
@@ -39,12 +41,12 @@ impl HolderId {
         })
     }
 
-    /// This id, if there is room for it beside this note.
+    /// Returns this id, if there is room for it beside this note.
     pub fn id_beside(&self, note: &str) -> Option<String> {
         (holder_id::noted(note.as_bytes(), &self.0).len() <= NOTE_BYTES).then(|| self.0.clone())
     }
 
-    /// The note with this id, if there is room for it.
+    /// Returns the note with this id, if there is room for it.
     pub fn beside(&self, note: &[u8]) -> Vec<u8> {
         let noted = holder_id::noted(note, &self.0);
         if noted.len() <= NOTE_BYTES { noted } else { note.to_vec() }
@@ -57,13 +59,13 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// Who holds it, if nothing else is to be said: host, process, program. Not its arguments: there may be a password in them,
-/// and everybody who can reach the nodes reads this.
+/// Returns the default note: host, process, program. It leaves the arguments out: there may be a password in them, and
+/// everybody who can reach the nodes reads the note.
 pub fn note(program: &OsStr) -> String {
     note_of(Pid::this(), program)
 }
 
-/// The same, where another process holds it.
+/// Returns the default note for a lock that another process holds.
 pub fn note_of(process: Pid, program: &OsStr) -> String {
     let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();

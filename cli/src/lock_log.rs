@@ -1,4 +1,4 @@
-//! What the nodes' logs (LOCK.LOG) tell together: a grant, or a wait in vain, that several nodes tell of is one event.
+//! The nodes' logs (LOCK.LOG) together: a grant, or a failed wait, that several nodes record is one event.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,57 +16,57 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, failures};
 use crate::show::{printable, time};
 
-/// Something that is over: a grant, or a wait that came to nothing.
+/// An event that is over: a grant, or a wait that came to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Its name; bytes that are no UTF-8 are replaced.
+    /// The key; bytes that are not UTF-8 are replaced.
     pub key: String,
-    /// When it was granted, or the wait began.
+    /// The time of the grant, or the beginning of the wait.
     #[serde(rename = "from", serialize_with = "iso")]
     pub from_ms: u64,
-    /// When it ended.
+    /// The end.
     #[serde(rename = "to", serialize_with = "iso")]
     pub to_ms: u64,
     /// The note of the holder, or of the waiter.
     pub holder: String,
     /// The owner, in hexadecimal.
     pub owner: String,
-    /// What a majority had at least; without one, the largest. 0: it was a wait.
+    /// The largest token that a majority has at least; without a majority, the largest. 0 for a wait.
     pub token: u64,
     pub mode: String,
     pub permit: u64,
     pub limit: u64,
     pub waited_ms: u64,
     pub held_ms: u64,
-    /// How it ended: `released`, `expired`, `broken`, …
+    /// The ending: `released`, `expired`, `broken`, …
     pub ended: String,
-    /// Of a wait that was refused, the first word of the error.
+    /// The first word of the error, if a wait was refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// How many waited for the lock when it ended, where most did.
+    /// The number of waiters at the end, on the node with most.
     pub waiters: u64,
-    /// So many nodes tell of it.
+    /// The number of nodes that record the event.
     pub nodes: usize,
 }
 
-/// What the nodes answered.
+/// The nodes' logs.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
-    /// The newest first.
+    /// The events, newest first.
     pub events: Vec<Event>,
-    /// By server: whether it tells, or why not.
+    /// The answer of each server: it reports, or the reason why not.
     pub told: Vec<Said<()>>,
 }
 
-/// In the JSON a moment is as ISO 8601 has it, in the zone of this machine.
+/// Writes a moment into JSON as ISO 8601, in the zone of this machine.
 fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&moment::iso(*ms, &TimeZone::system()))
 }
 
 impl Logs {
-    /// The `count` newest events of `key`, or of all keys.
+    /// Asks for the `count` newest events of `key`, or of all keys.
     pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
-        // Of all masters of a cluster: what was at one before it came to another, that one tells.
+        // All masters of a cluster are asked: what happened at one before the slot moved, only that one records.
         let replies = nodes.ask(&question(key, count)).await;
         let with_module = match replies.iter().any(|said| matches!(said.said, Err(Why::NoModule))) {
             true => nodes.ask(&cmd("LOCK.NODE")).await,
@@ -92,7 +92,7 @@ impl Logs {
         Self { events, told }
     }
 
-    /// Without what is told of waits of those who still wait, or have it by now: they renewed them.
+    /// Leaves out recorded waits of owners that still wait or hold the lock by now: they renewed their waits.
     pub fn without_waits_of(mut self, together: &Together) -> Self {
         let waits = together.queue.iter().map(|waiter| &waiter.owner);
         let owners: Vec<&String> = together.grants.iter().map(|grant| &grant.owner).chain(waits).collect();
@@ -100,7 +100,7 @@ impl Logs {
         self
     }
 
-    /// Why servers do not tell, in a line; of nodes, by number, that can be asked otherwise.
+    /// Returns in a line why servers do not report; only for nodes, by number, that can be asked otherwise.
     pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
         let untold: Vec<_> = self.told.iter().filter(|said| can_be_asked(said.number)).cloned().collect();
         line(failures(&untold), nodes.len())
@@ -115,27 +115,27 @@ fn question(key: Option<&[u8]>, count: usize) -> Cmd {
     command.arg("COUNT").arg(count).take()
 }
 
-/// The events that one node tells of.
+/// Returns the events of one node.
 fn entries(reply: Value) -> Vec<Event> {
     let listed = Vec::<Value>::from_redis_value(reply).unwrap_or_default();
     listed.into_iter().filter_map(Fields::of).map(Event::told).collect()
 }
 
-/// Those of all nodes, the newest first.
+/// Merges the events of all nodes, newest first.
 fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<Event> {
     let mut same: BTreeMap<(String, String, bool), Vec<Event>> = BTreeMap::new();
     for (key, told) in nodes.into_iter().flat_map(of_node) {
         same.entry(key).or_default().push(told);
     }
     let granted = |key: &str, owner: &str| same.contains_key(&(key.to_owned(), owner.to_owned(), false));
-    // A wait over several nodes is renewed again and again. It was not in vain if a grant came of it.
+    // A wait over several nodes is renewed again and again. It did not fail if a grant came of it.
     let over = same.iter().filter(|((key, owner, is_wait), _)| !is_wait || !granted(key, owner));
     let mut events: Vec<Event> = over.filter_map(|(_, told)| Event::of(told.clone(), majority)).collect();
     events.sort_by_key(|event| Reverse((event.to_ms, event.token)));
     events
 }
 
-/// Those of one node: of an owner one grant, and one wait, from its beginning to its end.
+/// Merges the events of one node: one grant and one wait of each owner, from beginning to end.
 fn of_node(mut events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
     let mut same: BTreeMap<_, Event> = BTreeMap::new();
     // The newest comes first, also of several servers.
@@ -178,11 +178,11 @@ impl Event {
         }
     }
 
-    /// What nodes tell of the same grant or wait.
+    /// Merges what nodes record of the same grant or wait.
     fn of(told: Vec<Self>, majority: usize) -> Option<Self> {
         let token = token_of(majority, told.iter().map(|event| event.token))?;
         let count = |ended: &str| told.iter().filter(|event| event.ended == ended).count();
-        // Where it was broken on most nodes, its lease may have ended on the others.
+        // If the lock was broken on most nodes, its lease may have ended on the others.
         let most = told.iter().max_by_key(|event| (count(&event.ended), event.to_ms))?;
         let max = |of: fn(&Self) -> u64| told.iter().map(of).max().unwrap_or(0);
         Some(Self {
@@ -196,12 +196,12 @@ impl Event {
         })
     }
 
-    /// Who it was, as people know it.
+    /// Returns the holder's or waiter's name for people.
     pub fn name(&self) -> String {
         if self.holder.is_empty() { format!("owner {}", self.owner) } else { printable(self.holder.as_bytes()) }
     }
 
-    /// The mode, and the number of a permit.
+    /// Returns the mode, and the number of a permit.
     pub fn mode(&self) -> String {
         match self.permit {
             0 => printable(self.mode.as_bytes()),
@@ -209,13 +209,13 @@ impl Event {
         }
     }
 
-    /// How it ended, for people.
+    /// Returns the ending for people.
     pub fn ending(&self) -> String {
         let ended = printable(self.ended.as_bytes());
         if self.error.is_empty() { ended } else { format!("{ended} ({})", printable(self.error.as_bytes())) }
     }
 
-    /// In a line, with the moments in this zone.
+    /// Returns a line with the moments in this zone.
     pub fn line(&self, zone: &TimeZone) -> String {
         let to = moment::local(self.to_ms, zone);
         let (name, ended) = (self.name(), self.ending());

@@ -1,4 +1,4 @@
-//! A lock as all nodes together tell of it.
+//! A lock as all nodes together describe it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,78 +13,80 @@ use crate::fields::Fields;
 use crate::nodes::{Nodes, Reply, Said, answers};
 use crate::show::{printable, time};
 
-/// Most waiters that are listed.
+/// The most waiters that are listed.
 const WAITERS_LISTED: usize = 10;
 
-/// Most holders that are listed.
+/// The most holders that are listed.
 const HOLDERS_LISTED: usize = 100;
 
-/// The mode of a lock that one holds alone.
+/// The mode of a lock with one holder.
 pub const EXCLUSIVE: &str = "exclusive";
 
-/// A lock, and who holds it.
+/// A lock, and its holders.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockView {
-    /// Its name; bytes that are no UTF-8 are replaced.
+    /// The name; bytes that are not UTF-8 are replaced.
     pub key: String,
-    /// Its name.
+    /// The name in bytes.
     #[serde(skip)]
     pub name: Vec<u8>,
     /// The holder; of several, the first of `grants`.
     #[serde(flatten)]
     pub first: GrantView,
-    /// How many hold it together, on the node with most.
+    /// The number of holders, on the node with most.
     pub holders: u64,
-    /// Each of them, up to a hundred; those that most nodes have first, then those that have held it for longest.
+    /// The holders, up to a hundred; those that most nodes have first, then those that have held it for longest.
     pub grants: Vec<GrantView>,
-    /// Most that wait for it on one node.
+    /// The most waiters on one node.
     pub waiters: u64,
-    /// Callers in the processes of those who wait behind them, as they told that node.
+    /// Callers in the processes of those waiters who wait behind them, as they told that node.
     pub waiters_behind: u64,
-    /// The first of them.
+    /// The first waiters.
     pub queue: Vec<Waiter>,
-    /// The servers that somebody holds it on.
+    /// The servers on which somebody holds it.
     pub servers: Vec<String>,
 }
 
-/// One who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrantView {
-    /// The note of the holder, without its holder id.
+    /// The holder's note, without its holder id.
     pub holder: String,
-    /// The same for all that it holds and waits for.
+    /// The holder id, one for all that a holder holds and waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_id: Option<String>,
     /// The owner, as its client named this acquisition, in hexadecimal.
     pub owner: String,
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
-    /// The number of the permit, and how many its holder lets there be.
+    /// The number of the permit, and the holder's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What a majority has at least; without one, the largest.
+    /// The largest token that a majority has at least; without a majority, the largest.
     pub token: u64,
     pub holds: u64,
     pub held_ms: u64,
-    /// For how long the lease still runs, where longest.
+    /// The longest time left of the lease, in milliseconds.
     pub ttl_ms: u64,
-    /// Time since the lease was last extended, or begun, on the node where that is least; `None`: no node tells.
+    /// The shortest time on any node since the lease was extended or begun, in milliseconds; `None` if no node reports
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_ms: Option<u64>,
-    /// On so many nodes this owner holds it.
+    /// The number of nodes on which this owner holds it.
     pub nodes: usize,
-    /// Whether these are a majority: if not, it is being taken, or ends with its lease.
+    /// True if these are a majority; if not, the lock is being taken, or ends with its lease.
     pub is_held: bool,
-    /// Nodes that cannot vouch for it: there it keeps others out until its lease ends, and is not extended.
+    /// The number of nodes that cannot vouch for it: there it keeps others out until its lease ends, and is not
+    /// extended.
     pub suspect: usize,
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
-    /// Its note, without its holder id.
+    /// The note, without its holder id.
     pub note: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_id: Option<String>,
@@ -92,11 +94,11 @@ pub struct Waiter {
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
     pub waited_ms: u64,
-    /// Callers in its process who wait for it to be done.
+    /// Callers in its process that wait behind it.
     pub behind: u64,
 }
 
-/// What nodes tell of one key: who holds it, if anybody, and who waits.
+/// The nodes' answers about one key: its holders, if any, and its waiters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
     /// As [`LockView::grants`].
@@ -111,41 +113,41 @@ pub struct Together {
     pub queue: Vec<Waiter>,
 }
 
-/// What a node tells of a grant.
+/// A node's description of a grant.
 struct Told {
     owner: Vec<u8>,
     token: u64,
     fields: Fields,
 }
 
-/// The command that asks a node for it.
+/// Returns the command that asks a node about a lock.
 pub fn question(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("WAITERS").arg(WAITERS_LISTED).take()
 }
 
-/// The same, and for all who hold it.
+/// Returns the command that asks a node about a lock and all its holders.
 pub fn question_of_all(key: &[u8]) -> Cmd {
     question_of(key, HOLDERS_LISTED, WAITERS_LISTED)
 }
 
-/// The command that asks for so many of those who hold it, and who wait for it.
+/// Returns the command that asks for this number of holders and waiters.
 pub fn question_of(key: &[u8], holders: usize, waiters: usize) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("WAITERS").arg(waiters).arg("HOLDERS").arg(holders).take()
 }
 
-/// The text of a note, and the holder id that it tells.
+/// Returns the text of a note, and the holder id in it.
 pub fn note_of(note: &[u8]) -> (String, Option<String>) {
     let (text, id) = holder_id::of(note);
     (String::from_utf8_lossy(text).into_owned(), id.map(str::to_owned))
 }
 
-/// Whether an answer to [`question`] is about a lock that several can hold.
+/// Returns true if an answer to [`question`] is about a lock that several can hold.
 pub fn is_joint(reply: &Value) -> bool {
     let mode = Fields::of(reply.clone()).map(|fields| fields.get::<String>("mode"));
     mode.is_some_and(|mode| !mode.is_empty() && mode != EXCLUSIVE)
 }
 
-/// The grants that an answer tells of.
+/// Returns the grants in an answer.
 fn grants(fields: Fields) -> Vec<Told> {
     let told = |fields: Fields| Told { owner: fields.get("owner"), token: fields.get("token"), fields };
     let listed: Vec<Value> = fields.get("grants");
@@ -153,17 +155,17 @@ fn grants(fields: Fields) -> Vec<Told> {
         true => vec![told(fields)],
         false => listed.into_iter().filter_map(Fields::of).map(told).collect(),
     };
-    // Nobody holds it there, and yet some wait: for a guard to end, or for one who was told to take it.
+    // Nobody holds it there, and yet some wait: for a guard to end, or for the owner of a reservation to take it.
     all.into_iter().filter(|told| !told.owner.is_empty()).collect()
 }
 
-/// Whether an answer shows that this owner, in hexadecimal, holds it there.
+/// Returns true if an answer shows that this owner, in hexadecimal, holds it there.
 fn shows(reply: &Value, owner: &str) -> bool {
     Fields::of(reply.clone()).is_some_and(|fields| grants(fields).iter().any(|told| hex(&told.owner) == owner))
 }
 
-/// Those that cannot say whether the holder of `first`, or anybody, holds it there, each with the reason: they did not answer, or are guarded and do
-/// not show it.
+/// Returns the servers that cannot say whether the holder of `first`, or anybody, holds it there, each with the reason:
+/// they did not answer, or are guarded and do not show it.
 pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<(&'a str, String)> {
     let why = |said: &Said<Reply>| match &said.said {
         Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {
@@ -175,7 +177,8 @@ pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<
     replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect()
 }
 
-/// By answer, the tokens there of those holders who have `token` on one of the nodes; where they have none, `token` itself.
+/// Returns, for each answer, the tokens there of the holders who have `token` on one of the nodes; if they have none
+/// there, `token` itself.
 pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
     let all: Vec<Vec<Told>> = replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
     let has = |told: &&Told| Some(told.token) == token;
@@ -189,7 +192,7 @@ pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
 }
 
 impl Together {
-    /// What `replies`, of one node each, come to.
+    /// Merges `replies`, of one node each.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
         let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);
@@ -215,20 +218,20 @@ impl Together {
 }
 
 impl LockView {
-    /// What `replies`, of one node each, come to; `None`: nobody holds it anywhere.
+    /// Merges `replies`, of one node each; `None` if nobody holds the lock anywhere.
     pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
         let together = Together::of(replies, majority);
         let first = together.grants.first()?.clone();
         Some(Self::with(String::from_utf8_lossy(key).into_owned(), key.to_vec(), first, together))
     }
 
-    /// Of what nodes tell together, with this holder first.
+    /// Makes a view of the nodes' joint answers, with this holder first.
     pub fn with(key: String, name: Vec<u8>, first: GrantView, together: Together) -> Self {
         let Together { grants, holders, waiters, waiters_behind, queue } = together;
         Self { key, name, first, holders, grants, waiters, waiters_behind, queue, servers: vec![] }
     }
 
-    /// Of what servers said to [`question`]; `None`: nobody holds it anywhere.
+    /// Makes a view of the servers' answers to [`question`]; `None` if nobody holds the lock anywhere.
     pub fn told(nodes: &Nodes, key: &[u8], said: &[Said<Value>]) -> Option<Self> {
         let mut view = Self::of(key, answers(said).cloned(), nodes.majority())?;
         let has = |said: &&Said<Value>| {
@@ -239,7 +242,7 @@ impl LockView {
         Some(view)
     }
 
-    /// How many wait for it, and behind those who do.
+    /// Returns the numbers of waiters, and of callers behind them.
     pub fn waiters_line(&self) -> String {
         match self.waiters_behind {
             0 => self.waiters.to_string(),
@@ -247,7 +250,7 @@ impl LockView {
         }
     }
 
-    /// This lock on these nodes, now; with what each node had to say.
+    /// Asks these nodes about a lock now. Returns the view, and each node's answer.
     pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Said<Reply>>) {
         let mut replies = nodes.ask_about(key, &question(key)).await;
         if answers(&replies).any(|reply| is_joint(&reply.value)) {
@@ -257,7 +260,7 @@ impl LockView {
         (Self::told(nodes, key, &values), replies)
     }
 
-    /// Who holds it and for how long, in a line.
+    /// Returns a line with the holder and the time it has held the lock.
     pub fn holder_line(&self) -> String {
         let mode = match self.first.mode.as_str() {
             EXCLUSIVE => String::new(),
@@ -266,7 +269,7 @@ impl LockView {
         format!("held by {}{mode} for {}", self.holder_name(), time(self.first.held_ms))
     }
 
-    /// The mode in which it is held, and by how many.
+    /// Returns the mode in which it is held, and the number of holders.
     pub fn mode(&self) -> String {
         match (self.first.mode.as_str(), self.first.limit) {
             ("permit", Some(limit)) => format!("permits {}/{limit}", self.holders),
@@ -275,7 +278,7 @@ impl LockView {
         }
     }
 
-    /// The holder, as people know it, and how many more there are.
+    /// Returns the holder's name for people, and the number of other holders.
     pub fn holder_name(&self) -> String {
         match self.first.mode.as_str() {
             mode if mode != EXCLUSIVE && self.holders > 1 => {
@@ -287,7 +290,7 @@ impl LockView {
 }
 
 impl GrantView {
-    /// What nodes tell of one owner's grant; `None`: none does.
+    /// Merges the nodes' descriptions of one owner's grant; `None` if there are none.
     fn of(mut told: Vec<Told>, majority: usize) -> Option<Self> {
         told.sort_by_key(|told| Reverse(told.token));
         let max = |name| told.iter().map(|told| told.fields.get::<u64>(name)).max().unwrap_or(0);
@@ -301,7 +304,7 @@ impl GrantView {
             owner: hex(&first.owner),
             permit: of_permit("permit"),
             limit: of_permit("limit"),
-            // A node that knows no other mode does not say so.
+            // A node that knows no other mode does not report it.
             mode: if mode.is_empty() { EXCLUSIVE.to_owned() } else { mode },
             token: token_of(majority, told.iter().map(|told| told.token))?,
             holds: max("holds"),
@@ -314,12 +317,13 @@ impl GrantView {
         })
     }
 
-    /// Tells whether half of the lease has passed since it was last extended: a client that extends does so after a third.
+    /// Returns true if half of the lease has passed since it was last extended: a client that extends does so after a
+    /// third.
     pub fn is_overdue(&self) -> bool {
         self.extended_ms.is_some_and(|ago| ago > self.ttl_ms)
     }
 
-    /// Its holder, as people know it.
+    /// Returns the holder's name for people.
     pub fn name(&self) -> String {
         match &self.holder_id {
             Some(id) if self.holder.is_empty() => id.clone(),
@@ -328,7 +332,7 @@ impl GrantView {
         }
     }
 
-    /// One of several who hold a lock on `nodes` nodes, in a line.
+    /// Returns a line about one of several holders of a lock on `nodes` nodes.
     pub fn line(&self, nodes: usize) -> String {
         let permit = self.permit.zip(self.limit).map(|(number, limit)| format!(", permit {number} of {limit}"));
         format!(
@@ -357,7 +361,7 @@ impl Waiter {
         })
     }
 
-    /// Who waits, as people know it.
+    /// Returns the waiter's name for people.
     pub fn name(&self) -> String {
         match &self.holder_id {
             Some(id) if self.note.is_empty() => id.clone(),
@@ -366,7 +370,7 @@ impl Waiter {
         }
     }
 
-    /// Who waits and for how long, in a line.
+    /// Returns a line with the waiter and the time it has waited.
     pub fn line(&self) -> String {
         let who = self.name();
         let mode = if ["", EXCLUSIVE].contains(&self.mode.as_str()) { "" } else { &format!(" ({})", self.mode) };
@@ -376,7 +380,7 @@ impl Waiter {
     }
 }
 
-/// Bytes in hexadecimal.
+/// Returns bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -449,7 +453,7 @@ mod tests {
         assert!(view.grants[1].line(3).starts_with("web-2, permit 5 of 8, token 8, for 0s, "));
         let one = LockView::of(b"k", vec![joint("shared", &[("web-1", 1, 7)])], 1).unwrap();
         assert_eq!(one.holder_line(), "held by web-1 (shared 1) for 0s");
-        // A node that knows one mode says none.
+        // A node that knows one mode reports none.
         assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
         assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
     }

@@ -14,10 +14,10 @@ use crate::node_failure::{line, strange};
 use crate::nodes::{Nodes, Reply, Said, answers};
 use crate::show::{json, out, print, printable, table, tell, time};
 
-/// Keys that a node looks at in one step of SCAN: a millisecond's work.
+/// The number of keys that a node inspects in one step of SCAN: a millisecond's work.
 const SCAN_COUNT: usize = 1_000;
 
-/// Locks that are asked about at once.
+/// The number of locks in one batch of questions.
 const BATCH: usize = 500;
 
 /// `palisade info KEY`
@@ -37,8 +37,8 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
     unknown.map_or(Ok(End::OK), Err)
 }
 
-/// That nobody can know whether the lock is held, if so: those that hold it, together with the nodes that do not answer and
-/// those that may have forgotten it, may be a majority.
+/// Returns the failure that nobody can know whether the lock is held: the nodes that hold it, together with those that
+/// do not answer or may have forgotten it, may be a majority.
 fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
     let first = view.map(|view| &view.first);
     let whys = unsure(first, replies);
@@ -55,7 +55,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let first = &view.first;
     line("token", first.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
-    // Of a list of single servers the number says enough.
+    // For a list of single servers, the number says enough.
     let which = if nodes.has_many_servers() { format!(" ({})", view.servers.join(", ")) } else { String::new() };
     let on = format!("{} of {}{which}", first.nodes, nodes.len());
     line(
@@ -88,7 +88,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 /// `palisade ls [PATTERN]`
 ///
 /// # Errors
-/// Too few nodes can be asked; of clusters, what those tell is printed all the same that can be.
+/// Too few nodes can be asked. If only masters of clusters cannot, the locks of the others are printed all the same.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
     print(as_json, &views, || rows(&views, nodes))?;
@@ -98,7 +98,7 @@ pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) ->
     is_whole.map(|()| End::OK)
 }
 
-/// Locks as a table, one a row.
+/// Returns locks as a table, one a row.
 pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
     let shows_servers = nodes.has_many_servers();
     let row = |view: &LockView| {
@@ -128,13 +128,13 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
 pub struct Listed {
     /// The first ones by name.
     pub views: Vec<LockView>,
-    /// How many more there are.
+    /// The number of further ones.
     pub more: usize,
-    /// That masters of clusters could not be asked, so that locks may be missing.
+    /// The failure to ask masters of clusters, so that locks may be missing.
     pub is_whole: Result<(), Failure>,
 }
 
-/// The first `limit` locks by name that match. Of each server, no more than the first `most` keys are looked at.
+/// Returns the first `limit` locks by name that match. Of each server, only the first `most` keys are inspected.
 ///
 /// # Errors
 /// Too few nodes can be asked.
@@ -153,7 +153,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
         let mut told = Nodes::ask_over(&mut links, batch, question).await;
-        // Those that several hold are asked about once more: most are not.
+        // Locks with several holders are asked about once more: most have one.
         let joint = |n: &usize| answers(&told[*n]).any(is_joint);
         let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
         let of_joint: Vec<&[u8]> = joint.iter().map(|&n| batch[n]).collect();
@@ -165,7 +165,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     Ok(Listed { views, more, is_whole })
 }
 
-/// The names of a node's locks.
+/// Returns the names of a node's locks.
 async fn scan(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Result<BTreeSet<Vec<u8>>, Why> {
     let mut keys = BTreeSet::new();
     let mut cursor = "0".to_owned();
@@ -183,7 +183,7 @@ async fn scan(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Res
     }
 }
 
-/// Asks the person; without one at the terminal `--yes` has to be said.
+/// Asks the person for confirmation; without one at the terminal `--yes` is required.
 ///
 /// # Errors
 /// The answer is no.

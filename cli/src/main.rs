@@ -1,7 +1,7 @@
 //! The `palisade` program: locks for shells, cron and people on call.
 //!
-//! Locks are taken by `palisade-client`, on a quorum. What is a matter of single nodes (who they are, what they hold, their
-//! guard) is asked of each of them directly.
+//! It takes locks by `palisade-client`, on a quorum. Each single node is asked directly for what concerns it alone: its
+//! identity, its locks, its guard.
 
 mod acl;
 mod addresses;
@@ -71,11 +71,11 @@ fn main() -> ExitCode {
         Err(why) => return failed(&Failure::of("no thread can be started", why)),
     };
     let end = runtime.block_on(run(arguments));
-    // A thread may still wait for a line or a name: nobody needs it any more.
+    // A thread may still wait for a line or a name: nobody needs it any longer.
     runtime.shutdown_background();
     match end {
         Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {
-            // A shell ends a script when what it started was ended by the terminal's signal, not by a status alone.
+            // A shell ends a script when its child was ended by the terminal's signal, not by a status alone.
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
             let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
             ExitCode::from(End::Signal(signal).code())
@@ -157,21 +157,22 @@ fn man(into: Option<&Path>) -> Result<(), Failure> {
     show::raw(&String::from_utf8_lossy(&text))
 }
 
-/// Runs what takes locks, and returns when they have been given back.
+/// Runs a function that takes locks, and returns when they have been released.
 async fn locking(nodes: Nodes, run: impl AsyncFnOnce(&Nodes) -> Result<End, Failure>) -> Result<End, Failure> {
     let end = run(&nodes).await;
     nodes.given_back().await;
     end
 }
 
-/// Says what is wrong with the arguments in one line; without any, what can be asked for. Help and version are no errors.
+/// Describes an error in the arguments in one line; without any arguments, prints the commands. Help and version are no
+/// errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = write!(stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
     }
     if std::env::args_os().len() == 1 {
-        // Whoever types nothing else wants to know what there is.
+        // A person who types nothing else wants to know what there is.
         let _ = write!(stderr(), "{}", Arguments::command().render_help());
         return ExitCode::from(USAGE);
     }

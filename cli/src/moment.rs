@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// In this zone, to the second: `2026-11-23 02:13:07`.
+/// Returns a moment in this zone, to the second: `2026-11-23 02:13:07`.
 pub fn local(ms: u64, zone: &TimeZone) -> String {
     told(ms, zone, "%Y-%m-%d %H:%M:%S")
 }
 
-/// The same for programs, as ISO 8601 has it: `2026-11-23T02:13:07.251+01:00`.
+/// Returns a moment for programs, as ISO 8601: `2026-11-23T02:13:07.251+01:00`.
 pub fn iso(ms: u64, zone: &TimeZone) -> String {
     told(ms, zone, "%Y-%m-%dT%H:%M:%S%.3f%:z")
 }

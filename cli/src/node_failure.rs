@@ -1,16 +1,16 @@
-//! The words of the program for what is wrong with a node, and what to do about it.
+//! The program's words for a node's failures, and the remedies.
 
 use palisade_client::Why;
 use serde::Serializer;
 
 use crate::show::time;
 
-/// An answer to `command` that is not one of a node.
+/// Returns the failure of an answer to `command` that a node does not give.
 pub fn strange(command: &str, why: impl std::fmt::Display) -> Why {
     Why::Broken(format!("its answer to {command} is not understood: {why}"))
 }
 
-/// Tells what is wrong, with the server of several that says so.
+/// Describes a failure, with the server of several that reports it.
 pub fn words(why: &Why) -> String {
     match (why, why.code()) {
         (Why::NoModule, _) => "the server has no lock module".to_owned(),
@@ -33,7 +33,7 @@ pub fn in_json<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok,
     }
 }
 
-/// Tells what to do about it.
+/// Returns the remedy for a failure.
 pub fn advice(why: &Why) -> &'static str {
     remedy(why).unwrap_or(match is_silent(why) {
         true => "bring it back, or replace it as docs/operations.md says",
@@ -46,7 +46,7 @@ pub fn is_silent(why: &Why) -> bool {
     matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Broken(_))
 }
 
-/// Tells what to do about it, where that is known from what the node says.
+/// Returns the remedy, if the node's answer reveals it.
 fn remedy(why: &Why) -> Option<&'static str> {
     let code = match why {
         Why::Of { why, .. } => return remedy(why),
@@ -76,12 +76,12 @@ fn remedy(why: &Why) -> Option<&'static str> {
     })
 }
 
-/// Tells what is wrong and, where that is known, what to do, in a line.
+/// Describes a failure in a line, with the remedy if it is known.
 pub fn with_remedy(why: &Why) -> String {
     remedy(why).map_or_else(|| words(why), |remedy| format!("{}: {remedy}", words(why)))
 }
 
-/// Groups what is wrong with some of `count` nodes: each text once, after those that it is about.
+/// Groups failures of some of `count` nodes: each text once, after the nodes it concerns.
 pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = vec![];
     for (node, text) in failures {
@@ -98,7 +98,7 @@ pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count:
     groups.into_iter().map(|(text, nodes)| (who(&nodes), text)).collect()
 }
 
-/// Tells what [`grouped`] groups in a line.
+/// Returns the groups of [`grouped`] in a line.
 pub fn line<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
     let groups = grouped(failures, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
     groups.collect::<Vec<_>>().join("; ")
@@ -116,7 +116,8 @@ mod tests {
         assert_eq!(of(&[("a", "x"), ("b", "y"), ("c", "x")], 5), "2 nodes (a, c): x; b: y");
     }
 
-    /// The program has words of its own for what its user can change, and says for each what to do, whichever server of a node said it.
+    /// The program has its own words and a remedy for each failure that its user can change, whichever server of a node
+    /// reports it.
     #[test]
     fn words_and_remedies() {
         let rest = " and grants nothing until they have ended: try";

@@ -1,4 +1,4 @@
-//! A node as it tells of itself, and `palisade nodes` and `palisade guard`.
+//! A node's description of itself, and `palisade nodes` and `palisade guard`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
 use crate::show::{print, table, tell, time};
 
-/// Round trips that are measured, of which the shortest is told.
+/// The number of round trips that are measured; the shortest counts.
 const ROUND_TRIPS: usize = 3;
 
 /// A node.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeView {
     pub number: usize,
-    /// Its address, without passwords.
+    /// The address, without passwords.
     pub node: String,
-    /// Why it cannot be asked; all else is empty then.
+    /// The reason why it cannot be asked; everything else is empty then.
     #[serde(serialize_with = "in_json")]
     pub error: Option<Why>,
-    /// Of a cluster: how many slots it serves.
+    /// The number of slots that it serves in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
     pub id: String,
@@ -38,7 +38,7 @@ pub struct NodeView {
     pub version: String,
     pub protocol: u64,
     pub role: String,
-    /// serving, or guarded
+    /// `serving` or `guarded`.
     pub state: String,
     pub guard_ms: u64,
     pub guard_reason: String,
@@ -48,16 +48,16 @@ pub struct NodeView {
     pub grants: u64,
     pub contended: u64,
     pub token_high: u64,
-    /// No token up to it is issued.
+    /// The token up to which none is issued.
     #[serde(skip)]
     pub token_floor: u64,
     pub round_trip_us: u64,
-    /// Its wall clock, in microseconds, in the middle of the round trip.
+    /// The wall clock in the middle of the round trip, in microseconds.
     pub clock_us: u64,
-    /// What INFO tells besides.
+    /// The rest of INFO.
     #[serde(skip)]
     pub info: Info,
-    /// The reason why INFO tells nothing: a user that takes locks need not have the permission.
+    /// The reason why INFO is missing: a user that takes locks need not have the permission.
     #[serde(skip)]
     pub info_refused: Option<Why>,
 }
@@ -67,22 +67,22 @@ pub struct NodeView {
 pub struct Info(String);
 
 impl Info {
-    /// This text.
+    /// Returns INFO with this text.
     pub fn of(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// A field of it, or nothing.
+    /// Returns a field, or an empty text.
     pub fn word(&self, name: &str) -> &str {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
     }
 
-    /// A field of it that is a number, or 0.
+    /// Returns a field that is a number, or 0.
     pub fn number(&self, name: &str) -> u64 {
         self.word(name).parse().unwrap_or(0)
     }
 
-    /// Of a master: where its replicas are that are attached.
+    /// Returns the places of a master's attached replicas.
     pub fn replicas(&self) -> Vec<(&str, u16)> {
         let told = |n| match self.word(&format!("slave{n}")) {
             "" => None,
@@ -92,14 +92,14 @@ impl Info {
     }
 }
 
-/// The place that INFO tells of a replica: `ip=10.0.0.1,port=6379,state=online,…`.
+/// Returns the place of a replica in INFO: `ip=10.0.0.1,port=6379,state=online,…`.
 fn place_of(told: &str) -> Option<(&str, u16)> {
     let field = |name: &str| told.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
     Some((field("ip")?, field("port")?.parse().ok()?))
 }
 
 impl NodeView {
-    /// The servers of all nodes, now.
+    /// Asks the servers of all nodes now.
     pub async fn all(nodes: &Nodes) -> Vec<Self> {
         let looked = nodes.of_each(Self::look).await;
         let view = |Said { number, server, said }| match said {
@@ -109,17 +109,18 @@ impl NodeView {
         looked.into_iter().map(view).collect()
     }
 
-    /// One that cannot be asked.
+    /// Returns a node that cannot be asked.
     pub fn unreachable(number: usize, node: String, why: Why) -> Self {
         Self { number, node, error: Some(why), ..Self::default() }
     }
 
-    /// This server, over this connection, which is given back.
+    /// Asks this server over this connection, which it returns.
     ///
     /// # Errors
     /// It cannot be asked.
     pub async fn look(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
-        // At once for all nodes, so that their clocks can be compared. By a command that everybody may send who takes locks.
+        // At once for all nodes, so that their clocks can be compared. By a command that everybody who takes locks may
+        // send.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
             let sent = Instant::now();
@@ -161,7 +162,7 @@ impl NodeView {
         Ok((view, link))
     }
 
-    /// Its state, and for how long.
+    /// Returns the state, and its remaining time.
     pub fn state_line(&self) -> String {
         match &self.error {
             Some(Why::NoModule) => "no lock module".to_owned(),
@@ -174,7 +175,7 @@ impl NodeView {
         }
     }
 
-    /// Milliseconds of its round trip.
+    /// Returns the round trip in milliseconds.
     pub fn round_trip_ms(&self) -> String {
         format!("{:.2}ms", self.round_trip_us as f64 / 1_000.0)
     }
@@ -201,7 +202,7 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     Ok(End::OK)
 }
 
-/// Servers of nodes as a table, one a row.
+/// Returns the nodes' servers as a table, one a row.
 pub fn rows(views: &[NodeView]) -> String {
     let shows_slots = views.iter().any(|view| view.slots.is_some());
     let mut headings =
@@ -227,7 +228,7 @@ pub fn rows(views: &[NodeView]) -> String {
     table(&headings, &numbers, views.iter().map(row))
 }
 
-/// A guarded node, for programs.
+/// The JSON for a guarded node.
 #[derive(Serialize)]
 pub struct Guarded {
     pub node: String,
@@ -237,7 +238,7 @@ pub struct Guarded {
 /// `palisade guard NODE [lift|arm TIME]`
 ///
 /// # Errors
-/// There is no such node, it cannot be asked, or the person does not want it.
+/// There is no such node, it cannot be asked, or the person declines.
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(reaching, &guard.node).await?;
     let failed = |why: Why| {
@@ -270,7 +271,8 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
     Ok(End::OK)
 }
 
-/// The server that is meant: by the number or the name of its node in the list, by its own name, or by an address.
+/// Returns the server that is meant: by the number or the name of its node in the list, by its own name, or by an
+/// address.
 async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     let alone = async || one_of(Nodes::at(&reaching.only(word))?.servers().await, word);
     if word.contains("://") {
@@ -295,7 +297,7 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     }
 }
 
-/// The one server that is meant by `word`.
+/// Returns the one server that `word` means.
 fn one_of(mut meant: Vec<Said<Server>>, word: &str) -> Result<Server, Failure> {
     if meant.len() > 1 {
         return Err(Failure::usage(format!("{word} is a cluster: say which of its masters: {}", names(&meant))));

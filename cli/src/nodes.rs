@@ -1,7 +1,8 @@
-//! The nodes one by one, for what is no matter of a quorum: who they are, what they hold, their guard.
+//! The nodes one by one, for questions outside the quorum: their identity, their locks, their guard.
 //!
-//! A node of the list is a server, the master that Sentinels name, or a cluster. A question about one lock goes to one server of each: the
-//! master of its slot. A question about all locks, or about servers, goes to all masters, and each answer has the name of its server.
+//! A node of the list is a server, the master that Sentinels name, or a cluster. A question about one lock goes to one
+//! server of each: the master of its slot. A question about all locks, or about servers, goes to all masters, and each
+//! answer has the name of its server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,34 +19,34 @@ use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 
-/// What is given back is sent in this time.
+/// The time within which releases are sent.
 const SENT: Duration = Duration::from_millis(20);
 
 /// A node of the list.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its place in the list, from 1.
+    /// The place in the list, from 1.
     pub number: usize,
-    /// Its address or addresses, without passwords.
+    /// The address or addresses, without passwords.
     pub name: String,
     pub place: Arc<Place>,
 }
 
-/// What a server of a node said, or why nobody there did.
+/// A server's answer, or the reason why none came.
 #[derive(Clone, Debug)]
 pub struct Said<T> {
     /// The number of the node.
     pub number: usize,
-    /// The server; where it is not known which one, the node.
+    /// The server, or the node if the server is not known.
     pub server: String,
     pub said: Result<T, Why>,
 }
 
-/// What a server answers.
+/// A server's reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub value: Value,
-    /// For how many milliseconds it is guarded, and why; `None`: it serves.
+    /// The remaining guard in milliseconds, and its reason; `None` if the server serves.
     pub guard: Option<(u64, String)>,
 }
 
@@ -58,15 +59,15 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Those that are reached so. Nothing is connected yet.
+    /// Returns the nodes that these arguments name. Nothing is connected yet.
     ///
     /// # Errors
-    /// An address is none, or is there twice, or there is none at all; a file cannot be read.
+    /// An address is invalid, or given twice, or there is none at all; a file cannot be read.
     pub fn at(reaching: &Reaching) -> Result<Self, Failure> {
         Self::given(reaching, None)
     }
 
-    /// The same, which are given so long to answer when a lock is taken, unless the client decides.
+    /// Returns the nodes, with this time to answer when a lock is taken; without it, the client's default.
     ///
     /// # Errors
     /// As [`Nodes::at`].
@@ -78,7 +79,7 @@ impl Nodes {
             ));
         }
         let access = reaching.access()?;
-        // What is wrong with an address is said in one place, and without the passwords in it.
+        // Errors in an address are described in one place, without the passwords in it.
         let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
         let client = Client::builder().nodes(&addresses).access(access.clone()).defaults(defaults).build()?;
         let access = Arc::new(access);
@@ -90,48 +91,48 @@ impl Nodes {
         Ok(Self { list, client, reaching: reaching.clone() })
     }
 
-    /// The client that takes locks on them.
+    /// Returns the client that takes locks on them.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Returns when what is given back in the background has been, as far as the nodes answer.
+    /// Returns when releases in the background are done, as far as the nodes answer.
     pub async fn given_back(&self) {
-        // What a node does not hear of ends there with its lease.
+        // If a node does not hear of the release, the lock ends there with its lease.
         let _ = self.client.close().await;
     }
 
-    /// The same until then. The releases are sent in any case.
+    /// Waits for releases in the background until `by`. They are sent in any case.
     pub async fn given_back_by(&self, by: Instant) {
         let _ = timeout_at(by.max(Instant::now() + SENT), self.given_back()).await;
     }
 
-    /// How they are reached.
+    /// Returns the arguments by which the nodes are reached.
     pub fn reaching(&self) -> &Reaching {
         &self.reaching
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// How many are a majority.
+    /// Returns the number of nodes that are a majority.
     pub fn majority(&self) -> usize {
         palisade_quorum::majority(self.len())
     }
 
-    /// Whether one of them is more than one server, or another one at another time.
+    /// Returns true if a node is more than one server, or may change its server.
     pub fn has_many_servers(&self) -> bool {
         self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))
     }
 
-    /// Whether one of them is a cluster.
+    /// Returns true if a node is a cluster.
     pub fn has_cluster(&self) -> bool {
         self.list.iter().any(|node| matches!(*node.place, Place::Cluster(_)))
     }
 
-    /// The servers that locks are asked of, as is known now; of a node that has none, why.
+    /// Returns the servers that locks are requested from, as known now; for a node without any, the reason.
     pub async fn servers(&self) -> Vec<Said<Server>> {
         let all = join_all(self.list.iter().map(|node| node.place.masters(node.number))).await;
         let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
@@ -141,7 +142,8 @@ impl Nodes {
         named.collect()
     }
 
-    /// Connects to these servers. Leaves out those that are servers of an earlier node of the list: one server counts once.
+    /// Connects to these servers. Leaves out those that are servers of an earlier node of the list: one server counts
+    /// once.
     async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<ServerLink>> {
         let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
         let open = join_all(open).await;
@@ -173,8 +175,9 @@ impl Nodes {
         said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
-    /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns what it answers to them. To all at the
-    /// same moment: a holder that one of them takes its lock from gives it back on the others at once.
+    /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns its
+    /// answers. All are sent at the same moment: a holder that loses its lock on one node releases it on the others at
+    /// once.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
         let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
@@ -191,13 +194,14 @@ impl Nodes {
                     Err(why) => return Said::of(&link.server, Err(why)),
                 }
             }
-            // Maybe another one, which the first named.
+            // Maybe another server, which the first named.
             Said::of(&link.server, Ok(replies))
         });
         join_all(asked).await
     }
 
-    /// Sends the question about each of `keys` over these connections, to the server of each node that serves the key; returns the answers, by key.
+    /// Sends the question about each of `keys` over these connections, to the server of each node that serves the key.
+    /// Returns the answers by key.
     pub async fn ask_over(
         links: &mut [ServerLink],
         keys: &[&[u8]],
@@ -215,16 +219,17 @@ impl Nodes {
         by_key
     }
 
-    /// That too few answered, if so: who did not, and why. Of a cluster one server is enough.
+    /// Checks that a majority answered. The error names the nodes that did not, and why. Of a cluster one server is
+    /// enough.
     ///
     /// # Errors
-    /// Of fewer than a majority of nodes there are answers.
+    /// Fewer than a majority of nodes answered.
     pub fn need_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
         let answered: BTreeSet<usize> = said.iter().filter(|said| said.said.is_ok()).map(|said| said.number).collect();
         self.need(&answered, said)
     }
 
-    /// The same, of clusters all masters.
+    /// Checks that a majority answered, with all masters of its clusters.
     ///
     /// # Errors
     /// As [`Nodes::need_majority`].
@@ -245,7 +250,7 @@ impl Nodes {
         Err(self.failure(&summary, failures))
     }
 
-    /// Why the client got no lock.
+    /// Returns the failure when the client got no lock.
     pub fn failed(&self, error: Error) -> Failure {
         let failures = error.nodes().iter().enumerate();
         let failures = failures.map(|(n, error)| (n, error.node.as_str(), error.why.clone().of_node()));
@@ -263,8 +268,8 @@ impl Nodes {
         }
     }
 
-    /// The failure of what is wrong with these nodes, each with its number: if so much of it does not pass by itself that no majority is left, it is of no
-    /// use to ask again.
+    /// Returns the failure for the problems of these nodes, each with its number. If the lasting ones leave no
+    /// majority, asking again is of no use.
     fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, Why)>) -> Failure {
         let failures: Vec<(usize, &str, Why)> = failures.into_iter().collect();
         let texts = || failures.iter().map(|(_, node, failure)| (*node, with_remedy(failure)));
@@ -298,24 +303,24 @@ impl Node {
         Said { number: self.number, server: self.name.clone(), said }
     }
 
-    /// The Sentinels that name its master.
+    /// Returns the Sentinels that name its master.
     pub fn sentinels(&self) -> Vec<Server> {
         if matches!(*self.place, Place::Sentinel(_)) { self.place.named(self.number) } else { vec![] }
     }
 }
 
 impl<T> Said<T> {
-    /// Of this server.
+    /// Returns the answer of this server.
     pub fn of(server: &Server, said: Result<T, Why>) -> Self {
         Self { number: server.number, server: server.name().to_owned(), said }
     }
 
-    /// The same, with what `change` makes of it.
+    /// Applies `change` to the answer.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Said<U> {
         Said { number: self.number, server: self.server, said: self.said.map(change) }
     }
 
-    /// Goes on with what was said, unless that is a failure.
+    /// Goes on with the answer, unless it is a failure.
     pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> Said<U> {
         let said = match self.said {
             Ok(value) => ask(value).await,
@@ -325,12 +330,12 @@ impl<T> Said<T> {
     }
 }
 
-/// What those answered that did.
+/// Returns the answers of those that answered.
 pub fn answers<T>(said: &[Said<T>]) -> impl Iterator<Item = &T> {
     said.iter().filter_map(|said| said.said.as_ref().ok())
 }
 
-/// Why the others did not, each with its name and, where that is known, what to do.
+/// Returns the failures of the others, each with its name and, if known, the remedy.
 pub fn failures<T>(said: &[Said<T>]) -> impl Iterator<Item = (&str, String)> {
     said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

@@ -1,4 +1,4 @@
-//! How the nodes are reached: their addresses, certificates, credentials. The watchdog is told the same, in its environment.
+//! The way to reach the nodes: addresses, certificates, credentials. The watchdog receives the same in its environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ const SERVER_NAME: &str = "PALISADE_TLS_SERVER_NAME";
 const CREDENTIALS: &str = "PALISADE_CREDENTIALS";
 const SENTINEL_CREDENTIALS: &str = "PALISADE_SENTINEL_CREDENTIALS";
 
-/// Which certificates of the system are trusted, where none are named: a path each.
+/// The variables for the system's trusted certificates, if none are named: a path each.
 const OF_THE_SYSTEM: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Where the nodes are, and how they are connected to.
+/// The addresses of the nodes, and the settings of connections.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Reaching {
     /// The nodes, separated by commas: host:6379, redis://user:password@host:6379, rediss://…, unix:///path; a cluster:
@@ -48,21 +48,21 @@ pub struct Reaching {
     sentinel_credentials: Option<PathBuf>,
 }
 
-/// What the help shows these options under.
+/// The heading of these options in the help.
 const CONNECTING: &str = "Connecting";
 
 impl Reaching {
-    /// The same, to this address alone.
+    /// Returns the same settings for this address alone.
     pub fn only(&self, address: &str) -> Self {
         Self { nodes: vec![address.to_owned()], ..self.clone() }
     }
 
-    /// The addresses, without blanks around them.
+    /// Returns the addresses, without blanks around them.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().flat_map(|list| addresses::split(list)).collect()
     }
 
-    /// Certificates and credentials.
+    /// Returns certificates and credentials.
     ///
     /// # Errors
     /// This program was built without TLS, and certificates are named.
@@ -96,7 +96,7 @@ impl Reaching {
         Some(tls)
     }
 
-    /// What tells all this to another process of this program, in whatever folder it runs.
+    /// Returns the environment that passes all this to another process of this program, in whatever folder it runs.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let absolute = |path: &Path| std::path::absolute(path).ok().map(PathBuf::into_os_string);
         let named = [
@@ -114,14 +114,14 @@ impl Reaching {
         files.chain(of_the_system).chain(server_name).chain([nodes]).collect()
     }
 
-    /// What [`Reaching::environment`] told this process.
+    /// Reads what [`Reaching::environment`] gave this process.
     pub fn told() -> Self {
         FromEnvironment::try_parse_from(std::env::args_os().take(1))
             .map_or_else(|_| Self::default(), |told| told.reaching)
     }
 }
 
-/// The arguments of a process that is told all of them in its environment.
+/// The arguments of a process that reads all of them from its environment.
 #[derive(Debug, Parser)]
 struct FromEnvironment {
     #[command(flatten)]

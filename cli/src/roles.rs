@@ -1,20 +1,21 @@
-//! What each role needs of the nodes, as rules for ACL SETUSER: the one table of them. docs/acl.md, docs/cli.md and docs/monitoring.md show
-//! its lines, and a test compares them.
+//! The permissions that each role needs, as rules for ACL SETUSER: the one table of them. docs/acl.md, docs/cli.md and
+//! docs/monitoring.md show its lines, and a test compares them.
 
 use clap::ValueEnum;
 
-/// A permission, and how to find out whether a user has it.
+/// A permission, and a way to find out whether a user has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Permission {
-    /// As ACL SETUSER takes it, after the plus.
+    /// The rule for ACL SETUSER, after the plus.
     pub rule: &'static str,
-    /// What goes without it.
+    /// The consequence of its absence.
     pub purpose: &'static str,
-    /// A command that needs it and changes nothing: where its arguments could, they are wrong, and permissions are looked at before them.
+    /// A command that needs it and changes nothing: where its arguments could, they are wrong, and permissions are
+    /// checked before them.
     probe: &'static [&'static str],
 }
 
-/// Stands for the key in a probe.
+/// The placeholder for the key in a probe.
 const KEY: &str = "<key>";
 
 const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'static str]) -> Permission {
@@ -23,7 +24,7 @@ const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'stati
 
 const HOLDING: &str = "locks cannot be taken and held";
 
-/// What takes locks, on one node or on several.
+/// The permissions of users that take locks, on one node or on several.
 const APPLICATION: [Permission; 16] = [
     may("lock.acquire", HOLDING, &["LOCK.ACQUIRE", KEY, "", "0"]),
     may("lock.release", "locks cannot be given back: they end with their leases", &["LOCK.RELEASE", KEY, ""]),
@@ -57,7 +58,7 @@ const APPLICATION: [Permission; 16] = [
 
 const TOLD_LATE: &str = "that a lock was taken away is noticed only when it is next extended";
 
-/// What operators need besides.
+/// The further permissions of operators.
 const OPERATOR: [Permission; 8] = [
     may("lock.break", "`palisade break` is refused", &["LOCK.BREAK", KEY, "TOKEN", ""]),
     may("lock.guard", "`palisade guard` is refused", &["LOCK.GUARD"]),
@@ -69,7 +70,7 @@ const OPERATOR: [Permission; 8] = [
     may("config|get", "`palisade doctor` does not see how the node is set up", &["CONFIG", "GET", "port"]),
 ];
 
-/// What the exporter for Prometheus needs.
+/// The permissions of the exporter for Prometheus.
 const MONITORING: [Permission; 8] = [
     may("eval", "the exporter's script is refused", &["EVAL", "return 1", "0"]),
     may("evalsha", "the exporter's script is refused", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
@@ -81,18 +82,18 @@ const MONITORING: [Permission; 8] = [
     may("ping", "the exporter does not see whether the node answers", &["PING"]),
 ];
 
-/// What clients of a cluster need besides, on each of its servers.
+/// The further permissions of clients of a cluster, on each of its servers.
 const CLUSTER: [Permission; 3] = [
     may("cluster|info", "the masters of the cluster are not found", &["CLUSTER", "INFO"]),
     may("cluster|slots", "the masters of the cluster are not found", &["CLUSTER", "SLOTS"]),
     may("asking", "a lock whose slot is on its way to another master is refused", &["ASKING"]),
 ];
 
-/// What an operator needs besides where there is a cluster.
+/// The further permission of an operator of a cluster.
 const CLUSTER_OPERATOR: Permission =
     may("cluster|nodes", "`palisade doctor` does not see how the cluster is", &["CLUSTER", "NODES"]);
 
-/// What is asked of Sentinels: by clients the first two, by `palisade doctor` the last one too.
+/// The permissions on Sentinels: clients use the first two, `palisade doctor` the last one too.
 const SENTINEL: [Permission; 3] = [
     may(
         "sentinel|get-master-addr-by-name",
@@ -109,7 +110,7 @@ const SENTINEL: [Permission; 3] = [
 
 const NEWEST: &str = "of Sentinels that name different masters, clients may believe the one that was cut off";
 
-/// Of an application's, what those need who only look.
+/// The application's permissions that observers need.
 const LOOKING: [&str; 5] = ["lock.info", "lock.watch", "lock.check", "lock.node", "lock.members"];
 
 /// What a user is for.
@@ -128,7 +129,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All that it needs: on a server, or on each one of a cluster.
+    /// Returns all permissions that it needs: on a server, or on each one of a cluster.
     pub fn permissions(self, of_cluster: bool) -> Vec<Permission> {
         let looks = |permission: &Permission| LOOKING.contains(&permission.rule);
         let everywhere: Vec<Permission> = match self {
@@ -147,7 +148,7 @@ impl Role {
         everywhere.into_iter().chain(of_cluster).collect()
     }
 
-    /// What it is called.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -158,7 +159,7 @@ impl Role {
         }
     }
 
-    /// Which keys, unless somebody says so: those of an application have to be named.
+    /// Returns the default key patterns: those of an application have to be named.
     fn patterns(self) -> &'static [&'static str] {
         match self {
             Self::Application => &[],
@@ -167,19 +168,19 @@ impl Role {
         }
     }
 
-    /// Whether it has to be said which keys.
+    /// Returns true if the keys have to be named.
     pub fn needs_keys(self) -> bool {
         self == Self::Application
     }
 
-    /// The rule for keys of this pattern: to read is all that a watcher may.
+    /// Returns the rule for keys of this pattern: a watcher may only read.
     pub fn key_rule(self, pattern: &str) -> String {
         let kind = if self == Self::Watcher { "%R~" } else { "~" };
         format!("{kind}{pattern}")
     }
 
-    /// The line that makes such a user: of a cluster's servers, or of others; of servers that know the categories of modules' commands by these, where that
-    /// is shorter.
+    /// Returns the line that makes such a user, for a cluster's servers or for others. For servers that know the
+    /// categories of modules' commands, it uses these if that is shorter.
     pub fn line(
         self,
         user: &str,
@@ -209,7 +210,7 @@ impl Role {
 }
 
 impl Permission {
-    /// The command that needs it, about this key.
+    /// Returns the command that needs the permission, about this key.
     pub fn probe(&self, key: &[u8]) -> redis::Cmd {
         let mut command = redis::Cmd::new();
         for word in self.probe {
@@ -222,7 +223,7 @@ impl Permission {
         command
     }
 
-    /// Whether its command is about a key.
+    /// Returns true if the command is about a key.
     pub fn is_of_key(&self) -> bool {
         self.probe.contains(&KEY)
     }
@@ -232,7 +233,8 @@ impl Permission {
 mod tests {
     use super::*;
 
-    /// A page that names fewer than a client needs fails its reader; the three have to agree with the table.
+    /// A page that names fewer permissions than a client needs fails its reader; the three have to agree with the
+    /// table.
     #[test]
     fn the_pages_show_the_lines_of_the_table() {
         let page =
@@ -252,11 +254,11 @@ mod tests {
         }
     }
 
-    /// What is new in the module is in a role, or it is known why not.
+    /// Each new command of the module is in a role, or has a known reason not to be.
     #[test]
     fn every_command_is_somebodys() {
         let table = include_str!("../../docs/commands/README.md");
-        // Of an operator who moves tokens by hand, what nobody may call, and what no program here uses.
+        // For an operator who moves tokens by hand; for nobody; and unused by any program here.
         let nobodys = ["lock.floor", "lock.help"];
         let named = table.lines().filter_map(|line| line.strip_prefix("| [LOCK.")?.split(']').next());
         let named: Vec<String> = named.map(|name| format!("lock.{}", name.to_lowercase())).collect();

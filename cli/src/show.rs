@@ -1,4 +1,4 @@
-//! What people read: tables, times, and texts from elsewhere without what a terminal would obey.
+//! Output for people: tables, times, and texts from elsewhere without what a terminal would obey.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn out(text: &str) -> Result<(), Failure> {
 /// Writes a text of this program's own to the standard output, as it is.
 ///
 /// # Errors
-/// It cannot be written, or nobody reads it any more.
+/// It cannot be written, or its reader is gone.
 pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -57,7 +57,7 @@ pub fn print(as_json: bool, value: &impl Serialize, text: impl FnOnce() -> Strin
     if as_json { json(value) } else { out(&text()) }
 }
 
-/// A line of JSON with what a terminal would obey as JSON escapes it: such characters can be in its strings alone.
+/// Escapes what a terminal would obey in a line of JSON: such characters can be in its strings alone.
 fn json_escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for c in line.chars() {
@@ -70,29 +70,30 @@ fn json_escaped(line: &str) -> String {
     escaped
 }
 
-/// Says something to the person, beside the output. Nobody may be there to read it.
+/// Tells the person something, beside the output. Nobody may be there to read it.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 
-/// A text from elsewhere on one line, its control characters shown and not obeyed. What is shown so already stays as it is.
+/// Returns a text from elsewhere on one line, with its control characters visible and not obeyed. Escapes that it
+/// already has stay.
 pub fn printable(bytes: &[u8]) -> String {
     Printable(&String::from_utf8_lossy(bytes)).to_string()
 }
 
-/// A length of time: to the second, short ones to the millisecond.
+/// Returns a length of time: to the second, a short one to the millisecond.
 pub fn time(ms: u64) -> String {
     const SHORT_MS: u64 = 1_000;
     let ms = if ms < SHORT_MS { ms } else { ms / 1_000 * 1_000 };
     humantime::format_duration(Duration::from_millis(ms)).to_string()
 }
 
-/// The same of a duration.
+/// Returns a duration as [`time`] does.
 pub fn duration(length: Duration) -> String {
     time(length.as_millis() as u64)
 }
 
-/// Columns with a heading each; those in `numbers` are flush right.
+/// Returns columns with a heading each; those in `numbers` are flush right.
 pub fn table(headings: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     // Before the columns are measured.
     let rows = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell.as_bytes())).collect::<Vec<_>>());

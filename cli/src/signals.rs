@@ -1,4 +1,4 @@
-//! The signals that this program passes on to the command, or that end its wait.
+//! Signals that this program passes on to the command, or that end its wait.
 
 use std::fs;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::exit::Failure;
 
-/// Those that can be passed on. The terminal's stop is among them: the command is stopped first, then this program.
+/// Signals that can be passed on. The terminal's stop is among them: the command is stopped first, then this program.
 const PASSED_ON: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -23,18 +23,19 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGCONT,
 ];
 
-/// Listens to them.
+/// A listener to these signals.
 pub struct Signals {
     streams: Vec<(Signal, Stream)>,
-    /// The last one that is to end a program.
+    /// The last signal that asks a program to end.
     end: Option<Signal>,
 }
 
 impl Signals {
-    /// From now on. What this program was started to ignore, as under nohup, stays ignored, here and in the command.
+    /// Begins to listen. Signals that this program was started to ignore, as under nohup, stay ignored, here and in the
+    /// command.
     ///
     /// # Errors
-    /// The system does not let it.
+    /// The system does not allow it.
     pub fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
         let heard = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
@@ -45,7 +46,7 @@ impl Signals {
             .map_err(|why| Failure::of("signals cannot be listened to", why))
     }
 
-    /// The next of them.
+    /// Returns the next signal.
     pub async fn next(&mut self) -> Signal {
         let heard = poll_fn(|context| {
             let heard = self
@@ -61,12 +62,12 @@ impl Signals {
         heard
     }
 
-    /// The last signal that is to end a program, if one came.
+    /// Returns the last signal that asks a program to end, if one came.
     pub fn asked_to_end(&self) -> Option<Signal> {
         self.end
     }
 
-    /// The next that is to end a program. Stopped by the terminal, this process stops.
+    /// Returns the next signal that asks a program to end. The terminal's stop stops this process.
     pub async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -78,12 +79,12 @@ impl Signals {
     }
 }
 
-/// Stops this process. False: no shell is there to wake it again.
+/// Stops this process. Returns false if no shell is there to wake it again.
 pub fn stop_self() -> bool {
     has_shell() && kill(Pid::this(), Signal::SIGSTOP).is_ok()
 }
 
-/// Whether this process is of a job that a shell can stop and wake.
+/// Returns true if this process belongs to a job that a shell can stop and wake.
 pub fn has_shell() -> bool {
     let own = getpgrp();
     let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
@@ -92,12 +93,12 @@ pub fn has_shell() -> bool {
     })
 }
 
-/// The signals that this process ignores, a bit each.
+/// Returns the signals that this process ignores, one bit each.
 fn ignored() -> u64 {
     status_field(Pid::this(), "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
 }
 
-/// A field of what the system tells of a process.
+/// Returns a field of a process's status.
 fn status_field(pid: Pid, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -1,4 +1,4 @@
-//! Taking the lock: now, or waiting for it, with a word to the person who waits.
+//! Taking the lock: now, or after waiting for it, with a word to the person who waits.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stderr};
@@ -18,25 +18,25 @@ use crate::nodes::Nodes;
 use crate::show::{printable, tell, time};
 use crate::signals::Signals;
 
-/// For so long it is tried again where several asked at the same moment and none got a majority.
+/// The time for which an attempt is repeated if several asked at the same moment and none got a majority.
 const COLLISIONS: Duration = Duration::from_secs(2);
 
-/// Silent nodes are given this long for the first connection.
+/// The time that silent nodes have for the first connection.
 const CONNECTING: Duration = Duration::from_secs(3);
 
-/// What fails sooner is not for want of time.
+/// The time below which a failure is not for want of time.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// After the end of a wait, the nodes are asked for no longer than this who holds the lock, and told what is given back.
+/// The longest time after a wait to ask the nodes for the holder, and to send releases.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Shortest and longest pause after such a collision, in milliseconds.
+/// The shortest and longest pause after such a collision, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
-/// Time between two looks at who holds the lock, for the person who waits.
+/// The interval at which a waiting person sees who holds the lock.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// For how long a lock is waited for.
+/// The length of the wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
     No,
@@ -45,7 +45,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// The moment by which all that is asked after a wait that began then is over; `None`: it has no limit.
+    /// Returns the moment at which all questions after a wait that began at `began` are over; `None` without a limit.
     pub fn over(self, began: Instant) -> Option<Instant> {
         match self {
             Self::Until(limit) => Some(began + limit + LATE),
@@ -53,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// As the options `--wait` and `--no-wait` say.
+    /// Returns the patience that the options `--wait` and `--no-wait` mean.
     pub fn of(wait: Option<Duration>, no_wait: bool) -> Self {
         match wait {
             _ if no_wait => Self::No,
@@ -63,24 +63,24 @@ impl Patience {
     }
 }
 
-/// What became of it.
+/// The result of taking a lock.
 pub enum Taken {
     Held(Held),
-    /// A signal came first. What was under way is being given back in the background.
+    /// A signal came first. The attempt under way is being released in the background.
     Interrupted(Signal),
 }
 
 /// A lock that is held.
 pub struct Held {
     pub guard: Guard,
-    /// The number of the permit, if one of several was asked for.
+    /// The number of the permit, if one of several was requested.
     pub permit: Option<u16>,
 }
 
 /// Takes the lock; `program` and `holder` are for the note.
 ///
 /// # Errors
-/// Why it was not granted.
+/// The lock was not granted; the failure says why.
 pub async fn take(
     nodes: &Nodes,
     take: &Take,
@@ -126,7 +126,7 @@ pub async fn take(
     }
 }
 
-/// How a lock is taken with a lease of this length, by this holder; its note tells the holder id if there is room for it.
+/// Returns options for a lease of this length and this holder; the note has the holder id if there is room for it.
 pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Option<Duration>) -> Options {
     let mut options = Options::new().ttl(ttl).note(note);
     if let Some(id) = holder.id_beside(note) {
@@ -138,12 +138,12 @@ pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Optio
     }
 }
 
-/// What is printed for a lock that was taken: its token, and the number of the permit if it is one.
+/// Returns the line printed for a lock that was taken: its token, and the permit's number if it is one.
 pub fn taken_line(token: u64, permit: Option<u16>) -> String {
     permit.map_or_else(|| format!("{token}\n"), |number| format!("{token} {number}\n"))
 }
 
-/// Gives the lock back, and says so if too few nodes confirm that.
+/// Releases the lock, and reports if too few nodes confirm that.
 pub async fn give_back(guard: Guard) -> Released {
     let key = printable(guard.key());
     let released = guard.release().await;
@@ -155,7 +155,7 @@ pub async fn give_back(guard: Guard) -> Released {
     released
 }
 
-/// Connects to a majority. Nodes that refuse are known at once; silent ones, or a busy machine, are given a moment more.
+/// Connects to a majority. Refusals end it at once; silent nodes, or a busy machine, get a moment more.
 pub async fn connect(client: &Client) -> Result<(), Error> {
     let began = Instant::now();
     loop {
@@ -167,13 +167,13 @@ pub async fn connect(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Connects to a majority, before a lock is waited for within this limit; what is left of the limit. Nodes that are away for now do not end
-/// the wait: it is said once that they are waited for.
+/// Connects to a majority, before waiting for a lock within this limit. Returns what is left of the limit. Nodes that
+/// are away for now do not end the wait: the program says once that it waits for them.
 pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option<Duration>, Error> {
     let began = Instant::now();
     let connecting = connect(nodes.client());
     let connected = match limit {
-        // Also who does not wait for long gives the first connection a moment.
+        // Even a short wait gives the first connection a moment.
         Some(limit) => timeout(limit.max(AT_ONCE), connecting).await,
         None => Ok(connecting.await),
     };
@@ -186,7 +186,7 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
     Ok(limit.map(|limit| limit.saturating_sub(began.elapsed())))
 }
 
-/// Takes it in the mode that is asked for, waiting if it `waits`.
+/// Takes the lock in the requested mode, waiting if it `waits`.
 async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let alone = |guard| Held { guard, permit: None };
@@ -204,7 +204,7 @@ async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool)
     }
 }
 
-/// Takes it if it is free: also where others ask at the same moment, one of them gets it.
+/// Takes the lock if it is free: also if others ask at the same moment, one of them gets it.
 async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
@@ -225,7 +225,7 @@ async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -
 async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Who gets it at once reads nothing.
+    // A person who gets the lock at once reads nothing.
     look.tick().await;
     look.tick().await;
     let _cleared = Cleared;
@@ -245,7 +245,7 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     }
 }
 
-/// Clears the line of the progress when it ends.
+/// Clears the line of the progress when it is dropped.
 struct Cleared;
 
 impl Drop for Cleared {
@@ -254,7 +254,7 @@ impl Drop for Cleared {
     }
 }
 
-/// Why it was refused, in the words of this program.
+/// Returns the failure of a refusal, in the words of this program.
 fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let (note, _) = lock_view::note_of(holder.note.as_bytes());
@@ -268,14 +268,14 @@ fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Fa
     }
 }
 
-/// Somebody else has it, as this line says.
+/// Returns the failure that somebody else has the lock, as this line says.
 pub fn conflict(asked: &Asked, holder: Option<String>) -> Failure {
     let holder = holder.unwrap_or_else(|| "wanted by several at once".to_owned());
     let text = format!("{} is {holder}: wait for it, or try later", printable(asked.key.as_bytes()));
     coded(asked, Failure::new(CONFLICT, text))
 }
 
-/// The time is over, and it was others who had it.
+/// Returns the failure that others had the lock until the limit.
 pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
     let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
     let key = printable(asked.key.as_bytes());
@@ -283,10 +283,10 @@ pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Fa
     coded(asked, Failure::new(TIMED_OUT, text))
 }
 
-/// With the status that the caller wants in place of that of a conflict.
+/// Returns the failure with the status that the caller wants for a conflict.
 fn coded(asked: &Asked, failure: Failure) -> Failure {
     match asked.conflict_exit_code {
-        // Cron sends a mail for each word that is said.
+        // Cron sends a mail for each word that is printed.
         Some(0) => Failure::new(0, ""),
         Some(code) => Failure { code, ..failure },
         None => failure,

@@ -24,22 +24,22 @@ use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{print, printable, table};
 
-/// Locks that are looked at a time on each node: enough to see who is in whose way, little work for the nodes.
+/// The most locks inspected on each node at a time: enough to see who blocks whom, little work for the nodes.
 const LOOKED_AT: usize = 5_000;
 
-/// Time between two looks, unless another one is asked for.
+/// The default interval between two updates.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Locks that are shown without a terminal.
+/// The number of locks shown without a terminal.
 const SHOWN: usize = 20;
 
-/// Contended keys that are shown.
+/// The number of contended keys shown.
 const CONTENDED: usize = 5;
 
-/// Shows it, once or until the person has seen enough. Programs get it once.
+/// Shows the page, once or until the person has seen enough. Programs get it once.
 ///
 /// # Errors
-/// Too few nodes can be asked, at the first look.
+/// Too few nodes can be asked, for the first page.
 pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure> {
     let mut view = View { nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
     if top.once || as_json || !stdout().is_terminal() {
@@ -78,7 +78,7 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
         || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
 }
 
-/// What is shown, and what was seen at the last look.
+/// The page's contents, and the counters of the last one.
 struct View<'a> {
     nodes: &'a Nodes,
     pattern: &'a [u8],
@@ -92,26 +92,26 @@ struct Look {
     nodes: Vec<NodeView>,
 }
 
-/// The nodes and locks at one look.
+/// The nodes and locks of one page.
 #[derive(Serialize)]
 struct Shown {
     nodes: Vec<NodeView>,
-    /// The rates of each node since the last look; none at the first one.
+    /// The rates of each node since the last page; none for the first one.
     rates: Vec<Rates>,
     contended: Contention,
-    /// The first of them in the order that is asked for.
+    /// The first of them in the requested order.
     locks: Vec<LockView>,
-    /// The number of locks that were seen.
+    /// The number of locks that were found.
     seen: usize,
-    /// Some locks were left out.
+    /// True if some locks were left out.
     has_more: bool,
-    /// All masters of clusters could be asked.
+    /// True if all masters of clusters could be asked.
     is_whole: bool,
     #[serde(skip)]
     sort: Sort,
 }
 
-/// Events of a node in a second; `None`: it is not known, as after a restart.
+/// Events of a node in a second; `None` if not known, as after a restart.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rates {
     number: usize,
@@ -124,7 +124,7 @@ struct Rates {
 }
 
 impl View<'_> {
-    /// Looks at nodes, their rates, and the first `most` locks in the order that is asked for.
+    /// Asks for nodes, their rates, and the first `most` locks in the requested order.
     async fn look(&mut self, most: usize) -> Result<Shown, Failure> {
         let now = Look { at: Instant::now(), nodes: NodeView::all(self.nodes).await };
         let Listed { views: mut found, more, is_whole } =
@@ -142,7 +142,7 @@ impl View<'_> {
 }
 
 impl Shown {
-    /// As a page for people.
+    /// Returns a page for people.
     fn text(&self, nodes: &Nodes) -> String {
         let count = if self.has_more { format!("more than {}", self.seen) } else { self.seen.to_string() };
         let paragraph = |text: String| if text.is_empty() { text } else { text + "\n" };
@@ -158,11 +158,11 @@ impl Shown {
     }
 }
 
-/// Computes what the nodes did in a second between two looks.
+/// Returns the events of nodes in a second between two pages.
 fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {
-        // One that was started anew counts from nothing; another server may be the master by now.
+        // A restarted node counts from zero; another server may be the master by now.
         let is_same = |then: &&NodeView| {
             (then.number, &then.node, then.incarnation) == (now.number, &now.node, now.incarnation)
                 && then.error.is_none()
@@ -187,7 +187,7 @@ fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     now.nodes.iter().map(of_node).collect()
 }
 
-/// Rates as a table, one node a row; nothing where there are none.
+/// Returns rates as a table, one node a row; empty if there are none.
 fn rows(rates: &[Rates]) -> String {
     if rates.is_empty() {
         return String::new();
@@ -230,7 +230,7 @@ fn draw(page: &str) -> std::io::Result<()> {
     screen.flush()
 }
 
-/// The whole terminal, given back when this is dropped.
+/// The whole terminal, restored when this is dropped.
 struct Screen;
 
 impl Screen {

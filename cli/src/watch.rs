@@ -14,7 +14,7 @@ use crate::show::{json_line, out, printable};
 use crate::signals::Signals;
 use crate::taking::connect;
 
-/// What a program that reads the output gets; the key alone if its lock is free.
+/// The JSON for a program that reads the output; the key alone if its lock is free.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -26,7 +26,7 @@ struct Said {
     held_ms: Option<u64>,
 }
 
-/// Tells how each of the locks is now, and then each change, until a signal ends it.
+/// Prints the state of each lock now, and then each change, until a signal ends it.
 ///
 /// # Errors
 /// Too few nodes can be asked.

@@ -1,49 +1,50 @@
-//! Who waits for whom, and who waits in a circle. Nothing is asked here.
+//! The graph of waits, and the circles in it. Nothing is asked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// A lock that somebody waits for.
+/// A lock with waiters.
 #[derive(Clone, Debug, Default)]
 pub struct WaitedFor {
     pub key: String,
     pub holders: Vec<Party>,
-    /// More hold it than are listed.
+    /// True if more hold it than are listed.
     pub has_more: bool,
     pub waiters: Vec<Party>,
 }
 
-/// One who holds a lock, or waits for it.
+/// A holder of a lock, or a waiter for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Party {
-    /// The same for all that one flow of control holds and waits for: its holder id, or else the owner of this acquisition.
+    /// The flow of control, the same for all that it holds and waits for: its holder id, or else the owner of this
+    /// acquisition.
     pub who: String,
-    /// For people.
+    /// The name for people.
     pub name: String,
     /// The owner of this acquisition.
     pub owner: String,
-    /// Of a holder.
+    /// The token of a holder.
     pub token: u64,
-    /// Held, or waited, for so long.
+    /// The time held, or waited, in milliseconds.
     pub ms: u64,
-    /// It waits for one permit, whichever becomes free, and holders have permits.
+    /// True if it waits for any one permit, and holders have permits.
     pub takes_any: bool,
 }
 
 impl Party {
-    /// Tells whether nothing says what else it holds and waits for.
+    /// Returns true if nothing reveals what else it holds and waits for.
     pub fn is_unnamed(&self) -> bool {
         self.who == self.owner
     }
 }
 
-/// One of those who wait for each other.
+/// One of several holders that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     pub holder_id: String,
     pub holder: String,
-    /// What it holds, and the one before it waits for.
+    /// The lock that it holds, and the one before it waits for.
     pub holds: String,
     pub token: u64,
     pub held_ms: u64,
@@ -55,15 +56,15 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether this is the same hold and the same wait, seen at another time.
+    /// Returns true if this is the same hold and the same wait, seen at another time.
     pub fn is_same(&self, other: &Self) -> bool {
         let what = |member: &Self| (member.holds.clone(), member.token, member.waits_for.clone(), member.owner.clone());
         what(self) == what(other)
     }
 }
 
-/// The circles in which holders wait for each other: each waits for what the next one holds, and the last for what the first holds.
-/// Of circles that share a holder one is told.
+/// Returns the circles in which holders wait for each other: each waits for what the next one holds, and the last for
+/// what the first holds. Of circles that share a holder, one is returned.
 pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     let stuck = stuck(locks);
     let mut seen = BTreeSet::new();
@@ -71,7 +72,7 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     for start in &stuck {
         let mut path: Vec<Edge<'_>> = vec![];
         let mut at = *start;
-        // Whoever is stuck waits for somebody who is.
+        // A stuck party waits for another stuck one.
         while seen.insert(at)
             && let Some(edge) = blocked_by(locks, &stuck, at)
         {
@@ -85,7 +86,8 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     circles
 }
 
-/// Tells whether there may be a circle that cannot be seen: one that closes if all who tell no id are one flow of control.
+/// Returns true if there may be an invisible circle: one that closes if all parties without an id are one flow of
+/// control.
 pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     let as_one = |party: &Party| Party {
         who: if party.is_unnamed() { String::new() } else { party.who.clone() },
@@ -100,7 +102,7 @@ pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     !circles(&locks).is_empty()
 }
 
-/// A wait for what a holder has.
+/// A wait for a lock that a holder has.
 #[derive(Clone, Copy)]
 struct Edge<'a> {
     waiter: &'a Party,
@@ -108,7 +110,7 @@ struct Edge<'a> {
     key: &'a str,
 }
 
-/// Those who do not go on whatever the others do, unless one of themselves lets go.
+/// Returns the parties that do not go on whatever the others do, unless one of themselves lets go.
 fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     let mut waits: BTreeMap<&str, Vec<(&WaitedFor, bool)>> = BTreeMap::new();
     for lock in locks {
@@ -131,7 +133,7 @@ fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     }
 }
 
-/// A wait of `who` for one who is stuck as well.
+/// Returns a wait of `who` for another stuck party.
 fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> Option<Edge<'a>> {
     locks.iter().find_map(|lock| {
         let waiter = lock.waiters.iter().find(|waiter| waiter.who == who)?;
@@ -140,7 +142,7 @@ fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> 
     })
 }
 
-/// Each waiter of a circle with what it holds: that which the one before it waits for.
+/// Returns each waiter of a circle with what it holds: the lock that the one before it waits for.
 fn members(circle: &[Edge<'_>]) -> Vec<Member> {
     let before = circle.iter().cycle().skip(circle.len() - 1);
     let pairs = circle.iter().zip(before);
@@ -167,7 +169,7 @@ mod tests {
         Party { name: who.clone(), owner: who.clone(), who, takes_any: any.is_some(), ..Party::default() }
     }
 
-    /// Locks as `key: holders < waiters`; `?` before a waiter who takes any permit.
+    /// Reads locks as `key: holders < waiters`; `?` before a waiter who takes any permit.
     fn locks(texts: &[&str]) -> Vec<WaitedFor> {
         let parties = |text: &str| text.split_whitespace().map(party).collect();
         let lock = |text: &&str| {

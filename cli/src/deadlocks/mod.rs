@@ -18,48 +18,49 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, answers};
 use crate::show::{print, printable, tell, time};
 
-/// Locks that are looked at a time on each node.
+/// The most locks inspected on each node at a time.
 const LOOKED_AT: usize = 5_000;
 
-/// Of those, locks that somebody waits for, and holders and waiters of each.
+/// The most of them with waiters, and the most holders and waiters of each.
 const WAITED_FOR: usize = 1_000;
 const PARTIES: usize = 100;
 
-/// Locks that are asked about at once.
+/// The number of locks in one batch of questions.
 const BATCH: usize = 50;
 
-/// The exit status where there are some.
+/// The exit status if there are deadlocks.
 const FOUND: u8 = 1;
 
-/// The exit status where nobody can know.
+/// The exit status if nobody can know.
 const UNKNOWN: u8 = 2;
 
-/// What a program gets.
+/// The JSON for programs.
 #[derive(Serialize)]
 struct Found {
-    /// In each, one waits for what the next one holds, and the last for what the first holds.
+    /// The deadlocks: in each, one waits for what the next one holds, and the last for what the first holds.
     deadlocks: Vec<Vec<Member>>,
-    /// So many locks that somebody waits for were looked at.
+    /// The number of locks with waiters that were inspected.
     locks: usize,
     /// The number of their holders and waiters.
     parties: usize,
-    /// So many of them tell no holder id: a deadlock of theirs is not seen.
+    /// The number of them without a holder id: a deadlock of theirs is not seen.
     unnamed: usize,
-    /// No deadlock can be among those who tell none, nor on nodes that cannot say.
+    /// True if no deadlock can be among those without an id, nor on nodes that cannot answer.
     is_known: bool,
-    /// Why nobody can know who holds these locks: nodes that are guarded or cannot be asked.
+    /// The reason why nobody can know who holds these locks: nodes that are guarded or cannot be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsure: Option<String>,
 }
 
-/// Looks for them.
+/// Looks for deadlocks.
 ///
 /// # Errors
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let Look { locks: first, has_more, is_whole, mut unsure } = look(nodes).await?;
     let found = circles(&first);
-    // The nodes are not asked at one moment: what is in a circle twice was so all the time between. And what is being taken is known a moment later.
+    // The nodes are not asked at one moment: a hold and wait seen twice lasted all the time between. And a lock that is
+    // being taken is known a moment later.
     let mut again = vec![];
     if !found.is_empty() || unsure.is_some() {
         let look = look(nodes).await?;
@@ -83,11 +84,11 @@ pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     }
 }
 
-/// What was found at one look.
+/// The findings of one inspection.
 struct Look {
-    /// The locks that somebody waits for.
+    /// The locks with waiters.
     locks: Vec<WaitedFor>,
-    /// There are locks that were not looked at.
+    /// True if some locks were not inspected.
     has_more: bool,
     /// As [`Listed::is_whole`].
     is_whole: Result<(), Failure>,
@@ -122,7 +123,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
             let replies: Vec<Said<Reply>> = said.into_iter().map(with_guard).collect();
-            // Of each node one server is asked, if any answers there.
+            // One server of each node is asked, if any answers there.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == Known::Unknown;
             told.push(waited_for(&view.key, together));

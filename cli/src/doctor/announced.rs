@@ -1,4 +1,4 @@
-//! Whether a cluster, or servers behind Sentinel, that are reached over TLS name ports with TLS.
+//! Checks whether a cluster, or servers behind Sentinel, that are reached over TLS announce ports with TLS.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::finding::Level::Fail;
 use super::patient::Patient;
 use crate::nodes::Node;
 
-/// What to do.
+/// The remedy.
 const ADVICE: &str =
     "tls-cluster yes and tls-replication yes in the redis.conf of all its servers, and restart them one by one";
 
@@ -33,7 +33,8 @@ pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     vec![Finding::new(Fail, &node.name, text, ADVICE)]
 }
 
-/// What is to be said of a server that Sentinels watch and clients reach over TLS: Sentinels name the port that it tells its master as a replica.
+/// Returns the finding about a server that Sentinels watch and clients reach over TLS: Sentinels name the port that it
+/// announces to its master as a replica.
 pub fn to_sentinels(server: &Patient) -> Option<Finding> {
     (server.setting("tls-replication") == "no").then(|| {
         let text = "tls-replication is no: as a replica it announces its port without TLS, and when it takes over Sentinels name that one to all clients";
@@ -41,13 +42,13 @@ pub fn to_sentinels(server: &Patient) -> Option<Finding> {
     })
 }
 
-/// Whether a server's name, `host:port`, ends with one of these ports.
+/// Returns true if a server's name, `host:port`, ends with one of these ports.
 fn is_one_of(name: &str, ports: &[u16]) -> bool {
     let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     port.is_some_and(|port| ports.contains(&port))
 }
 
-/// The port without TLS that this server has; 0: none. `None`: it does not tell.
+/// Returns the port without TLS of this server; 0 if there is none, `None` if it does not answer.
 async fn plain_port(server: Server) -> Option<u16> {
     let mut link = server.reach().await.ok()?;
     let reply = link.ask(cmd("CONFIG").arg("GET").arg("port")).await.ok()?;
@@ -68,7 +69,7 @@ mod tests {
         let finding = to_sentinels(&server("no")).unwrap();
         assert!(finding.level == Level::Fail && finding.found.contains("port without TLS"), "{finding:?}");
         assert!(to_sentinels(&server("yes")).is_none());
-        // A server without TLS at all has no such setting, and one may not tell.
+        // A server without TLS at all has no such setting, and one may not report it.
         assert!(to_sentinels(&Patient::default()).is_none());
     }
 }

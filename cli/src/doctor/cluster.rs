@@ -1,4 +1,4 @@
-//! What the servers of a cluster must be together.
+//! Checks of a cluster's servers together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use super::finding::{Finding, Findings};
 use super::patient::{Membership, Patient};
 use crate::show::time;
 
-/// Slots of a cluster.
+/// The number of slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-/// With fewer masters none of them is a majority's choice when one is lost.
+/// The least number of masters: with fewer, the rest are no majority when one is lost.
 const MASTERS_LEAST: u64 = 3;
 
 impl Membership {
-    /// Slots that are being moved from or to this server.
+    /// Returns the slots that are being moved from or to this server.
     fn open_slots(&self) -> Vec<&str> {
         let own = self.nodes.lines().find(|line| line.contains("myself"));
         let slots = own.into_iter().flat_map(|line| line.split(' ').skip(8));
@@ -22,7 +22,7 @@ impl Membership {
         open.collect()
     }
 
-    /// The addresses of servers that the others take for dead.
+    /// Returns the addresses of servers that the others take for dead.
     fn dead(&self) -> impl Iterator<Item = &str> {
         let is_dead = |flags: &str| flags.split(',').any(|flag| flag == "fail" || flag == "noaddr");
         self.nodes.lines().filter_map(move |line| {
@@ -33,7 +33,7 @@ impl Membership {
     }
 }
 
-/// Checks the cluster of this name, of which these are all the servers that are known.
+/// Checks the cluster of this name, of which these are all known servers.
 pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     let told: BTreeMap<&str, &Membership> =
         members.iter().filter_map(|member| Some((&*member.view.node, member.cluster.as_ref()?))).collect();
@@ -88,7 +88,7 @@ pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     findings
 }
 
-/// The members that have this setting.
+/// Returns the members that have this setting.
 fn with<'a>(members: &[&'a Patient], setting: &str, value: &str) -> Vec<&'a str> {
     members.iter().filter(|member| member.setting(setting) == value).map(|member| &*member.view.node).collect()
 }

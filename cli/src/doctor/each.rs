@@ -1,4 +1,4 @@
-//! What each server must be by itself.
+//! Checks of each server by itself.
 
 use palisade_client::Why;
 
@@ -8,14 +8,14 @@ use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
 
-/// A node is given this long for an answer by clients that say nothing else: with half of it on the way, a busy moment is too
-/// much.
+/// The time that clients give a node by default: with half of it on the way, a busy moment is too much.
 const ROUND_TRIP_MAX_US: u64 = 25_000;
 
-/// A replica that was told nothing by its master assumes the longest lease there can be: a day.
+/// The longest lease that a replica assumes if its master told it nothing, in milliseconds: a day.
 const TOLD_NOTHING_MS: u64 = 86_400_000;
 
-/// A master that Sentinel has replaced comes back as one for up to so long, and no lease may end meanwhile (docs/operations.md).
+/// The longest time until a master that Sentinel has replaced comes back as one; no lease may end meanwhile
+/// (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
 /// Checks one server.
@@ -66,7 +66,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     found.all
 }
 
-/// Finds what of it is guarded. It may have lost what it granted, and nobody can tell from here: nothing but time makes it safe.
+/// Finds its guards. It may have lost what it granted, and nobody can tell from here: only time makes it safe.
 fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     let slots = view.info.number("lock_guarded_slots");
@@ -106,7 +106,7 @@ fn unreachable(patient: &Patient, error: &Why) -> Finding {
     Finding::new(level, &patient.view.node, format!("{what}: {}", words(error)), then)
 }
 
-/// One that is a node by itself.
+/// Checks a server that is a node by itself.
 fn alone(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {
@@ -124,7 +124,7 @@ fn alone(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// A master that a replica takes over for.
+/// Checks a master that has a replica to take over.
 fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {
@@ -150,7 +150,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// One that Sentinels watch may come back as a master after it was replaced.
+/// Checks a server that Sentinels watch: it may come back as a master after it was replaced.
 fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {
@@ -169,7 +169,7 @@ fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// One that takes over.
+/// Checks a replica.
 fn replica(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.info.word("master_link_status") == "down" {
@@ -182,7 +182,7 @@ fn replica(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Whether it remembers what it granted, or knows that it does not.
+/// Checks that it remembers what it granted, or knows that it does not.
 fn memory(patient: &Patient, found: &mut Findings<'_>) {
     let is = |name, value| patient.setting(name) == value;
     let every_grant_is_on_disk =

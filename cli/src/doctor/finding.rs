@@ -1,12 +1,12 @@
-//! What is found, and how bad it is.
+//! A finding, and its level.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// All is well.
     Ok,
     /// Good to know.
     Note,
@@ -16,14 +16,14 @@ pub enum Level {
     Fail,
 }
 
-/// One thing that was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
     /// A node, or all of them.
     pub about: String,
     pub found: String,
-    /// What to do; empty: nothing.
+    /// The remedy; empty if there is none.
     pub advice: String,
 }
 
@@ -33,19 +33,19 @@ impl Finding {
     }
 }
 
-/// What was found of one node, or of all of them.
+/// The findings about one node, or about all of them.
 pub struct Findings<'a> {
     about: &'a str,
     pub all: Vec<Finding>,
 }
 
 impl<'a> Findings<'a> {
-    /// Nothing, so far.
+    /// Returns an empty list.
     pub fn about(about: &'a str) -> Self {
         Self { about, all: vec![] }
     }
 
-    /// Adds what was found, and what to do.
+    /// Adds a finding with its remedy.
     pub fn add(&mut self, level: Level, found: impl Into<String>, advice: impl Into<String>) {
         self.all.push(Finding::new(level, self.about, found, advice));
     }

@@ -1,4 +1,4 @@
-//! What the nodes know of the set that they are.
+//! Checks of what the nodes know of their set.
 
 use crate::node_failure::words;
 use palisade_quorum::majority;
@@ -8,7 +8,7 @@ use super::finding::Level::{Change, Fail, Note, Ok};
 use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
-/// Checks what the nodes know; `nodes` is how many the list has.
+/// Checks what the nodes know; `nodes` is the length of the list.
 pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     let latest = &survey.latest;
     if latest.version == 0 {
@@ -39,7 +39,7 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Says how to found a set, where several nodes, a server each, know none and all of them answer.
+/// Explains how to found a set, if several nodes, a server each, know none and all of them answer.
 fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     let told = &survey.told;
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {
@@ -55,7 +55,7 @@ fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     ))
 }
 
-/// What is to be said about the set as a whole.
+/// The subject of findings about the whole set.
 const ALL: &str = "all nodes";
 
 fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
@@ -78,7 +78,7 @@ fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
             "it is in --nodes, and not in the set that the others know: clients that know the set do not ask it".to_owned(),
             &format!("take it out of PALISADE_NODES and of the lists of clients, or add it: {again} {}", row.node),
         ),
-        // Those of the list are told of anyway.
+        // Nodes of the list are reported anyway.
         Standing::Unreachable if row.number.is_none() => {
             let why = row.error.as_ref().map_or(String::new(), |why| format!(": {}", words(why)));
             found(format!("this member of the set cannot be asked{why}"), "bring it back, or replace it: palisade members set");

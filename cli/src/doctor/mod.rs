@@ -1,4 +1,4 @@
-//! `palisade doctor`: whether a set of nodes is fit for locks, and what to change.
+//! `palisade doctor`: checks whether a set of nodes is fit for locks, and says what to change.
 
 mod announced;
 mod cluster;
@@ -23,7 +23,7 @@ use crate::node_view::NodeView;
 use crate::nodes::{Node, Nodes, Said};
 use crate::show::print;
 
-/// Checks the nodes and says what was found, the worst last.
+/// Checks the nodes and prints the findings, the worst last.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -50,7 +50,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
     }))
 }
 
-/// The servers that locks are asked of, all at one moment, and how each is asked that is known.
+/// Examines the servers that locks are requested from, all at one moment. Returns them with the known servers.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);
@@ -65,7 +65,7 @@ async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     join_all(examined).await.into_iter().unzip()
 }
 
-/// The replicas of a master that has some by its place.
+/// Returns the replicas of a master that has some by its place.
 fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Output = (Patient, Server)> + use<>> {
     let part = master.part;
     let replicas = if part == Part::Alone { vec![] } else { master.view.info.replicas() };
@@ -74,7 +74,7 @@ fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Out
     replicas.into_iter().map(|server| async move { (Patient::examine(&server, part, true).await, server) }).collect()
 }
 
-/// What is to be said of a cluster, or of Sentinels.
+/// Returns the findings about a cluster, or about Sentinels.
 async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let of_node = |patient: &&Patient| patient.view.number == node.number;
     match &*node.place {

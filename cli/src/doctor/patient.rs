@@ -1,4 +1,4 @@
-//! A server that is looked at, and how it is set up.
+//! A server under examination, and its settings.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::node_failure::strange;
 use crate::node_view::{Info, NodeView};
 use crate::nodes::Node;
 
-/// Settings that are looked at.
+/// The settings that are checked.
 const SETTINGS: [&str; 11] = [
     "appendonly",
     "appendfsync",
@@ -25,20 +25,20 @@ const SETTINGS: [&str; 11] = [
     "lock.*",
 ];
 
-/// What a server is to its node.
+/// A server's part in its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole node.
     #[default]
     Alone,
-    /// One of those that Sentinels watch.
+    /// One of the servers that Sentinels watch.
     OfSentinels,
     /// One of a cluster.
     OfCluster,
 }
 
 impl Part {
-    /// The part that each server of this node has.
+    /// Returns the part of each server of this node.
     pub fn of(node: &Node) -> Self {
         match *node.place {
             Place::Server(_) => Self::Alone,
@@ -48,21 +48,21 @@ impl Part {
     }
 }
 
-/// A server, and how it is set up.
+/// A server, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Patient {
     pub view: NodeView,
-    /// By name; `None`: it does not tell.
+    /// The settings by name; `None` if it does not report them.
     pub settings: Option<HashMap<String, String>>,
     pub part: Part,
-    /// It stands by for one that locks are asked of.
+    /// True if it stands by for a server that locks are requested from.
     pub is_replica: bool,
-    /// Of a cluster, as it says; `None`: it does not tell.
+    /// Its cluster, as it reports it; `None` if it does not.
     pub cluster: Option<Membership>,
 }
 
 impl Patient {
-    /// Asks a server now how it is set up, or finds why it cannot be asked.
+    /// Asks a server for its settings now, or finds why it cannot be asked.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
             Ok(link) => NodeView::look(link).await,
@@ -80,18 +80,18 @@ impl Patient {
         }
     }
 
-    /// A setting, or nothing where it is not known.
+    /// Returns a setting, or an empty text if it is not known.
     pub fn setting(&self, name: &str) -> &str {
         self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
     }
 }
 
-/// What a server says of its cluster.
+/// A server's report of its cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Membership {
     /// CLUSTER INFO.
     pub info: Info,
-    /// CLUSTER NODES, a line a server.
+    /// CLUSTER NODES, one line a server.
     pub nodes: String,
 }
 
@@ -107,7 +107,7 @@ impl Membership {
 
 async fn settings(link: &mut ServerLink) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
-    // One name each: servers before 7.0 take no more.
+    // One name each: servers before 7.0 take only one.
     for name in SETTINGS {
         let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
         all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);

@@ -1,4 +1,4 @@
-//! Whether a user may do what its role needs, and the line that gives what it lacks.
+//! Checks whether a user has the permissions of its role, and returns the line that grants the missing ones.
 
 use futures_util::future::join_all;
 use palisade_client::Why;
@@ -11,31 +11,31 @@ use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
 use crate::show::printable;
 
-/// The key that is asked about if nobody names one: what is found of keys does not count then.
+/// The key for questions if nobody names one: findings about keys do not count then.
 const ANY_KEY: &[u8] = b"palisade:doctor";
 
-/// Whose rights are looked at.
+/// The user whose permissions are checked.
 #[derive(Clone, Debug, Default)]
 pub struct Whose<'a> {
-    /// `None`: an application's.
+    /// The role; `None` for an application.
     pub role: Option<Role>,
-    /// `None`: of the user that asks.
+    /// The user; `None` for the user that asks.
     pub user: Option<&'a str>,
-    /// A key that it has to have.
+    /// A key that it must be able to use.
     pub key: Option<&'a [u8]>,
 }
 
-/// What a server says of a permission.
+/// A server's verdict on a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Granted,
-    /// It may not run that.
+    /// The user may not run the command.
     Denied,
-    /// It may run it, but not about this key.
+    /// The user may run the command, but not about this key.
     NotThisKey,
 }
 
-/// Looks at each of these servers, and each Sentinel, that can be connected to.
+/// Checks each of these servers, and each Sentinel, that can be connected to.
 pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Vec<Finding> {
     let role = whose.role.unwrap_or(Role::Application);
     // Users of the servers are not those of Sentinels.
@@ -54,7 +54,7 @@ pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Ve
 }
 
 async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_>) -> Option<Finding> {
-    // That there is no connection is said elsewhere.
+    // A missing connection is reported elsewhere.
     let mut link = node.reach().await.ok()?;
     let mut lacking = vec![];
     for permission in role.permissions(of_cluster) {
@@ -70,7 +70,7 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_
     }
     let name = match whose.user {
         Some(user) => Some(user.to_owned()),
-        // Not asked without need: it may be refused, and what is refused is logged.
+        // Not asked without need: it may be refused, and refusals are logged.
         None if lacking.is_empty() => None,
         None => own_name(&mut link).await,
     };
@@ -119,13 +119,13 @@ fn shown(whose: &Whose<'_>, nobody: &str) -> String {
     whose.user.map_or(nobody.to_owned(), |user| printable(user.as_bytes()))
 }
 
-/// Asks as the user itself, or whether that user might.
+/// Asks as the user itself, or asks whether that user might.
 async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
     let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
     let Some(user) = whose.user else {
         return match link.ask(&probe).await {
             Err(Why::Refused { code, text }) if code == "NOPERM" => Ok(meaning(&text)),
-            // Its arguments are wrong, on purpose; or the module does not have it.
+            // The arguments are wrong, on purpose; or the module does not have it.
             Ok(_) | Err(Why::Refused { .. } | Why::NoCluster) => Ok(Verdict::Granted),
             Err(failure) => Err(failure),
         };
@@ -146,12 +146,12 @@ async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'
     }
 }
 
-/// What a server says of a command that it refuses: servers have different words for it.
+/// Returns the verdict of a refusal: servers have different words for it.
 fn meaning(text: &str) -> Verdict {
     if text.contains("permissions to run the '") { Verdict::Denied } else { Verdict::NotThisKey }
 }
 
-/// What the user is called that asks.
+/// Returns the name of the user that asks.
 async fn own_name(link: &mut ServerLink) -> Option<String> {
     String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
 }
@@ -160,7 +160,7 @@ async fn own_name(link: &mut ServerLink) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// As Redis 7.0 to 8.2 and Valkey say it, to the user and of it.
+    /// The words of Redis 7.0 to 8.2 and Valkey, to the user and about it.
     #[test]
     fn the_words_of_each_server() {
         for text in [

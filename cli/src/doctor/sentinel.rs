@@ -1,4 +1,4 @@
-//! Whether Sentinels can agree, and do.
+//! Checks whether Sentinels can agree, and do.
 
 use std::collections::BTreeSet;
 
@@ -14,37 +14,37 @@ use crate::fields::Fields;
 use crate::node_failure::{strange, words};
 use crate::show::time;
 
-/// Fewer cannot lose one and still agree.
+/// The least number of Sentinels: fewer cannot lose one and still agree.
 const LEAST: u64 = 3;
 
-/// A Sentinel, and what it says of the master.
+/// A Sentinel, and its report of the master.
 #[derive(Clone, Debug)]
 pub struct Watcher {
-    /// Its address.
+    /// The address.
     pub name: String,
     pub said: Result<Watching, Why>,
 }
 
-/// What a Sentinel says of the master.
+/// A Sentinel's report of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
-    /// Where it is.
+    /// The master's address.
     pub master: String,
-    /// What the Sentinel thinks of it: `master`, or `s_down,master`.
+    /// The Sentinel's flags for it: `master`, or `s_down,master`.
     pub flags: String,
-    /// So many have to agree that it is down.
+    /// The number of Sentinels that have to agree that it is down.
     pub quorum: u64,
-    /// Other Sentinels that this one knows.
+    /// The number of other Sentinels that this one knows.
     pub others: u64,
-    /// Replicas that it knows.
+    /// The number of replicas that it knows.
     pub replicas: u64,
     pub down_after_ms: u64,
-    /// Why no fail-over can be agreed upon now; empty: it can, or is not told.
+    /// The reason why no failover can be agreed upon now; empty if it can, or if it is not reported.
     pub no_quorum: String,
 }
 
 impl Watcher {
-    /// The Sentinel there, asked about the master of this name.
+    /// Asks the Sentinel there about the master of this name.
     pub async fn ask(sentinel: &Server, master: &str) -> Self {
         Self { name: sentinel.name().to_owned(), said: Self::watching(sentinel, master).await }
     }
@@ -70,7 +70,7 @@ impl Watcher {
     }
 }
 
-/// Checks those that watch the master of this name; `master` is the server that they name.
+/// Checks the Sentinels of the master of this name; `master` is the server that they name.
 pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<Finding> {
     let about = format!("sentinels of {name}");
     let silent = watchers.iter().filter_map(|Watcher { name, said }| Some(unasked(name, said.as_ref().err()?)));
@@ -88,7 +88,7 @@ pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<
     findings
 }
 
-/// A Sentinel that cannot be asked.
+/// Returns the finding about a Sentinel that cannot be asked.
 fn unasked(sentinel: &str, why: &Why) -> Finding {
     let advice = match why.code() {
         Some("NOPERM") => "give its user what `palisade acl sentinel` prints",
@@ -101,7 +101,8 @@ fn unasked(sentinel: &str, why: &Why) -> Finding {
     Finding::new(Change, sentinel, format!("cannot be asked: {}", words(why)), advice)
 }
 
-/// Whether there are enough: of `total` that know each other the address names `named`, and so many answer.
+/// Checks that there are enough: the address names `named` of `total` that know each other, and `answer` of them
+/// answer.
 fn count(about: &str, answer: u64, total: u64, named: u64) -> Vec<Finding> {
     let (mut found, all) = (Findings::about(about), total.max(named));
     if answer < all / 2 + 1 {
@@ -121,7 +122,7 @@ fn count(about: &str, answer: u64, total: u64, named: u64) -> Vec<Finding> {
     found.all
 }
 
-/// One of so many.
+/// Checks one of `total` Sentinels.
 fn check_one(sentinel: &str, said: &Watching, total: u64) -> Vec<Finding> {
     let mut found = Findings::about(sentinel);
     if said.quorum > total {
@@ -142,7 +143,7 @@ fn check_one(sentinel: &str, said: &Watching, total: u64) -> Vec<Finding> {
     found.all
 }
 
-/// What they do not agree on.
+/// Returns findings about disagreements.
 fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
     let mut found = Findings::about(about);
     let everywhere = "SENTINEL SET, the same on all";
@@ -162,7 +163,7 @@ fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
     found.all
 }
 
-/// Whether a master that is cut off from its replica grants no more when that takes over.
+/// Checks that a master that is cut off from its replica grants nothing more when the replica takes over.
 fn stops(master: &Patient, down_after_ms: u64) -> Finding {
     let number = |name| master.setting(name).parse::<u64>().ok();
     let (replicas, lag_s) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));

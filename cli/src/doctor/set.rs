@@ -1,4 +1,4 @@
-//! What the nodes must be together.
+//! Checks of the nodes together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,18 @@ use crate::members::even;
 use crate::node_view::NodeView;
 use crate::show::time;
 
-/// A proposed token that is further ahead of a node's clock than this is ignored there, unless `lock.max-clock-skew` says else.
+/// The default of `lock.max-clock-skew`, in milliseconds: a node ignores a proposed token that is further ahead of its
+/// clock.
 const SKEW_DEFAULT_MS: u64 = 2_000;
 
-/// A node follows a token that is so far ahead of its clock, in microseconds: a year (docs/commands/fence.md).
+/// The largest lead over its clock of a token that a node follows, in microseconds: a year (docs/commands/fence.md).
 const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 
-/// What is to be said about all nodes.
+/// The subject of findings about all nodes.
 const ALL: &str = "all nodes";
 
-/// Checks the servers of so many nodes against each other: those that locks are asked of, and those that stand by for them.
+/// Checks the servers of `nodes` nodes against each other: those that locks are requested from, and those that stand
+/// by.
 pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let is_up = |patient: &&Patient| patient.view.error.is_none();
     let up: Vec<&Patient> = masters.iter().filter(is_up).collect();
@@ -67,7 +69,7 @@ fn count(count: usize, part: Part) -> Finding {
     }
 }
 
-/// Whether a lock can be had now: of a cluster, any lock.
+/// Checks whether a lock can be had now; with a cluster, any lock.
 fn serving(nodes: usize, masters: &[Patient]) -> Finding {
     let majority = majority(nodes);
     let serves = |patient: &&Patient| {
@@ -142,7 +144,8 @@ fn versions(up: &[&Patient]) -> Finding {
     }
 }
 
-/// Nodes that cannot be raised to where another one's tokens start: its clock was far ahead, and tokens never fall.
+/// Finds nodes that cannot be raised to where another one's tokens start: its clock was far ahead, and tokens never
+/// fall.
 fn floors(up: &[&Patient]) -> Option<Finding> {
     let highest = up.iter().map(|patient| patient.view.token_floor).max()?;
     let follows = |view: &NodeView| highest <= view.clock_us.max(view.token_floor).saturating_add(FOLLOWED_US);
@@ -177,7 +180,7 @@ fn clocks(up: &[&Patient]) -> Vec<Finding> {
         let advice = format!("leases do not depend on it, but locks take two round trips in place of one: {todo}");
         Finding::new(Change, about, found, advice)
     };
-    // Most of them are right, if most agree.
+    // If most of them agree, those are right.
     let middle = clocks[(clocks.len() - 1) / 2];
     let (right, wrong): (Vec<&&Patient>, Vec<_>) =
         up.iter().partition(|patient| apart_ms(patient.view.clock_us, middle) <= skew_ms);
@@ -224,7 +227,7 @@ mod tests {
         (1..=count).map(|n| Patient { view: view(n), ..Patient::default() }).collect()
     }
 
-    /// Three masters of one cluster, and what stands by for the last.
+    /// Three masters of one cluster, and the replica of the last.
     #[test]
     fn servers_of_one_node_are_one() {
         let cluster = || {

@@ -17,15 +17,15 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
 
-/// Where the system has this very program, also when its file was replaced meanwhile.
+/// The system's path of this very program, also when its file was replaced meanwhile.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// The variable with the number of the permit that a command has.
+/// The variable with the number of the command's permit.
 pub const PERMIT: &str = "PALISADE_PERMIT";
-/// The term of a leader.
+/// The variable with the term of a leader.
 pub const TERM: &str = "PALISADE_TERM";
 
-/// What a process is called that is to become the command.
+/// The name of a process that is to become the command.
 const NAME: &str = "palisade-start";
 
 /// A process group whose leader is the command.
@@ -35,7 +35,7 @@ pub struct Group {
     children: Stream,
 }
 
-/// What happened to it.
+/// An event of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The command ended, and has left processes behind.
@@ -47,20 +47,20 @@ pub enum Event {
 }
 
 impl Group {
-    /// Makes the group, with a process that becomes the command as soon as it is let [`go`](Self::go): nothing runs under the
-    /// lock before the watchdog knows the group.
+    /// Makes the group, with a process that becomes the command as soon as it is let [`go`](Self::go): nothing runs
+    /// under the lock before the watchdog knows the group.
     ///
     /// # Errors
-    /// The system does not let it.
+    /// The system does not allow it.
     pub async fn make(
         command: &[OsString],
         environment: impl Iterator<Item = (&str, OsString)>,
     ) -> Result<Self, Failure> {
-        // What the command leaves behind becomes a child of this process, so it is known when it ends.
+        // What the command leaves behind becomes a child of this process, so its end is noticed.
         set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let mut start = Command::new(THIS_PROGRAM);
-        // That of a command around this one is about another lock.
+        // The variables of a command around this one belong to another lock.
         start.env_remove(PERMIT).env_remove(TERM);
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
@@ -75,12 +75,12 @@ impl Group {
         self.signal(Signal::SIGCONT);
     }
 
-    /// How the command ended, if it has.
+    /// Returns how the command ended, if it has.
     pub fn ended(&self) -> Option<End> {
         self.ended
     }
 
-    /// The next that happens to it. After `Gone`, nothing.
+    /// Returns the next event. After `Gone`, there is none.
     pub async fn event(&mut self) -> Event {
         loop {
             if let Some(event) = self.look() {
@@ -90,17 +90,17 @@ impl Group {
         }
     }
 
-    /// Sends `signal` to all of it. It may be gone.
+    /// Sends `signal` to the whole group, which may be gone.
     pub fn signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Asks all of it to end; what is stopped is woken to do so.
+    /// Asks the whole group to end; stopped processes are woken to do so.
     pub fn terminate(&self) {
         self.pass_on(Signal::SIGTERM);
     }
 
-    /// Sends `signal` to all of it, and wakes what is stopped, so that it gets the signal now.
+    /// Sends `signal` to the whole group, and wakes stopped processes, so that they receive it now.
     pub fn pass_on(&self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::SIGCONT);
@@ -127,15 +127,15 @@ impl Group {
     }
 }
 
-/// Whether all that is left of a process group are processes that have ended, and that nobody has waited for. What it starts
-/// meanwhile may be overlooked.
+/// Returns true if all that is left of a process group are processes that have ended and that nobody has waited for.
+/// Processes started meanwhile may be missed.
 pub fn is_left_unwaited(group: Pid) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     let group = group.to_string();
     let state = |process: std::io::Result<fs::DirEntry>| {
         let stat = fs::read(process.ok()?.path().join("stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat).into_owned();
-        // pid (name) state parent group …, and a name may have anything in it.
+        // pid (name) state parent group …, and a name may contain anything.
         let mut fields = stat.rsplit(") ").next()?.split(' ');
         let state = fields.next()?.to_owned();
         (fields.nth(1)? == group).then_some(state)
@@ -144,12 +144,12 @@ pub fn is_left_unwaited(group: Pid) -> bool {
     !states.is_empty() && states.iter().all(|state| state == "Z")
 }
 
-/// Whether this process is to become the command.
+/// Returns true if this process is to become the command.
 pub fn is_meant() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Becomes the command, when the program that keeps the lock says so and if it lives. Returns why it did not.
+/// Becomes the command, when the program that keeps the lock allows it and if it lives. Returns why it did not.
 pub fn become_command() -> Failure {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let [keeper, program, arguments @ ..] = &arguments[..] else {
@@ -165,7 +165,7 @@ pub fn become_command() -> Failure {
     not_started(program, &Command::new(program).args(arguments).exec())
 }
 
-/// Checks that there is such a command, before a lock is waited for in vain.
+/// Checks that there is such a command, before waiting for a lock.
 ///
 /// # Errors
 /// There is none, or it cannot be run.

@@ -1,26 +1,26 @@
-//! What of a lease is for the command, and what for ending it.
+//! The parts of a lease: for the command, and for ending it.
 
 use std::time::Duration;
 
 use crate::show::time;
 
-/// SIGKILL goes out so long before validity ends: the system takes a moment to end processes.
+/// The time before the end of validity at which SIGKILL is sent: the system takes a moment to end processes.
 pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 
-/// The watchdog kills so long before validity ends, if this program has not.
+/// The time before the end of validity at which the watchdog kills, if this program has not.
 pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 
-/// So much of a lease, in hundredths, is left to extend it before the command is ended: the extension is due after a third,
-/// and is tried again after a tenth more.
+/// The part of a lease for extending it before the command is ended, in percent: the extension is due after a third,
+/// and is retried after a tenth more.
 const EXTENDING_PERCENT: u32 = 45;
 
-/// The grace period of a command whose caller names none, if the lease has room for it.
+/// The default grace period of a command, if the lease has room for it.
 const GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The grace period, which is `asked` or the default for a lease of `ttl`.
+/// Returns the grace period, which is `asked` or the default for a lease of `ttl`.
 ///
 /// # Errors
-/// The lease has no room for extending it, for that period and for killing: what to say to the person.
+/// The lease has no room for extending it, for that period and for killing; the text is for the person.
 pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String> {
     let left = ttl * (100 - EXTENDING_PERCENT) / 100;
     let most = left.saturating_sub(KILL_MARGIN + Duration::from_millis(1));
@@ -40,12 +40,13 @@ pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String>
     ))
 }
 
-/// When SIGTERM goes out, counted from now, to a command whose lock is valid for `valid_for`, unless it is extended before.
+/// Returns the time from now until SIGTERM is sent to a command whose lock is valid for `valid_for`, unless it is
+/// extended before.
 pub fn until_term(valid_for: Duration, grace: Duration) -> Duration {
     valid_for.saturating_sub(grace + KILL_MARGIN)
 }
 
-/// When SIGKILL follows at the latest, counted from now.
+/// Returns the time from now until SIGKILL follows at the latest.
 pub fn until_kill(valid_for: Duration) -> Duration {
     valid_for.saturating_sub(KILL_MARGIN)
 }

@@ -1,7 +1,7 @@
 //! `palisade exec`: a command under a lock.
 //!
-//! The command runs in a process group of its own. Nothing of that group outlives the lock: when it is being lost, SIGTERM
-//! goes out in time for the grace period and SIGKILL to fit in what is left of its validity.
+//! The command runs in a process group of its own. Nothing of that group outlives the lock: when it is being lost,
+//! SIGTERM is sent early enough for the grace period and SIGKILL to fit in the rest of its validity.
 
 pub mod group;
 mod lease;
@@ -30,13 +30,14 @@ use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
-/// So often in a lease it is looked whether it was extended, so that the watchdog knows of it long before it would act.
+/// The number of checks in a lease for whether it was extended, so that the watchdog learns of it long before it would
+/// act.
 const LOOKS_A_LEASE: u32 = 6;
 
 /// Runs the command under the lock.
 ///
 /// # Errors
-/// The lock was not granted, or lost; the command cannot be started.
+/// The lock was not granted, or was lost; the command cannot be started.
 pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     let Take { asked, max_hold } = &exec.take;
     let job = Job::new(&exec.command, asked.ttl, *max_hold, exec.grace)?;
@@ -50,11 +51,11 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     };
     let began = Instant::now();
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
-    // Locks that the command takes by this program are held, and waited for, by one and the same.
+    // Locks that the command takes by this program have the same holder id, while held and waited for.
     let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
     let end = job.run(nodes, &guard, more, &mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
-        // Whoever wants it sooner sends a signal.
+        // A person who wants it sooner sends a signal.
         tokio::select! {
             () = sleep_until(began + at_least) => {}
             _ = guard.lost() => {}
@@ -65,19 +66,19 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     }
     let gone = lost_because(&guard, "somebody took it away, or its nodes forgot it");
     match give_back(guard).await {
-        // Before this program learnt of it.
+        // Before this program learned of it.
         Released::AlreadyExpired if end.is_ok() => Err(gone),
         _ => end,
     }
 }
 
-/// A command, and the lease that it is to run under.
+/// A command, and the lease that it runs under.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     command: &'a [OsString],
     ttl: Duration,
     max_hold: Duration,
-    /// Time between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     grace: Duration,
 }
 
@@ -85,7 +86,7 @@ impl<'a> Job<'a> {
     /// Checks that the command can be found, and that its lease has room for this grace period, or for the default.
     ///
     /// # Errors
-    /// What is to be said differently.
+    /// An argument has to change; the failure says which.
     pub fn new(
         command: &'a [OsString],
         ttl: Duration,
@@ -96,7 +97,7 @@ impl<'a> Job<'a> {
         group::find(&command[0]).map(|()| Self { command, ttl, max_hold, grace })
     }
 
-    /// Runs the command under a lock that is held, with these variables `more` in its environment.
+    /// Runs the command under a held lock, with the variables `more` in its environment.
     ///
     /// # Errors
     /// The lock was lost; the command cannot be started.
@@ -119,15 +120,15 @@ struct Running<'a> {
     terminal: Terminal,
     watchdog: Watchdog,
     began: Instant,
-    /// Until when the lock is valid, as the watchdog was told: since boot.
+    /// The end of the lock's validity, as the watchdog knows it: time since boot.
     valid_until: Duration,
-    /// When what the command left behind is asked to end.
+    /// The moment at which processes that the command left behind are asked to end.
     term_at: Option<Instant>,
-    /// When what was asked to end is killed.
+    /// The moment at which processes that were asked to end are killed.
     kill_at: Option<Instant>,
-    /// Why it was, if the lock was the reason.
+    /// The reason, if the lock was lost.
     lost: Option<String>,
-    /// The stop signal that stopped this process with its job is not meant for the command.
+    /// True if a stop signal stopped this process with its job, so it is not meant for the command.
     own_stop: bool,
 }
 
@@ -175,7 +176,7 @@ impl<'a> Running<'a> {
         Ok(running)
     }
 
-    /// Waits until nothing is left of the command; tells how it ended.
+    /// Waits until nothing is left of the command. Returns how it ended.
     async fn finish(mut self, signals: &mut Signals) -> Result<End, Failure> {
         loop {
             let now = Instant::now();
@@ -202,14 +203,14 @@ impl<'a> Running<'a> {
                 signal = signals.next() => self.on_signal(signal),
             }
         }
-        // With so little left of what the watchdog knows, it may have ended it.
+        // With this little validity left, the watchdog may have ended it.
         let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
         self.watchdog.done();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
         self.terminal.take_back(matches!(end, End::Signal(_)));
         if let (true, End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) = (was_lent, end) {
-            // What was typed at the terminal reached the command alone, and is for all that the person started.
+            // A signal typed at the terminal reached only the command, and is meant for all that the person started.
             let _ = killpg(getpgrp(), signal);
         }
         let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
@@ -219,18 +220,18 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// What is left of validity, as the watchdog knows it.
+    /// Returns the rest of the validity, as the watchdog knows it.
     fn left(&self) -> Duration {
         self.valid_until.saturating_sub(clock::since_boot())
     }
 
-    /// Tells the watchdog for how long the lock is valid.
+    /// Tells the watchdog how long the lock is valid.
     fn tell_watchdog(&mut self, valid_for: Duration) {
         self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
         self.watchdog.valid_for(valid_for);
     }
 
-    /// Has the lease been extended in time?
+    /// Checks that the lease has been extended in time.
     fn look(&mut self) {
         if lease::until_kill(self.left()).is_zero() {
             // However long it is valid by now: the watchdog did not know, and may have ended the command.
@@ -257,7 +258,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The command must not go on.
+    /// Ends the command, because the lock is lost.
     fn lose(&mut self, why: String) {
         self.end(lease::until_kill(self.left()).min(self.job.grace));
         self.term_at = None;
@@ -265,7 +266,7 @@ impl<'a> Running<'a> {
         self.lost = Some(why);
     }
 
-    /// Asks the command to end, and kills it after `grace`. Without any, it does not run once more.
+    /// Asks the command to end, and kills it after `grace`; with none, it is killed at once and runs no further.
     fn end(&mut self, grace: Duration) {
         if !grace.is_zero() {
             self.group.terminate();
@@ -277,7 +278,7 @@ impl<'a> Running<'a> {
         match signal {
             Signal::SIGTSTP if self.own_stop => {}
             Signal::SIGCONT => self.go_on(),
-            // What is stopped would not get it before somebody wakes it.
+            // A stopped process would not receive it before somebody wakes it.
             signal @ (Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) => {
                 self.group.pass_on(signal)
             }
@@ -286,7 +287,7 @@ impl<'a> Running<'a> {
         self.own_stop &= signal == Signal::SIGTSTP;
     }
 
-    /// The command was stopped: by the terminal that it wants to use, or by a person.
+    /// Handles a stop of the command: by the terminal that it wants to use, or by a person.
     fn on_stop(&mut self, signal: Signal) {
         if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
             self.terminal.is_wanted = true;
@@ -297,7 +298,8 @@ impl<'a> Running<'a> {
         if !self.terminal.exists() {
             return;
         }
-        // The job is stopped as a whole. The lease is not extended meanwhile; if it ends, the watchdog ends the command.
+        // The job is stopped as a whole. The lease is not extended meanwhile; if it ends, the watchdog ends the
+        // command.
         self.terminal.take_back(false);
         self.tell_watchdog(self.guard.valid_for());
         self.own_stop = true;
@@ -307,7 +309,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The command goes on, with the terminal if that is there for it.
+    /// Lets the command go on, with the terminal if that is available.
     fn go_on(&mut self) {
         if self.terminal.is_wanted {
             self.terminal.lend(self.group.leader);

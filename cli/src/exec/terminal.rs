@@ -9,31 +9,31 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 use crate::signals::{has_shell, stop_self};
 
-/// The terminal that this process is controlled by, if any.
+/// This process's controlling terminal, if any.
 pub struct Terminal {
     file: Option<File>,
     modes: Option<Termios>,
     own: Pid,
     lent: bool,
-    /// The command has had it, or asked for it.
+    /// True if the command has had it, or asked for it.
     pub is_wanted: bool,
 }
 
 impl Terminal {
-    /// As it is now.
+    /// Opens the terminal in its present state.
     pub fn open() -> Self {
         let file = OpenOptions::new().read(true).write(true).open("/dev/tty").ok();
         let modes = file.as_ref().and_then(|file| tcgetattr(file).ok());
         Self { file, modes, own: getpgrp(), lent: false, is_wanted: false }
     }
 
-    /// Whether this process, or the command that it was lent to, has it.
+    /// Returns true if this process, or the command that it was lent to, has it.
     pub fn is_ours(&self) -> bool {
         self.lent || self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(self.own))
     }
 
-    /// Lends it at once to a command that is all there is on it: in a pipeline another one may want it, and a command that
-    /// does is stopped by the system, and asks for it by that.
+    /// Lends it at once to a command that is alone on it. In a pipeline another one may want it; a command that wants
+    /// it is stopped by the system, which is how it asks.
     pub fn offer(&mut self, group: Pid) {
         if stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal() {
             self.lend(group);
@@ -48,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Takes it back from the command, with the modes it had if the command was ended by force.
+    /// Takes it back from the command, with its former modes if the command was ended by force.
     pub fn take_back(&mut self, by_force: bool) {
         if !self.lent {
             return;
@@ -60,12 +60,12 @@ impl Terminal {
         }
     }
 
-    /// Whether there is one.
+    /// Returns true if there is a terminal.
     pub fn exists(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether it is lent.
+    /// Returns true if it is lent.
     pub fn is_lent(&self) -> bool {
         self.lent
     }
@@ -82,7 +82,8 @@ impl Terminal {
     }
 }
 
-/// Stops this process and its group, as the terminal's stop would have. False: no shell is there to wake them again.
+/// Stops this process and its group, as the terminal's stop would have. Returns false if no shell is there to wake them
+/// again.
 pub fn stop_job() -> bool {
     if has_shell() {
         // The others of a pipeline or a script; this process listens to that signal, and is stopped by the next.

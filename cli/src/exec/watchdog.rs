@@ -1,8 +1,9 @@
 //! The watchdog: a process that ends the command when the program that keeps its lock cannot, being killed or stopped.
 //!
-//! It reads lines from a pipe: the process group, until when the lock is valid (microseconds since boot, again and again), and
-//! `done`. The end of the pipe without `done` means that nobody extends the lock any more: it ends the command, and when nothing
-//! is left of it, gives the lock back. What it needs for that is in its environment, which its user alone can see.
+//! It reads lines from a pipe: the process group, the end of the lock's validity (microseconds since boot, again and
+//! again), and `done`. The end of the pipe without `done` means that nobody extends the lock any longer: it ends the
+//! command, and when nothing is left of that, releases the lock. What it needs for that is in its environment, which
+//! its user alone can see.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write, stdin};
@@ -31,30 +32,31 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 
-/// For how long the lock is given back, to nodes that may be down.
+/// The time for releasing the lock on nodes that may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// What it is called, in the list of processes too. This program called so is the watchdog.
+/// The name, in the list of processes too. This program under this name is the watchdog.
 const NAME: &str = "palisade-watchdog";
 
-/// Between two looks at a group that was asked to end.
+/// The interval between two checks of a group that was asked to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// At so many of them it looks at each process: in a container nobody may wait for those that have ended, so that they stay.
+/// The number of checks between two inspections of each process: in a container nobody may wait for processes that have
+/// ended, so they stay.
 const CLOSER_LOOK: u64 = 10;
 
-/// What tells it which lock to give back, beside how the nodes are reached: the key, and the owner in hexadecimal.
+/// The variables for the lock to release: the key, and the owner in hexadecimal.
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 
-/// The end that this program holds.
+/// The end of the pipe that this program holds.
 pub struct Watchdog {
     process: Child,
     pipe: ChildStdin,
 }
 
 impl Watchdog {
-    /// Starts it, for this lock. It watches nothing yet.
+    /// Starts the watchdog of this lock. It watches nothing yet.
     ///
     /// # Errors
     /// It cannot be started.
@@ -68,7 +70,7 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Not where signals of the terminal and of the command go.
+            // Away from the signals of the terminal and of the command.
             .process_group(0)
             .current_dir("/")
             .spawn();
@@ -77,37 +79,37 @@ impl Watchdog {
         Ok(Self { process, pipe })
     }
 
-    /// Watches this process group from now on; the lock is valid for so long.
+    /// Watches this process group from now on; the lock is valid for `time`.
     pub fn watch(&mut self, group: Pid, time: Duration) {
         self.valid_for(time);
         self.say(&format!("group {group}"));
     }
 
-    /// The lock is valid for so long, from now.
+    /// Sets the validity of the lock to `time` from now.
     pub fn valid_for(&mut self, time: Duration) {
         self.say(&format!("until {}", (clock::since_boot() + time).as_micros()));
     }
 
-    /// Nothing is left to watch.
+    /// Ends the watch: nothing is left of the command.
     pub fn done(mut self) {
         self.say("done");
         let _ = self.process.wait();
     }
 
     fn say(&mut self, line: &str) {
-        // If it is gone, there is nothing to do about it: this program still ends the command in time.
+        // If the watchdog is gone, nothing can be done about it: this program still ends the command in time.
         let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
     }
 }
 
-/// Whether this process is one.
+/// Returns true if this process is a watchdog.
 pub fn is_meant() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// The watchdog's own life.
+/// Runs the watchdog.
 pub fn run() -> ExitCode {
-    // Whoever ends all processes of a service at once means this one last.
+    // A stop of all processes of a service at once is not meant for the watchdog, which ends last.
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         let _ = signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)));
     }
@@ -118,7 +120,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// How its watch ended.
+/// The end of a watch.
 enum Watched {
     /// Nothing is left to do.
     Done,
@@ -126,7 +128,7 @@ enum Watched {
     Ended,
 }
 
-/// What it was told.
+/// The lines that the watchdog read.
 #[derive(Debug, Default)]
 struct Told {
     text: String,
@@ -136,7 +138,7 @@ struct Told {
 }
 
 impl Told {
-    /// More of the text was read.
+    /// Takes in more of the text.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
         while let Some(end) = self.text.find('\n') {
@@ -149,7 +151,7 @@ impl Told {
         }
     }
 
-    /// How long until the group is to be killed; `None`: now.
+    /// Returns the time until the group is to be killed; `None` if that is now.
     fn left(&self) -> Option<Duration> {
         let left = self.until.saturating_sub(WATCHDOG_MARGIN).saturating_sub(clock::since_boot());
         (!left.is_zero()).then_some(left)
@@ -158,7 +160,7 @@ impl Told {
 
 fn watch() -> nix::Result<Watched> {
     let mut told = Told::default();
-    // This clock runs while the machine sleeps: what wakes up without its lock is killed at once.
+    // This clock runs while the machine sleeps: a command that wakes up without its lock is killed at once.
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
     let mut bytes = [0; 256];
     loop {
@@ -190,14 +192,14 @@ fn watch() -> nix::Result<Watched> {
     told.group.map_or(Ok(Watched::Done), |group| end(group, &told))
 }
 
-/// The program that kept the lock is gone: ends the command while the lock is still valid.
+/// Ends the command while the lock is still valid, because the program that kept the lock is gone.
 fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
-    // An error: nothing is left of it.
+    // An error means that nothing is left of it.
     let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
     for look in 1_u64.. {
         let (Ok(()), Some(left)) = (asked, told.left()) else { break };
         if look.is_multiple_of(CLOSER_LOOK) && group::is_left_unwaited(group) {
-            // What it started while it was looked at ends here, and starts nothing any more.
+            // Processes that it started during the inspection end here, and start nothing any longer.
             asked = killpg(group, Signal::SIGKILL);
             if group::is_left_unwaited(group) {
                 return Ok(Watched::Ended);
@@ -208,12 +210,12 @@ fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
     }
     match asked {
         Err(Errno::ESRCH) => Ok(Watched::Ended),
-        // The lease is over, so there is nothing to give back.
+        // The lease is over, so there is nothing to release.
         _ => killpg(group, Signal::SIGKILL).map(|()| Watched::Done),
     }
 }
 
-/// Gives the lock back on all nodes that take it within a moment: its lease ends by itself on the others.
+/// Releases the lock on all nodes that answer within a moment; on the others its lease ends by itself.
 fn give_back() -> Option<()> {
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;
@@ -226,7 +228,7 @@ fn give_back() -> Option<()> {
     given.ok().map(drop)
 }
 
-/// The bytes that a text in hexadecimal stands for.
+/// Returns the bytes of a hexadecimal text.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     text.as_bytes().chunks(2).map(byte).collect()

@@ -1,4 +1,4 @@
-//! `palisade members set`: the steps are shown, and taken one after the other.
+//! `palisade members set`: shows the steps, and takes one after the other.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ use crate::node_view::Guarded;
 use crate::nodes::Nodes;
 use crate::show::{out, print, tell, time};
 
-/// Time between two looks at how far it has come.
+/// The interval between two checks of the progress.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a program gets that asks for the steps.
+/// The JSON for a program that asks for the steps.
 #[derive(Serialize)]
 struct Steps {
-    /// The set as it is; 0: no node knows one.
+    /// The version of the present set; 0 if no node knows one.
     version: u64,
     members: Vec<String>,
     steps: Vec<Step>,
     /// Nodes that are added when their guards are over.
     guarded: Vec<Guarded>,
-    /// About so long the steps wait for leases to end.
+    /// The approximate time that the steps wait for leases to end, in milliseconds.
     waits_ms: u64,
 }
 
@@ -40,7 +40,7 @@ struct Step {
     adds: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     removes: Option<String>,
-    /// How many there are then, and how many of them a lock needs.
+    /// The size of the new set, and the number of its nodes that a lock needs.
     members: usize,
     majority: usize,
 }
@@ -48,7 +48,7 @@ struct Step {
 /// `palisade members set ADDRESS…`
 ///
 /// # Errors
-/// As the client's `set_nodes`; the person does not want it.
+/// As the client's `set_nodes`; the person declines.
 pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End, Failure> {
     let own = nodes.reaching().addresses();
     let given: Vec<String> = wanted.addresses.iter().flat_map(|list| split(list)).collect();
@@ -67,7 +67,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
             if steps.version == 0 { FOUNDS } else { "locks are held and taken meanwhile, and all clients follow" };
         ask(founds, "Change the set?")?;
     }
-    // Also where there is nothing to change: nodes that are behind are told.
+    // Also if there is nothing to change: nodes that are behind learn of the set.
     let changing = nodes.client().set_nodes(urls);
     tokio::pin!(changing);
     let mut version = steps.version;
@@ -92,7 +92,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     show(nodes, &Survey::of(nodes).await, as_json)
 }
 
-/// What founding takes.
+/// The precondition of founding a set.
 const FOUNDS: &str = "no node knows a set yet: --nodes are written down as the first one, so all clients must have been given exactly these";
 
 fn is_same(one: &Members, other: &Members) -> bool {
@@ -117,7 +117,8 @@ impl Steps {
             });
             before = &after.list;
         }
-        // Each step waits for leases of clients with the version before the last one; so the first two of a set wait for none.
+        // Each step waits for leases of clients with the version before the last one; so the first two of a set wait
+        // for none.
         let waiting = steps.iter().filter(|step| step.version > 2).count() as u64;
         let first = if plan.present.version > 1 && waiting > 0 { survey.unsettled_ms() } else { survey.max_ttl_ms() };
         let waits_ms = if waiting == 0 { 0 } else { first + (waiting - 1) * survey.max_ttl_ms() };

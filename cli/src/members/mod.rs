@@ -1,4 +1,4 @@
-//! `palisade members`: the set of nodes of a quorum, as each node knows it; and changing it.
+//! `palisade members`: the node set of a quorum, as each node knows it; and its changes.
 
 mod changing;
 pub mod survey;
@@ -16,7 +16,7 @@ use crate::show::{print, table, tell, time};
 /// `palisade members [set]`
 ///
 /// # Errors
-/// Too few nodes can be asked, or agree; the person does not want it; a node of the list is no single server.
+/// Too few nodes can be asked, or agree; the person declines; a node of the list is no single server.
 pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<End, Failure> {
     if nodes.has_many_servers() {
         return Err(Failure::usage(
@@ -29,12 +29,12 @@ pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<En
     }
 }
 
-/// What a program gets.
+/// The JSON for programs.
 #[derive(Serialize)]
 struct Shown {
-    /// The latest version; 0: no node knows a set.
+    /// The latest version; 0 if no node knows a set.
     version: u64,
-    /// How many it has.
+    /// The number of members.
     members: usize,
     nodes: Vec<Row>,
 }
@@ -75,14 +75,14 @@ fn text(rows: &[Row]) -> String {
     table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
 }
 
-/// The reason why this number of nodes is one too many, or too few; `None`: it is not.
+/// Returns the reason why this number of nodes is one too many, or too few; `None` if it is not.
 pub fn even(count: usize) -> Option<String> {
     let why =
         || format!("an even number: {} are needed, so no more may be down than of {}", majority(count), count - 1);
     (count > 0 && count.is_multiple_of(2)).then(why)
 }
 
-/// Whether a majority of the members, or of the list where there is no set, is there.
+/// Checks that a majority of the members, or of the list if there is no set, is there.
 fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<End, Failure> {
     let all = if version == 0 { nodes.len() } else { members };
     let is_there = |row: &&Row| matches!(row.standing, Standing::Member | Standing::Behind | Standing::NoSet);
@@ -100,7 +100,7 @@ fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<E
     Ok(End::OK)
 }
 
-/// Addresses of members, as people read them.
+/// Returns addresses of members, as people read them.
 fn addresses(list: &[Member]) -> String {
     list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ")
 }

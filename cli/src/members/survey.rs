@@ -1,4 +1,4 @@
-//! What the nodes of the list, and those that they tell of, know of the set.
+//! The knowledge of the set, from the nodes of the list and those that they name.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::node_failure::in_json;
 use crate::nodes::Nodes;
 
-/// How it is with a server, or with the place of a member.
+/// The standing of a server, or of a member's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -31,7 +31,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// In a table.
+    /// Returns the words for a table.
     fn words(self) -> &'static str {
         match self {
             Self::Member => "member",
@@ -48,11 +48,11 @@ impl Standing {
 /// A server that was asked.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// Its place in the list, from 1; `None`: a node of the list told of it.
+    /// The place in the list, from 1; `None` if a node of the list named it.
     pub number: Option<usize>,
-    /// As people read it.
+    /// The name, as people read it.
     pub name: String,
-    /// As a set has it.
+    /// The address, as a set has it.
     pub address: String,
     pub said: Result<Knows, Why>,
 }
@@ -60,24 +60,24 @@ pub struct Told {
 /// A member, or a node of the list that is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Its place in the list; `None`: the list does not have it.
+    /// The place in the list; `None` if the list does not have it.
     pub number: Option<usize>,
     pub node: String,
     pub standing: Standing,
-    /// The version that the server there knows; `None`: it cannot be asked.
+    /// The version that the server there knows; `None` if it cannot be asked.
     pub version: Option<u64>,
     /// Milliseconds until it has a vote on the next version.
     pub unsettled_ms: Option<u64>,
     /// The id of the server that answers there.
     pub id: Option<String>,
-    /// The id of the member, where it is another one.
+    /// The id of the member, if it differs.
     pub member_id: Option<String>,
-    /// Why it cannot be asked.
+    /// The reason why it cannot be asked.
     #[serde(serialize_with = "in_json")]
     pub error: Option<Why>,
 }
 
-/// What all of them know.
+/// The nodes' knowledge of the set.
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub told: Vec<Told>,
@@ -86,7 +86,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Asks the nodes of the list, and the members that they tell of; none if a node of the list is more than one server.
+    /// Asks the nodes of the list, and the members that they name; returns nothing if a node of the list is more than
+    /// one server.
     pub async fn of(nodes: &Nodes) -> Self {
         let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
         let listed =
@@ -100,7 +101,7 @@ impl Survey {
         Self { told: told.collect(), latest }
     }
 
-    /// The members, and the nodes of the list that are none: those of the list first.
+    /// Returns the members, and the nodes of the list that are none; nodes of the list first.
     pub fn rows(&self) -> Vec<Row> {
         let mut seen: HashSet<usize> = HashSet::new();
         let mut rows = vec![];
@@ -122,7 +123,7 @@ impl Survey {
         rows
     }
 
-    /// Who was asked as this member: a server with its id, else whatever is at its address.
+    /// Returns the server that was asked as this member: one with its id, else whatever is at its address.
     fn place_of(&self, member: &Member) -> Option<usize> {
         let is_it = |told: &Told| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
         let by_id = |told: &&Told| is_it(told) && told.address == member.address;
@@ -157,12 +158,12 @@ impl Survey {
         Row { member_id, ..row }
     }
 
-    /// The longest lease that a node allows.
+    /// Returns the longest lease that a node allows, in milliseconds.
     pub fn max_ttl_ms(&self) -> u64 {
         self.knowing().map(|knows| knows.max_ttl_ms).max().unwrap_or(0)
     }
 
-    /// Until all members that answer have a vote on the next version.
+    /// Returns the time until all members that answer have a vote on the next version, in milliseconds.
     pub fn unsettled_ms(&self) -> u64 {
         let members = self.knowing().filter(|knows| self.latest.has(knows.id));
         members.map(|knows| knows.unsettled_ms).max().unwrap_or(0)
@@ -173,7 +174,7 @@ impl Survey {
     }
 }
 
-/// A member, as people read it.
+/// Returns a member, as people read it.
 fn name_of(address: &str) -> String {
     address.trim_start_matches("unix://").to_owned()
 }
@@ -193,7 +194,7 @@ fn row(told: &Told, standing: Standing) -> Row {
 }
 
 impl Row {
-    /// How it is with it, for people.
+    /// Returns the standing for people.
     pub fn standing_words(&self) -> &'static str {
         self.standing.words()
     }

@@ -1,4 +1,5 @@
-//! Why nobody gets a lock: from what the nodes said to findings, and one sentence that says what to do. Nothing is asked here.
+//! The diagnosis of why nobody gets a lock: from the nodes' answers to findings, and one sentence that says what to do.
+//! Nothing is asked here.
 
 use palisade_client::Why;
 use serde::Serialize;
@@ -9,13 +10,13 @@ use crate::moment;
 use crate::node_failure::{advice, words};
 use crate::show::{printable, time};
 
-/// With so many waiters it is the queue that takes long, not one holder.
+/// The number of waiters from which the queue takes long, not one holder.
 const LONG_QUEUE: u64 = 100;
 
-/// So many waiters are shown, the first of the queue.
+/// The number of waiters shown, the first of the queue.
 const WAITERS_SHOWN: usize = 3;
 
-/// How the lock is.
+/// The state of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -23,17 +24,17 @@ pub enum State {
     Free,
     /// A majority has it for somebody.
     Held,
-    /// It is kept for one who was told to take it.
+    /// It is reserved for a waiter whose turn has come.
     Kept,
     /// Nodes have it for different owners, and none has a majority.
     Split,
-    /// So many nodes are guarded that no majority grants.
+    /// Too many nodes are guarded for a majority to grant.
     Guarded,
-    /// So many nodes cannot be asked that no majority is left.
+    /// Too many nodes cannot be asked for a majority to be left.
     Unreachable,
 }
 
-/// One thing that was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// `holder`, `partly` (no majority), `node`, `kept`, `waiter`, `log`
@@ -41,25 +42,25 @@ pub struct Finding {
     pub found: String,
 }
 
-/// What it comes to.
+/// A diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     pub state: State,
-    /// In a line.
+    /// The state in a line.
     pub summary: String,
     pub findings: Vec<Finding>,
     /// One sentence: what to do.
     pub advice: String,
 }
 
-/// What the facts come to.
+/// Returns the diagnosis of these facts.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     let (state, summary, advice) = facts.decided();
     Diagnosis { state, summary, findings: facts.findings(), advice }
 }
 
 impl Facts {
-    /// The state, what it is in a line, and what to do: of several reasons the one that is to be seen to first.
+    /// Returns the state, its line, and what to do: of several reasons, the one to attend to first.
     fn decided(&self) -> (State, String, String) {
         let key = printable(self.key.as_bytes());
         let (count, majority) = (self.nodes.len(), self.majority());
@@ -108,10 +109,10 @@ impl Facts {
         (State::Free, format!("{key} is free"), self.of_free())
     }
 
-    /// Too few nodes can be asked.
+    /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // What can be done about it; of several reasons that of most nodes.
+        // The remedy; of several reasons, that of most nodes.
         let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
         let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
@@ -119,7 +120,7 @@ impl Facts {
         format!("On {}: {}.", named.join(", "), advice(worst))
     }
 
-    /// A majority has it for somebody.
+    /// Returns the advice if a majority has it for somebody.
     fn of_held(&self, held: &LockView) -> String {
         let key = printable(self.key.as_bytes());
         let (name, lease) = (held.first.name(), time(held.first.ttl_ms));
@@ -148,7 +149,7 @@ impl Facts {
         )
     }
 
-    /// Nothing keeps anybody from it now.
+    /// Returns the advice if nothing keeps anybody from it now.
     fn of_free(&self) -> String {
         let key = printable(self.key.as_bytes());
         if self.told().any(|told| told.guarded_slots > 0) {
@@ -178,7 +179,7 @@ impl Facts {
         let mut findings = vec![];
         let mut found = |about, found| findings.push(Finding { about, found });
         let nodes = self.nodes.len();
-        // Where a majority is in trouble, what to do about it is said at the end.
+        // If a majority is in trouble, the remedy comes at the end.
         let is_well = self.serving() >= self.majority();
         for grant in &self.together.grants {
             found(if grant.is_held { "holder" } else { "partly" }, self.of_grant(grant, nodes));

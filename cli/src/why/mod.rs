@@ -1,4 +1,4 @@
-//! `palisade why`: why nobody gets a lock, and what to do. Asks all nodes, and prints what [`diagnosis`] makes of it.
+//! `palisade why`: why nobody gets a lock, and what to do. Asks all nodes, and prints the diagnosis of [`diagnosis`].
 
 mod diagnosis;
 mod facts;
@@ -21,10 +21,10 @@ use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
 use crate::show::print;
 
-/// So many of the last entries of the nodes' logs are shown.
+/// The number of the last entries of the nodes' logs that are shown.
 const EVENTS: usize = 3;
 
-/// What a program gets.
+/// The JSON for programs.
 #[derive(Serialize)]
 struct Said<'a> {
     key: &'a str,
@@ -68,11 +68,11 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let (key, log) = (&facts.key, &facts.log);
     let said = Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
     print(as_json, &said, || text(&diagnosis))?;
-    // What is wrong with the nodes was explained.
+    // The nodes' problems were explained.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 
-/// By server, how many slots are guarded there, as far as it tells.
+/// Returns the number of guarded slots by server, as far as it is reported.
 async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
     let told = nodes.ask(cmd("INFO").arg("lock")).await.into_iter().filter_map(|said| {
         let info = String::from_redis_value(said.said.ok()?.value).ok()?;
@@ -81,7 +81,7 @@ async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
     told.collect()
 }
 
-/// What one node told.
+/// Returns one node's answer.
 fn told(reply: &Reply) -> Told {
     let fields = Fields::of(reply.value.clone()).unwrap_or_default();
     let there = Together::of([reply.value.clone()], 1);

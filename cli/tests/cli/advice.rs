@@ -1,25 +1,25 @@
-//! What people on call are told to do.
+//! Advice for people on call.
 
 use nix::sys::signal::Signal;
 
 use crate::fixture::{Ended, Nodes, Running, json, palisade_at, run};
 use crate::harness::{Setup, text, wait_until};
 
-/// Nodes that are well, so that nothing else is found.
+/// Nodes without problems, so that nothing else is found.
 fn lasting(count: usize) -> Nodes {
     let mut nodes = Nodes::start(0);
     nodes.servers = (0..count).map(|_| Setup::new().aof().start()).collect();
     nodes
 }
 
-/// The line that follows the one with this text.
+/// Returns the line after the one with this text.
 fn advice(ended: &Ended, found: &str) -> String {
     let out = ended.out();
     let mut lines = out.lines().skip_while(|line| !line.contains(found));
     lines.nth(1).unwrap_or_else(|| panic!("{found}: {out}")).trim().to_owned()
 }
 
-/// A node that lost its disk looks like a new one. Its guard is all that keeps what it granted from being granted again.
+/// A node that lost its disk looks like a new one. Only its guard keeps its grants from being granted again.
 #[test]
 fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     let mut nodes = lasting(3);
@@ -35,7 +35,7 @@ fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     }
 }
 
-/// Where a set is founded, such a node is told from a new one.
+/// With a set, such a node can be told from a new one.
 #[test]
 fn how_to_found_a_set() {
     let nodes = lasting(4);
@@ -106,7 +106,7 @@ fn a_holder_that_is_stopped() {
     });
 }
 
-/// Who looks for it afterwards does not know how long it was held.
+/// A person who looks for it afterwards does not know how long it was held.
 #[test]
 fn a_lock_that_was_broken_young_is_in_the_history() {
     let nodes = Nodes::start(3);
@@ -119,7 +119,7 @@ fn a_lock_that_was_broken_young_is_in_the_history() {
     assert_eq!(ends, [["broken", "web-1"]], "{said}");
 }
 
-/// Two addresses of one server are one node: what it says is not what a majority says.
+/// Two addresses of one server are one node: its answer is not a majority's.
 #[test]
 fn two_addresses_of_one_server() {
     let mut nodes = Nodes::start(0);
@@ -141,7 +141,7 @@ fn two_addresses_of_one_server() {
         assert_eq!(ended.code(), Some(196), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
         assert!(!ended.all().contains("is free"), "{line}: {ended:?}");
-        // As long as they are the list, this does not pass by itself.
+        // As long as the list has both, this does not pass by itself.
         let ended = run(at(&[&one, &alias], line));
         assert_eq!(ended.code(), Some(193), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
@@ -154,7 +154,7 @@ fn two_addresses_of_one_server() {
     assert_eq!(held.code(), Some(0), "{held:?}");
     let why = run(at(&three, "why mine"));
     assert!(why.out().starts_with("mine is held by ") && why.out().contains(", on 2 of 3 nodes\n"), "{why:?}");
-    // One of the two that count holds the other lock for somebody: nobody says of it that it is this owner's.
+    // One of the two that count holds the other lock for somebody: no answer calls it this owner's.
     let refused = run(at(&[&alias, &one, &down], "acquire free --owner me --ttl 1m"));
     assert!(refused.all().contains("it is the same server as ") && !refused.all().contains("OWNED"), "{refused:?}");
 }

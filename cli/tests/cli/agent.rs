@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::fixture::{Nodes, PALISADE, Running, apart, run};
 use crate::harness::{Client, Setup, int, null, wait_until};
 
-/// An agent of these nodes that listens on this socket.
+/// Starts an agent of these nodes that listens on this socket.
 fn agent(nodes: &Nodes, options: &str, socket: &Path) -> Running {
     let agent = Running::start(nodes.palisade(&format!("agent --listen {} {options}", socket.display())));
     wait_until("the agent listens", || UnixStream::connect(socket).is_ok());
@@ -46,7 +46,7 @@ fn it_ends_by_a_signal_and_takes_its_socket_along() {
     assert_eq!(nodes.holding("k"), 3, "locks are left to their leases");
 }
 
-/// SIGHUP ends no agent, and changes no list: it has the agent say which nodes it works with.
+/// SIGHUP ends no agent, and changes no list: the agent reports the nodes it works with.
 #[test]
 fn it_follows_the_set_and_has_no_reload_of_its_list() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "60000"]);
@@ -161,7 +161,7 @@ fn health() {
     wait_until("it is not well", || asks(&nodes).code() == Some(1));
 }
 
-/// As systemd does it: the socket is there before the agent, and stays after it.
+/// As with systemd: the socket is there before the agent, and stays after it.
 #[test]
 fn a_socket_is_handed_over() {
     const ACTIVATE: &str = "systemd-socket-activate";
@@ -188,7 +188,7 @@ fn a_socket_is_handed_over() {
     assert!(socket.exists(), "it belongs to who made it");
 }
 
-/// systemd is told that it is ready, how it is, and that it ends.
+/// systemd hears that the agent is ready, its status, and that it ends.
 #[test]
 fn systemd_is_told() {
     let nodes = Nodes::start(3);

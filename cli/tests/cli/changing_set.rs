@@ -1,4 +1,4 @@
-//! `palisade members`: what it shows of a set, and that it changes one.
+//! `palisade members`: its view of a set, and its changes.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::fixture::{Ended, palisade_at, run};
 use crate::harness::{Server, Setup, acl_rules, state_file, text, wait_until};
 use crate::transcripts::{alike, on_the_page};
 
-/// Steps need not wait for long leases.
+/// Starts servers whose short leases shorten the steps.
 fn start(count: usize) -> Vec<Server> {
     let setup = || Setup::new().replication().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"]);
     (0..count).map(|_| setup().start()).collect()
@@ -23,12 +23,12 @@ fn some(servers: &[Server], places: &[usize]) -> Vec<String> {
     places.iter().map(|&place| address(&servers[place])).collect()
 }
 
-/// The program on these of the servers.
+/// Returns the program on these of the servers.
 fn on(servers: &[Server], places: &[usize], line: &str) -> Command {
     palisade_at(&some(servers, places).join(","), line)
 }
 
-/// `members set` to these.
+/// Runs `members set` to these.
 fn set(servers: &[Server], list: &[usize], wanted: &[usize], options: &str) -> Ended {
     run(on(servers, list, &format!("members set {} {options}", some(servers, wanted).join(" "))))
 }
@@ -38,7 +38,7 @@ fn members(servers: &[Server], list: &[usize]) -> Value {
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
 }
 
-/// How it is with each: the places in the list (0: none) and the standings.
+/// Returns the standing of each: its place in the list (0: none) and its words.
 fn standings(servers: &[Server], list: &[usize]) -> Vec<(u64, String)> {
     let rows = members(servers, list)["nodes"].as_array().unwrap().clone();
     let standing = |row: &Value| (row["number"].as_u64().unwrap_or(0), row["standing"].as_str().unwrap().to_owned());
@@ -53,7 +53,7 @@ fn version(server: &Server) -> i64 {
     server.client().say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// That the doctor says this of a server.
+/// Checks that the doctor finds this about a server.
 #[track_caller]
 fn finds(servers: &[Server], list: &[usize], about: usize, found: &str) {
     let out = run(on(servers, list, "doctor")).out();
@@ -67,25 +67,26 @@ fn well(ended: Ended) -> Ended {
     ended
 }
 
-/// The lines without how wide columns are, and without ids.
+/// Returns the lines without column widths and ids.
 fn plain(lines: &[String]) -> Vec<String> {
     let word = |word: &str| if word.len() > 25 { "id".to_owned() } else { word.to_owned() };
     lines.iter().map(|line| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// That the page shows under `command` what was printed.
+/// Checks that the page shows under `command` what was printed.
 #[track_caller]
 fn is_shown(command: &str, printed: &str) {
-    // Before numbers are alike: an id is as long as it is.
+    // Before numbers become alike: an id keeps its length.
     let printed: Vec<_> = plain(&printed.lines().map(str::to_owned).collect::<Vec<_>>());
-    // A minute on the page, where the test has a second.
+    // The page has a minute where the test has a second.
     let alike = |line: &String| alike(line).replace(" 0m", " 0s");
     let printed: Vec<_> = printed.iter().map(alike).collect();
     let shown: Vec<_> = plain(&on_the_page(command)).iter().map(alike).collect();
     assert_eq!(printed, shown, "{command}");
 }
 
-/// From three nodes to five, one of which dies and is replaced, and back to three; with the list from the beginning throughout.
+/// From three nodes to five, one of which dies and is replaced, and back to three; with the list from the beginning
+/// throughout.
 #[test]
 fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let mut servers = start(6);
@@ -118,7 +119,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let after = standings(&servers, &[0, 1, 5]);
     assert_eq!(after, all("member", &[1, 2, 3, 0, 0]));
 
-    // Of the list that it is told, one is dead and one is in the set no more.
+    // Of its list, one node is dead and one is no longer in the set.
     well(set(&servers, &first, &[5, 0, 3], "--yes"));
     assert_eq!([0, 3, 5].map(|place| version(&servers[place])), [7; 3]);
     let of_old = run(on(&servers, &first, "members"));
@@ -137,7 +138,8 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
-/// A node that lost its state file is another one, until the same addresses are set again; so is one that was away while the set changed.
+/// A node that lost its state file is another one, until the same addresses are set again; so is one that was away
+/// while the set changed.
 #[test]
 fn members_that_are_behind_or_have_another_id() {
     let mut servers = start(4);
@@ -207,7 +209,8 @@ fn what_is_refused() {
     run(palisade_at("127.0.0.1:1", "members set")).assert_refused(193, "ADDRESS");
 }
 
-/// A server has one place in a set, whatever names it has. The plan is refused as the change is, with the same words, and nothing is changed.
+/// A server has one place in a set, whatever names it has. The plan is refused as the change is, with the same words,
+/// and nothing is changed.
 #[test]
 fn one_server_under_two_names() {
     let servers = start(3);

@@ -1,9 +1,9 @@
-//! Why nobody gets a lock.
+//! Explanations of why nobody gets a lock.
 
 use crate::fixture::{Nodes, Running, json, palisade_at, run};
 use crate::harness::{Frozen, Server, wait_until};
 
-/// What is told about `about`.
+/// Returns the findings about `about`.
 fn found(said: &serde_json::Value, about: &str) -> Vec<String> {
     let findings = said["findings"].as_array().unwrap();
     let texts = findings.iter().filter(|finding| finding["about"] == about);
@@ -64,7 +64,7 @@ fn nobody_has_a_majority() {
     let said = json(&nodes, "why k");
     assert_eq!((&said["state"], &said["grants"]), (&"free".into(), &serde_json::json!([])), "{said}");
 
-    // A lock that is kept for a waiter that was told to take it.
+    // A lock that is reserved for a waiter whose turn has come.
     nodes.say("CONFIG SET lock.handoff-window 10000");
     wait_until("it is seen while it is kept", || {
         nodes.servers[0].client().say("LOCK.WAIT k me 0");
@@ -73,7 +73,7 @@ fn nobody_has_a_majority() {
     });
 }
 
-/// The nodes refuse a user: each is told, with what to do, also where some answer.
+/// The nodes refuse a user: each refusal is reported with its remedy, also if some nodes answer.
 #[test]
 fn a_user_that_may_not() {
     let nodes = Nodes::start(3);

@@ -1,10 +1,10 @@
-//! What `palisade doctor` finds on real clusters and behind real Sentinels, and the users that they need.
+//! Findings of `palisade doctor` on real clusters and behind real Sentinels, and the users that they need.
 
 use crate::fixture::{palisade_at, run};
 use crate::harness::{Member, Six, behind, text, wait_until, watched};
 use crate::places::{MAX_TTL_MS, name, on, six, well};
 
-/// Whether it finds this, about this.
+/// Checks that it finds this, about this.
 #[track_caller]
 fn finds(out: &str, level: &str, about: &str, found: &str) {
     let is_it = |line: &str| line.starts_with(level) && line.contains(&format!("{about}: ")) && line.contains(found);
@@ -44,7 +44,7 @@ fn a_cluster_that_is_well_and_what_is_wrong_with_it() {
     let (from, to) = (&six.0[0], &six.0[1]);
     let slot = from.client().say(&format!("CLUSTER KEYSLOT {}", six.key_of(0))).as_int();
     assert_eq!(from.client().say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
-    // A user that may less on one replica than elsewhere.
+    // A user with fewer permissions on one replica than elsewhere.
     let line = well(on(&six, "acl application --user app --key *")).trim().replace("PASSWORD", "secret");
     six.0.iter().for_each(|member| assert_eq!(member.client().say(&line), text("OK")));
     six.0[5].client().say("ACL SETUSER app -lock.extend");
@@ -105,7 +105,7 @@ fn sentinels_that_are_well_and_what_is_wrong_with_them() {
     finds(&doctor(&address), "FAIL", about, "they name different masters");
 }
 
-/// What the line for a cluster gives is enough, also for a slot that is on its way, and each of its permissions is needed.
+/// The line for a cluster is enough, also for a slot that is moving, and each of its permissions is needed.
 #[test]
 fn a_user_of_a_cluster() {
     let six = six();

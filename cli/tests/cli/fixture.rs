@@ -16,7 +16,7 @@ use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
 /// The program.
 pub const PALISADE: &str = env!("CARGO_BIN_EXE_palisade");
 
-/// Nodes that serve, and a folder for what commands leave.
+/// Nodes that serve, and a folder for files of commands.
 pub struct Nodes {
     pub servers: Vec<Server>,
     folder: TempDir,
@@ -27,54 +27,54 @@ impl Nodes {
         Self { servers: (0..count).map(|_| Setup::new().start()).collect(), folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Their addresses, as the environment has them.
+    /// Returns the addresses, as the environment has them.
     pub fn addresses(&self) -> String {
         self.addresses_with("")
     }
 
-    /// The same, each with this at its end: a user, a database.
+    /// Returns the addresses, each with this at its end: a user, a database.
     pub fn addresses_with(&self, query: &str) -> String {
         let address = |server: &Server| format!("unix://{}{query}", server.socket().display());
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
-    /// The environment that the program needs.
+    /// Returns the environment that the program needs.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [("PALISADE_NODES", self.addresses()), ("PALISADE_NODE_TIMEOUT", NODE_TIMEOUT.to_owned())]
     }
 
-    /// The program with these arguments, separated by spaces.
+    /// Returns the program with these arguments, separated by spaces.
     pub fn palisade(&self, line: &str) -> Command {
         let mut command = palisade_at(&self.addresses(), line);
         command.current_dir(self.folder.path());
         command
     }
 
-    /// The program, running `script` in a shell under a lock.
+    /// Returns the program, running `script` in a shell under a lock.
     pub fn exec(&self, options: &str, script: &str) -> Command {
         let mut command = self.palisade(&format!("exec {options} -- sh -c"));
         command.arg(script);
         command
     }
 
-    /// A file in the folder that commands run in.
+    /// Returns a file in the folder that commands run in.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Waits until a command has written this file, and returns what is in it.
+    /// Waits until a command has written this file, and returns its content.
     pub fn wait_file(&self, name: &str) -> String {
         let path = self.file(name);
         wait_until(&format!("the file {name} is written"), || read(&path).ends_with('\n'));
         read(&path).trim().to_owned()
     }
 
-    /// What each answers.
+    /// Returns the answer of each node.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.servers.iter().map(|server| server.client().say(line)).collect()
     }
 
-    /// On how many `key` is locked.
+    /// Returns the number of nodes on which `key` is locked.
     pub fn holding(&self, key: &str) -> usize {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
     }
@@ -85,13 +85,13 @@ impl Nodes {
         wait_until("nothing is locked and nobody waits", || self.servers.iter().all(idle));
     }
 
-    /// How many wait on the first node.
+    /// Returns the number of waiters on the first node.
     pub fn waiters(&self) -> u64 {
         self.servers[0].info("waiters")
     }
 }
 
-/// The program with these arguments, separated by spaces, on nodes at these addresses.
+/// Returns the program with these arguments, separated by spaces, on nodes at these addresses.
 pub fn palisade_at(addresses: &str, line: &str) -> Command {
     let mut command = apart(PALISADE);
     command.args(line.split(' ').filter(|word| !word.is_empty()));
@@ -100,18 +100,18 @@ pub fn palisade_at(addresses: &str, line: &str) -> Command {
     command
 }
 
-/// This machine may be busy, so nodes are given time.
+/// The nodes' time to answer: this machine may be busy.
 const NODE_TIMEOUT: &str = "5s";
 
-/// A program, started apart from whoever runs the tests: in a session of its own, so without their terminal, and with no
-/// signal ignored, as it is under `nohup` or in the background of a script.
+/// Returns a program that starts apart from the caller of the tests: in a session of its own, so without their
+/// terminal, and with no signal ignored, unlike under `nohup` or in the background of a script.
 pub fn apart(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", "setsid", program]);
     command
 }
 
-/// A program that runs; killed when it is dropped.
+/// A running program; killed when it is dropped.
 pub struct Running(pub Child);
 
 impl Running {
@@ -127,7 +127,7 @@ impl Running {
         Pid::from_raw(self.0.id() as i32)
     }
 
-    /// Whether it has started another program, which runs.
+    /// Returns true if it has started another program, which runs.
     pub fn has_child(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
         let mut children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -157,12 +157,12 @@ impl Drop for Running {
     }
 }
 
-/// How it ended, and what it said.
+/// The end of a program, and its output.
 #[derive(Debug)]
 pub struct Ended(Output);
 
 impl Ended {
-    /// Its exit status; none if a signal ended it.
+    /// Returns the exit status; `None` if a signal ended it.
     pub fn code(&self) -> Option<i32> {
         self.0.status.code()
     }
@@ -175,12 +175,12 @@ impl Ended {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
-    /// All that it said.
+    /// Returns all output.
     pub fn all(&self) -> String {
         self.out() + &self.err()
     }
 
-    /// Checks that it ended with this status, and said this last.
+    /// Checks that it ended with this status, and this as its last output.
     #[track_caller]
     pub fn assert_refused_after(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
@@ -202,7 +202,7 @@ pub fn run(command: Command) -> Ended {
     Running::start(command).end()
 }
 
-/// What the program answers in JSON.
+/// Returns the program's answer in JSON.
 pub fn json(nodes: &Nodes, line: &str) -> serde_json::Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
@@ -224,12 +224,12 @@ pub fn run_with(mut command: Command, input: &[u8]) -> Ended {
     ended
 }
 
-/// What is in a file; nothing if it is not there.
+/// Returns the content of a file; empty if it is not there.
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Time since boot, as validity is counted.
+/// Returns the time since boot, as validity is counted.
 pub fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap().into()
 }
@@ -239,18 +239,18 @@ pub fn wait_dead(pid: &str) {
     wait_until(&format!("process {pid} is dead"), || !is_alive(pid));
 }
 
-/// Whether a process runs.
+/// Returns true if a process runs.
 pub fn is_alive(pid: &str) -> bool {
     let status = read(Path::new(&format!("/proc/{pid}/status")));
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-/// A beat every few milliseconds: a shell's loop that writes the time since boot, in seconds, to the file `beat`. It ignores
-/// SIGTERM.
+/// A beat every few milliseconds: a shell's loop that writes the time since boot, in seconds, to the file `beat`. It
+/// ignores SIGTERM.
 pub const HEARTBEAT: &str = "trap '' TERM; echo $$ > pid; \
     while :; do read up idle < /proc/uptime; echo $up > beat; done";
 
-/// When the heart beat last, once it has stopped for good.
+/// Returns the time of the last beat, once it has stopped for good.
 pub fn last_beat(nodes: &Nodes) -> Duration {
     let start = Instant::now();
     wait_dead(&nodes.wait_file("pid"));

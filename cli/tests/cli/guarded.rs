@@ -39,7 +39,7 @@ fn what_guarded_nodes_do_not_show_is_not_free() {
     assert!(ended.out().contains("cannot be known now: ") && ended.out().contains("guarded for "), "{ended:?}");
     let said = json(&nodes, "deadlocks");
     assert!(said["is_known"] == false && said["unsure"].is_string(), "{said}");
-    // As soon as a majority serves, it is known again.
+    // As soon as a majority serves, the answer is known again.
     nodes.servers[0].lift();
     assert_eq!(run(nodes.palisade("deadlocks")).code(), Some(0));
     run(nodes.palisade("info free"));

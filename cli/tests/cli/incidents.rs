@@ -1,5 +1,5 @@
-//! The incidents of docs/troubleshooting.md, staged on five nodes: what the page shows is what the program prints.
-//! `PALISADE_WRITE_PAGES=1` puts what it prints now into the page.
+//! The incidents of docs/troubleshooting.md, staged on five nodes: the page shows what the program prints.
+//! `PALISADE_WRITE_PAGES=1` writes the present output into the page.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,10 @@ use crate::harness::{Server, wait_until, waits};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting.md");
 
-/// Nodes of an incident.
+/// The number of nodes of an incident.
 const COUNT: usize = 5;
 
-/// So many waiters stand for the ten thousand of the page.
+/// The number of waiters that stand for the ten thousand of the page.
 const HERD: usize = 110;
 
 /// One writes at a time.
@@ -45,7 +45,7 @@ fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i3
     assert_eq!(masked(&said), masked(&page[begin..end]), "the page shows:\n{}\nand it is:\n{said}", &page[begin..end]);
 }
 
-/// A text without what is another at each run: tokens, owners, moments, lengths of time, large numbers, columns.
+/// Returns a text without what differs at each run: tokens, owners, moments, lengths of time, large numbers, columns.
 fn masked(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(masked_word).collect();
@@ -86,13 +86,14 @@ fn what_varies_is_masked_and_nothing_else() {
     assert_eq!(masked("and 9997 more, for 1m 2s, (610ms)"), "and NUMBER more, for LENGTH, (LENGTH)");
 }
 
-/// A command that runs under this lock, on all nodes, until it is dropped.
+/// Runs a command under this lock, on all nodes, until it is dropped.
 fn holder(nodes: &Nodes, key: &str, note: &str) -> Running {
     let mut exec = nodes.palisade(&format!("exec {key}"));
     exec.args(["--note", note, "--", "sleep", "1000"]);
     let holder = Running::start(exec);
     wait_until("all have it", || nodes.holding(key) == COUNT);
-    // Not before its command runs: new nodes grant with different tokens at first, and what is broken between the two rounds is asked for again.
+    // Not before its command runs: new nodes grant with different tokens at first, and a lock broken between the two
+    // rounds is requested again.
     wait_until("it holds the lock", || holder.has_child());
     holder
 }
@@ -122,7 +123,7 @@ fn a_deadlock_of_two_workers() {
     let (accounts, transfers) = (["accounts:1", "accounts:2"], ["transfer-17@web-1", "transfer-18@web-2"]);
     for (key, transfer) in accounts.iter().zip(transfers) {
         nodes.say(&format!("LOCK.ACQUIRE {key} {transfer} 60000 NOTE [holder={transfer}]"));
-        // The one that came later is told to end: it is to be seen which one that is.
+        // The one that came later is to end: it must be visible which one that is.
         let held = |server: &Server| server.client().say(&format!("LOCK.INFO {key}")).field("held").as_int();
         wait_until("it is held for a while", || nodes.servers.iter().all(|server| held(server) >= 20));
     }

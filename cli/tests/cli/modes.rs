@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::fixture::{Nodes, Running, json, run, run_with};
 use crate::harness::{null, wait_until};
 
-/// How many hold `key` on each node.
+/// Returns the number of holders of `key` on each node.
 fn holders(nodes: &Nodes, key: &str) -> Vec<i64> {
     let info = nodes.say(&format!("LOCK.INFO {key}"));
     info.iter().map(|info| if *info == null() { 0 } else { info.field("holders").as_int() }).collect()

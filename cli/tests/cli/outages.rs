@@ -10,12 +10,12 @@ use nix::sys::signal::Signal;
 use crate::fixture::{Nodes, Running, palisade_at, read, run, wait_dead};
 use crate::harness::{Frozen, Setup, wait_until};
 
-/// Two of three nodes end, without what they had.
+/// Ends two of three nodes, without their data.
 fn take_away(nodes: &mut Nodes) {
     nodes.servers[1..].iter_mut().for_each(crate::harness::Server::kill);
 }
 
-/// And serve again.
+/// Starts them again.
 fn bring_back(nodes: &mut Nodes) {
     for server in &mut nodes.servers[1..] {
         server.start_again();
@@ -23,7 +23,7 @@ fn bring_back(nodes: &mut Nodes) {
     }
 }
 
-/// What a program says, line by line.
+/// Returns the lines that a program prints for people.
 fn says(running: &mut Running) -> impl Iterator<Item = String> + use<> {
     let stderr: ChildStderr = running.0.stderr.take().unwrap();
     BufReader::new(stderr).lines().map(Result::unwrap)
@@ -72,14 +72,14 @@ fn they_are_waited_for_as_long_as_was_said() {
         ended.assert_refused_after(196, "2 of 3 nodes cannot be asked, and 2 are needed");
         assert!(began.elapsed() >= Duration::from_secs(1), "{line}: {ended:?}");
     }
-    // Who does not wait is told at once, in one line.
+    // A command that does not wait fails at once, in one line.
     for line in ["exec --no-wait k -- true", "acquire k --owner me", "try k"] {
         run(nodes.palisade(line)).assert_refused(196, "1 of 3 nodes can be asked, and 2 are needed");
     }
 }
 
-/// Three of five nodes freeze while a lock is waited for. The commands ended up to three seconds after their time, and said that somebody
-/// holds it who did before.
+/// Three of five nodes freeze during a wait for a lock. The commands ended up to three seconds after their time, and
+/// named the last known holder as the present one.
 #[test]
 fn a_majority_that_freezes_during_a_wait() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -94,19 +94,19 @@ fn a_majority_that_freezes_during_a_wait() {
         let ended = running.end();
         ended.assert_refused(196, "3 of 5 nodes cannot be asked, and 3 are needed");
         assert!(!ended.err().contains("held by backup"), "{line}: {ended:?}");
-        // A tenth of a second at the most; the rest is for a busy machine, on which three programs end at once.
+        // A tenth of a second at most; the rest is for a busy machine, on which three programs end at once.
         let late = began.elapsed().saturating_sub(WAIT);
         assert!(late < Duration::from_millis(800), "{line}: {late:?} after its time");
     }
     drop(frozen);
     holder.signal(Signal::SIGTERM);
     assert_eq!(holder.end().code(), Some(143));
-    // Nothing that was asked for at the end is left behind.
+    // No request made at the end is left behind.
     nodes.wait_idle();
 }
 
-/// Three of five nodes are frozen when a command begins, and come back before its time is over: that counts as part of its time. It lasted up to
-/// twice as long.
+/// Three of five nodes are frozen when a command begins, and come back before its time is over: that counts as part of
+/// its time. It lasted up to twice as long.
 #[test]
 fn what_the_first_connection_takes_is_part_of_the_wait() {
     const WAIT: Duration = Duration::from_secs(4);
@@ -123,7 +123,7 @@ fn what_the_first_connection_takes_is_part_of_the_wait() {
     assert!(late < Duration::from_millis(1_500), "{late:?} after its time");
 }
 
-/// Servers that say that they load their data.
+/// Servers that answer that they load their data.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {
     let loading = || {

@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::fixture::{Ended, Running, palisade_at, run};
 use crate::harness::{Member, Reply, Server, Setup, Six, behind, text, wait_until, watched};
 
-/// Leases of a minute: this machine may be busy between two commands.
+/// The longest lease, in milliseconds: this machine may be busy between two commands.
 pub const MAX_TTL_MS: u64 = 60_000;
 
-/// A cluster of six.
+/// Starts a cluster of six.
 pub fn six() -> Six {
     Six::start_with(|setup| {
         setup
@@ -19,17 +19,17 @@ pub fn six() -> Six {
     })
 }
 
-/// The program on this cluster, by two of its masters.
+/// Returns the program on this cluster, by two of its masters.
 pub fn on(six: &Six, line: &str) -> Command {
     palisade_at(&six.address(), line)
 }
 
-/// What the program calls it.
+/// Returns the program's name for it.
 pub fn name(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Whether this master serves the key, and gave the lock away.
+/// Returns true if this master serves the key, and granted the lock.
 fn has_taken(master: &Member, key: &str) -> bool {
     matches!(master.client().say(&format!("LOCK.ACQUIRE {key} me 60000")), Reply::Int(_))
 }
@@ -39,7 +39,7 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
 }
 
-/// What it says if it ends well.
+/// Returns the output of a successful run.
 #[track_caller]
 pub fn well(command: Command) -> String {
     let ended = run(command);
@@ -47,7 +47,7 @@ pub fn well(command: Command) -> String {
     ended.out()
 }
 
-/// One lock at each master: taken, seen, extended, given back, broken; and told with the name of its master.
+/// One lock at each master: taken, listed, extended, released, broken; and shown with the name of its master.
 #[test]
 fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     let six = six();
@@ -85,7 +85,7 @@ fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     assert_eq!(well(on(&six, "deadlocks")).trim(), "no deadlock among 0 locks that are waited for");
 }
 
-/// Many locks at once: each is told once, of the master that has it.
+/// Many locks at once: each is listed once, with the master that has it.
 #[test]
 fn all_locks_of_a_cluster_are_listed() {
     let six = six();
@@ -96,7 +96,7 @@ fn all_locks_of_a_cluster_are_listed() {
     assert_eq!(text.lines().skip(1).count(), 40, "{text}");
     assert!(text.lines().next().unwrap().ends_with("AT"), "{text}");
     let at = |line: &&str| six.masters().any(|member| line.trim_end().ends_with(&name(&member.server)));
-    // Each master is asked about its own locks, so each lock is told of once.
+    // Each master is asked about its own locks, so each lock is listed once.
     assert!(text.lines().skip(1).all(|line| at(&line) && line.contains(" 1/1 ") && !line.contains(", ")), "{text}");
     // A replica knows where they are too.
     let by_replica = format!("redis+cluster://{}", name(&six.0[4].server));
@@ -106,7 +106,7 @@ fn all_locks_of_a_cluster_are_listed() {
     assert!(limited.out().lines().count() == 2 && limited.err().contains("39 more"), "{limited:?}");
 }
 
-/// A key whose slot is on its way is asked about where it is: at its old master, at its new one, and by a redirection.
+/// A key whose slot is moving is looked up where it is: at its old master, at its new one, and by a redirection.
 #[test]
 fn a_slot_that_moves_is_followed() {
     let six = six();
@@ -121,14 +121,14 @@ fn a_slot_that_moves_is_followed() {
         let listed = json(&run(on(&six, "ls --json")));
         assert_eq!(listed[0]["servers"], serde_json::json!([name(&member.server)]), "{listed}");
     };
-    // Not there yet, so it is asked for and made at the new master (ASK).
+    // Not there yet, so it is requested and made at the new master (ASK).
     let mut there = to.client();
     wait_until("it grants there", || {
         there.say("ASKING");
         match there.say(&format!("LOCK.ACQUIRE {key} me 60000")) {
             Reply::Int(_) => true,
             other => {
-                // One that waited for its disk sends back.
+                // A server that waited for its disk redirects.
                 assert!(other.is_error("NOTYET") || other.is_error("MOVED"), "{other:?}");
                 false
             }
@@ -142,7 +142,7 @@ fn a_slot_that_moves_is_followed() {
     assert!(well(on(&six, &format!("info {key}"))).contains("is free"));
 }
 
-/// What can be told of a cluster is, while one of its masters is down, and what is missing is said.
+/// While a master of a cluster is down, the others are shown, and what is missing is reported.
 #[test]
 fn a_master_that_is_down_is_named_and_the_others_tell() {
     let mut six = six();
@@ -168,7 +168,7 @@ fn a_master_that_is_down_is_named_and_the_others_tell() {
     assert!(top.contains("without those of masters that cannot be asked"), "{top}");
 }
 
-/// The guard is a single server's: of a cluster it must be said which one's.
+/// The guard belongs to a single server: with a cluster it must be named.
 #[test]
 fn the_guard_of_one_master_of_a_cluster() {
     let six = six();
@@ -193,11 +193,11 @@ fn a_command_does_not_outlive_its_master() {
     let next = well(on(&six, &format!("exec {key} --ttl 2s --grace 100ms --node-timeout 1s -- echo ran")));
     assert_eq!(next, "ran\n");
     assert_eq!(six.0[4].client().say("ROLE").as_list()[0], text("master"));
-    // Whoever is the master now is asked.
+    // The present master is asked.
     assert!(well(on(&six, "nodes")).contains(&name(&six.0[4].server)));
 }
 
-/// What the watchdog gives back when this program is killed goes to the master of its slot.
+/// The watchdog's release, when this program is killed, goes to the master of the lock's slot.
 #[test]
 fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     let six = six();
@@ -216,7 +216,7 @@ fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     }
 }
 
-/// The present master is asked, before a fail-over and after it.
+/// The present master is asked, before a failover and after it.
 #[test]
 fn a_master_behind_sentinels_is_found() {
     let (one, other, sentinels) = watched(1, MAX_TTL_MS);

@@ -1,4 +1,4 @@
-//! A terminal, and who sits at it.
+//! A terminal, and the person at it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ pub struct Person {
     seen: Arc<Mutex<String>>,
     read_up_to: usize,
     shell: Option<Running>,
-    /// What reads the screen, as long as somebody has the terminal open.
+    /// The reader of the screen, as long as somebody has the terminal open.
     reader: JoinHandle<()>,
 }
 
 impl Person {
-    /// At an interactive shell.
+    /// Starts an interactive shell.
     pub fn at_a_shell(nodes: &Nodes) -> Self {
         let mut person = Self::at(nodes, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
         person.types("PS1='ready> '\n");
@@ -32,7 +32,7 @@ impl Person {
         person
     }
 
-    /// At a terminal on which this runs, with nothing else.
+    /// Starts a terminal on which this runs, and nothing else.
     pub fn at(nodes: &Nodes, command: &[&str]) -> Self {
         let size = Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
@@ -52,7 +52,7 @@ impl Person {
         let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error: nobody has the terminal open any more.
+            // An error means that nobody has the terminal open any longer.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
@@ -81,12 +81,12 @@ impl Person {
         }
     }
 
-    /// All that was on the screen.
+    /// Returns all that was on the screen.
     pub fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until what ran at the terminal has ended; its exit status.
+    /// Waits until the command at the terminal has ended. Returns its exit status, and the screen.
     pub fn end(mut self) -> (Option<i32>, String) {
         let ended = self.shell.take().unwrap().end();
         wait_until("all of its output is there", || self.reader.is_finished());

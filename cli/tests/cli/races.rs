@@ -7,7 +7,7 @@ use crate::harness::wait_until;
 
 const HOSTS: usize = 20;
 
-/// All start at the same moment, and one gets it: not none, though each may get a node and nobody a majority at first.
+/// All start at the same moment, and one gets it, though each may get a node and nobody a majority at first.
 #[test]
 fn one_of_twenty_runs() {
     let nodes = Nodes::start(3);
@@ -33,7 +33,7 @@ fn one_of_twenty_runs() {
     nodes.wait_idle();
 }
 
-/// Two who asked at the same moment got a node each, and gave up: nobody holds it, so it is not refused.
+/// Two that asked at the same moment got a node each, and gave up: nobody holds it, so it is not refused.
 #[test]
 fn a_collision_is_not_taken_for_a_holder() {
     let nodes = Nodes::start(3);
@@ -58,7 +58,7 @@ fn all_of_ten_run_one_after_the_other() {
     nodes.wait_idle();
 }
 
-/// A job of a moment is done when hosts whose clocks are late begin.
+/// A short job is done before hosts with late clocks begin.
 #[test]
 fn kept_for_those_who_are_late() {
     let nodes = Nodes::start(3);

@@ -1,11 +1,11 @@
-//! Who had locks, as the nodes' logs tell.
+//! Past holders, as the nodes' logs record them.
 
 use serde_json::Value;
 
 use crate::fixture::{Nodes, json, palisade_at, run};
 use crate::harness::{Frozen, int, null};
 
-/// Of each event, the newest first: how it ended, and who it was.
+/// Returns the ending and the holder of each event, newest first.
 fn told(said: &Value) -> Vec<(&str, &str)> {
     said.as_array()
         .unwrap()
@@ -27,7 +27,7 @@ fn who_had_it_and_how_that_ended() {
     acquire("1");
     assert!(nodes.say("LOCK.RELEASE k 1").iter().all(|reply| *reply == int(0)));
     acquire("2");
-    // In vain on one node, with a note.
+    // A failed wait on one node, with a note.
     let waited = nodes.servers[0].client().say("LOCK.ACQUIRE k impatient 60000 WAIT 1 NOTE web-9");
     assert_eq!(waited, null());
     assert!(nodes.say("LOCK.BREAK k").iter().all(|reply| *reply != null()));
@@ -55,13 +55,13 @@ fn who_had_it_and_how_that_ended() {
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((rows[0][0], rows[0][2], rows.len()), ("FROM", "KEY", 5), "{table}");
     assert_eq!((rows[1][2], *rows[1].last().unwrap()), ("now", "web-3"), "{table}");
-    // The last three are in `why`, which tells of the end of the last holder.
+    // The last three are in `why`, which shows the end of the last holder.
     nodes.say("LOCK.BREAK k");
     let why = json(&nodes, "why k");
     assert_eq!(told(&why["log"]), [("broken", "web-3"), ("broken", "web-2"), ("timeout", "web-9")], "{why}");
     assert!(why["advice"].as_str().unwrap().starts_with("See that web-3 has stopped before you trust what it wrote"));
 
-    // A majority of the nodes has to tell; the others are named.
+    // A majority of the nodes has to report; the others are named.
     let frozen = Frozen::new(&nodes.servers[2]);
     let ended = run(nodes.palisade("history k"));
     assert!(ended.code() == Some(0) && ended.err().contains("socket: it "), "{ended:?}");
@@ -70,7 +70,7 @@ fn who_had_it_and_how_that_ended() {
     drop((frozen, also));
 }
 
-/// LOCK.LOG is for operators: without it, all else is explained.
+/// LOCK.LOG is for operators: without it, everything else is explained.
 #[test]
 fn a_user_that_may_not_read_the_log() {
     let nodes = Nodes::start(1);

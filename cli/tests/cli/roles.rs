@@ -1,4 +1,5 @@
-//! Users as `palisade acl` makes them can do what their role needs and no more; and `palisade doctor` names what is taken away.
+//! Users of `palisade acl` can do what their role needs and nothing else; and `palisade doctor` names what is taken
+//! away.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use palisade_client::{Client, Loss, Options};
 use crate::fixture::{Nodes, palisade_at, run};
 use crate::harness::{Server, patience, text, wait_until};
 
-/// The line of `palisade acl` for this role: the one that every version takes, or that of these servers.
+/// Returns the line of `palisade acl` for this role: the one that every version takes, or that of these servers.
 fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     let mut command = nodes.palisade(&format!("acl {options}"));
     if !of_these {
@@ -19,7 +20,7 @@ fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     ended.out().trim().replace("PASSWORD", "secret")
 }
 
-/// The user of this role, on all nodes, by the line that every version takes; returns the permissions it has.
+/// Makes the user of this role, on all nodes, by the line that every version takes. Returns its permissions.
 fn make(nodes: &Nodes, options: &str) -> Vec<String> {
     let line = line(nodes, options, false);
     assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
@@ -30,19 +31,19 @@ fn address(server: &Server, user: &str) -> String {
     format!("unix://{}?user={user}&pass=secret", server.socket().display())
 }
 
-/// The program, as this user.
+/// Returns the program, as this user.
 fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
     palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line)
 }
 
-/// What was refused to anybody so far. (What a client says of itself, where the server knows that, nothing depends on.)
+/// Returns all refusals so far. (Nothing depends on what a client reports about itself to servers that know that.)
 fn refused(nodes: &Nodes) -> Vec<String> {
     let all = nodes.say("ACL LOG").into_iter().flat_map(|log| log.as_list());
     let all = all.map(|entry| entry.field("object").as_text());
     all.filter(|what| what != "client|setinfo").collect()
 }
 
-/// Whether the node refuses this to the user for want of a permission.
+/// Returns true if the node refuses this to the user for want of a permission.
 fn is_refused(nodes: &Nodes, user: &str, line: &str) -> bool {
     let mut client = nodes.servers[0].client();
     assert_eq!(client.say(&format!("AUTH {user} secret")), text("OK"));
@@ -60,7 +61,8 @@ const CHANGES_MUCH: [&str; 8] = [
     "ACL WHOAMI",
 ];
 
-/// All that the client can do, over three nodes: by the line for every version, and by that of the servers where it is another.
+/// Everything that the client can do, over three nodes: by the line for every version, and by that of the servers if it
+/// differs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
     let nodes = Nodes::start(3);
@@ -83,7 +85,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     let long = Options::new().ttl(Duration::from_secs(30)).node_timeout(patience()).note("by a test");
     let guard = locks.with(&long).lock("orders:1").await.unwrap();
     let inner = guard.reenter().await.unwrap();
-    // Another one waits, is told who holds it, and is next.
+    // Another one waits, learns who holds it, and is next.
     let other = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
     let refusal = other.with(&long).try_lock("orders:1").await.unwrap_err();
     assert_eq!(refusal.holder().unwrap().note, "by a test");
@@ -107,7 +109,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
         });
         nodes.servers[0].info("held") == 1
     });
-    // Told at once.
+    // Reported at once.
     wait_until("every node tells of it", || {
         nodes.servers.iter().all(|server| server.client().info_field("tracking_total_keys") >= 1)
     });
@@ -145,14 +147,14 @@ fn a_watcher_looks_and_takes_nothing() {
     let info = run(palisade_as(&nodes, "sees", "info orders:1"));
     assert!(info.out().contains("ann"), "{info:?}");
     run(palisade_as(&nodes, "sees", "leader e")).assert_refused(194, "nobody leads");
-    // Who holds nothing need not be told that it was taken away.
+    // A user that holds nothing need not hear that a lock was taken away.
     assert!(refused(&nodes).iter().all(|what| what == "client|tracking"), "{:?}", refused(&nodes));
     for line in CHANGES_MUCH.into_iter().chain(["LOCK.ACQUIRE orders:2 me 1000", "LOCK.RELEASE orders:1 me"]) {
         assert!(is_refused(&nodes, "sees", line), "{line}");
     }
 }
 
-/// What the exporter's script and the exporter itself ask (`make test-monitoring` runs the real one).
+/// The questions of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
 #[test]
 fn the_exporter_scrapes_and_does_nothing_else() {
     let nodes = Nodes::start(1);

@@ -80,7 +80,7 @@ fn while_the_command_is_stopped() {
     nodes.wait_idle();
 }
 
-/// A shell that waits for a command dies at once of SIGTERM, and would leave that command running.
+/// A shell that waits for a command dies of SIGTERM at once, and would leave that command running.
 #[test]
 fn what_the_command_started_gets_them_too() {
     let nodes = Nodes::start(1);
@@ -91,7 +91,7 @@ fn what_the_command_started_gets_them_too() {
     crate::fixture::wait_dead(&inner);
 }
 
-/// The last node does not answer to the release, so it takes as long as a node is given.
+/// The last node does not answer the release, so it takes as long as a node may.
 #[test]
 fn while_it_gives_back() {
     let nodes = Nodes::start(3);

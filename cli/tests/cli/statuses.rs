@@ -71,7 +71,7 @@ fn no_quorum() {
     }
 }
 
-/// What is there says what it is, to one who asks in another language; and what a server says is told in its own words.
+/// A server of another kind is described as what it is, and a server's own words are repeated.
 #[test]
 fn what_is_there_is_told() {
     use std::io::{Read, Write};
@@ -82,7 +82,7 @@ fn what_is_there_is_told() {
     std::thread::spawn(move || {
         for connection in web.incoming().map_while(Result::ok) {
             let mut connection = connection;
-            // As servers of HTTP do: what is no request is answered with a page, or broken off.
+            // As servers of HTTP do: a non-request is answered with a page, or broken off.
             let mut said = [0; 64];
             let count = connection.read(&mut said).unwrap_or(0);
             if said[..count].starts_with(b"GET ") {
@@ -116,7 +116,7 @@ fn what_is_there_is_told() {
     }
 }
 
-/// Each reason reaches the JSON with the program's words for it, and none is taken for another.
+/// Each reason reaches the JSON in the program's words, and none is taken for another.
 #[test]
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);
@@ -141,7 +141,8 @@ fn the_reason_of_each_node_in_json() {
     assert_eq!(ended.code(), Some(193), "four do not pass by themselves");
 }
 
-/// What the nodes refuse is wrong with the request: it is of no use to repeat it. All say the same, and it is told once.
+/// A refusal by the nodes is a fault of the request: repeating it is of no use. All say the same, and it is printed
+/// once.
 #[test]
 fn the_nodes_refuse_it() {
     let nodes = Nodes::start(3);
@@ -189,7 +190,7 @@ fn the_nodes_refuse_it() {
         let ended = run(palisade_at(&addresses, "guard 1"));
         ended.assert_refused(193, text);
         assert!(ended.err().contains(remedy), "{ended:?}");
-        // One that is down besides may come back, and is not refused for it.
+        // Another one that is down may come back, and is not the reason.
         let mut command = nodes.palisade("info k");
         let (one, _) = addresses.split_once(',').unwrap();
         command.env("PALISADE_NODES", format!("{one},127.0.0.1:1,127.0.0.1:2"));
@@ -212,7 +213,7 @@ fn it_was_taken_away() {
     assert!(nodes.file("asked").exists(), "it was asked first");
 }
 
-/// The command ended before this program learnt that the lock was broken: what it did last, it may have done without.
+/// The command ended before this program learned that the lock was broken: its last actions may have been without it.
 #[test]
 fn it_had_been_taken_away_when_the_command_ended() {
     let nodes = Nodes::start(1);

@@ -48,7 +48,7 @@ fn an_interactive_shell_under_a_lock() {
     nodes.wait_idle();
 }
 
-/// As without this program between them: the command, the script around it and what else it would do all end.
+/// As without this program between them: the command, the script around it and everything else in it end.
 #[test]
 fn interrupting_ends_a_script_too() {
     let nodes = Nodes::start(1);
@@ -117,7 +117,7 @@ fn stopped_while_it_waits() {
     nodes.wait_idle();
 }
 
-/// Nobody extends the lock of a job that is stopped: when its validity ends, so does the command.
+/// Nobody extends the lock of a stopped job: when its validity ends, so does the command.
 #[test]
 fn stopped_for_too_long() {
     let nodes = Nodes::start(1);
@@ -141,7 +141,7 @@ fn in_the_background_it_stops_when_it_wants_to_read() {
     person.types("$P exec --ttl 60s k -- sh -c 'read x; echo got-$x' &\n");
     person.sees("ready> ");
     wait_until("it holds", || nodes.holding("k") == 1);
-    // The shell tells of it at its next prompt.
+    // The shell reports it at its next prompt.
     wait_until("it is stopped", || {
         person.types("\n");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -222,8 +222,8 @@ fn top_until_q() {
     person.sees("status-0");
 }
 
-/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes all of them ignore some: neither
-/// may change what a test sees.
+/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes all of them ignore some:
+/// neither may change what a test sees.
 #[test]
 fn tests_do_not_depend_on_where_they_run() {
     let tests = "\"$TESTS\" --exact signals::while_it_waits signals::a_lock_that_is_held_by_itself";

@@ -1,4 +1,4 @@
-//! Nodes that speak TLS, and what the program says of one that it cannot trust.
+//! Nodes that speak TLS, and the program's words for one that it cannot trust.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -47,7 +47,8 @@ fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
     assert!(ended.code() == Some(193) && ended.err().contains("certificate"), "{ended:?}");
 }
 
-/// Certificates and credentials are named once, by paths of the folder where the command is run; the watchdog, in another folder, has them too.
+/// Certificates and credentials are named once, by paths of the folder where the command is run; the watchdog, in
+/// another folder, has them too.
 #[test]
 fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     if !has_tls() {
@@ -93,7 +94,7 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
-/// A certificate of this host, for servers that are set up without a place to keep one.
+/// Returns a certificate of this host, for servers that are set up without a place to keep one.
 fn own_certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -104,7 +105,8 @@ fn own_certificate(name: &str) -> PathBuf {
     made.path().join(name)
 }
 
-/// A port with TLS beside the plain one, which is the one that is announced: where the server knows no better, or nobody told it.
+/// Sets a port with TLS beside the plain one, which is announced, as by a server that knows no better or was not
+/// configured to.
 fn announces_plain_ports(setup: Setup) -> Setup {
     let path = |name: &str| own_certificate(name).to_str().unwrap().to_owned();
     let setup = setup.option("tls-port", &free_port().to_string()).option("tls-auth-clients", "no");
@@ -133,7 +135,7 @@ fn a_cluster_that_announces_ports_without_tls() {
     if taken.code() == Some(0) {
         return not_here("this server names the port that a client can use, whatever tls-cluster says");
     }
-    // A server that is slow is told of as one that does not answer.
+    // A slow server is reported as one that does not answer.
     wait_until("the doctor finds it, and says what to set", || {
         let doctor = on_it("doctor").out();
         doctor.contains(&text) && doctor.contains("tls-cluster yes")

@@ -26,7 +26,7 @@ fn idle() -> Facts {
     }
 }
 
-/// Held by these, the first on the first nodes and so on.
+/// A lock held by these, the first on the first nodes and so on.
 fn held(grants: &[GrantView]) -> Facts {
     let mut facts = idle();
     let mut free = facts.nodes.iter_mut();
@@ -221,12 +221,12 @@ fn what_to_repair_on_a_minority() {
     let told = about_nodes(&facts);
     assert!(told[0].starts_with("n4: it does not answer: bring it back, or replace it"), "{told:?}");
     assert!(told[1].contains(": load the module"), "{told:?}");
-    // Of a majority that is said once, at the end.
+    // For a majority, that is said once, at the end.
     silent(&mut facts, &Why::late(), 2..4);
     assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
 }
 
-/// A holder that is stopped looks like one that hangs, but that it extends no more.
+/// A stopped holder looks like one that hangs, except that it no longer extends.
 #[test]
 fn a_holder_that_does_not_extend() {
     for (extended_ms, line, advice) in [
