@@ -1,4 +1,4 @@
-//! Where the rules' time comes from, and the only place that reads a clock.
+//! The source of time for the rules, and the only place that reads a clock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,26 +10,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::ffi::{notice, warn};
 
-/// Identifies a boot of this machine on Linux.
+/// The id of this boot of the machine, on Linux.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How far this process's boot clock is shifted against the machine's (time namespaces).
+/// The offset of this process's boot clock from the machine's (time namespaces).
 const CLOCK_OFFSETS_FILE: &str = "/proc/self/timens_offsets";
 
 lazy_static! {
-    /// Which boot this process's boot clock belongs to.
+    /// The boot that this process's boot clock belongs to.
     static ref BOOT_ID: BootId = BootId(machine_boot_id().unwrap_or_else(rand::random));
 }
 
-/// How far the wall clock is taken to be ahead of the boot clock, in microseconds; 0: the module is being loaded.
+/// The accepted lead of the wall clock over the boot clock, in microseconds; 0 while the module is being loaded.
 static WALL_AHEAD_US: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What the wall clock is taken for, and why; of the main thread.
+    /// The accepted wall clock, with a pending jump; on the main thread.
     static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
 }
 
-/// The node starts; the tokens of its last incarnation were at most `ceiling`, if that is known.
+/// Begins when the node starts. The tokens of its last incarnation were at most `ceiling`, if that is known.
 pub fn begin(ceiling: Option<u64>) {
     go_by(WallClock::new(boot_now(), wall_us(), ceiling));
 }
@@ -39,8 +39,9 @@ fn go_by(wall: WallClock) {
     WALL_AHEAD_US.store(wall.ahead_us(), Relaxed);
 }
 
-/// Both clocks, now. The wall clock, which is only a hint for tokens, is the boot clock and what it was ahead when
-/// [`look_at_wall_clock`] was called last: one reading a command, and a step of it is seen ten times a second.
+/// Returns both clocks' present time. The wall clock, which is only a hint for tokens, is the boot clock plus the lead
+/// at the last call of [`look_at_wall_clock`]. So a command takes one reading, and a step of the wall clock is seen ten
+/// times a second.
 pub fn now() -> Now {
     let boot = boot_now();
     match WALL_AHEAD_US.load(Relaxed) {
@@ -49,13 +50,13 @@ pub fn now() -> Now {
     }
 }
 
-/// Processor time that this thread has used, in microseconds.
+/// Returns the processor time that this thread has used, in microseconds.
 pub fn thread_cpu_us() -> u64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000
 }
 
-/// From now on [`now`] goes by the wall clock as it is at this moment, unless it has jumped far ahead.
+/// Reads the wall clock for later calls of [`now`], unless it has jumped far ahead.
 pub fn look_at_wall_clock() {
     let mut wall = WALL.get();
     let before = wall.jump_us().is_some();
@@ -71,28 +72,28 @@ pub fn look_at_wall_clock() {
     go_by(wall);
 }
 
-/// The wall clock, now, in microseconds; 0 before 1970.
+/// Returns the present wall clock in microseconds; 0 before 1970.
 pub fn wall_us() -> u64 {
     read_us(ClockId::Realtime)
 }
 
-/// The boot clock, now.
+/// Returns the present boot clock.
 pub fn boot_now() -> BootTime {
     BootTime::from_us(read_us(ClockId::Boottime))
 }
 
-/// Microseconds on `clock`.
+/// Returns the microseconds on `clock`.
 fn read_us(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
-/// Which boot [`boot_now`] counts from.
+/// Returns the boot that [`boot_now`] counts from.
 pub fn boot_id() -> BootId {
     *BOOT_ID
 }
 
-/// The machine's boot id, if this process sees the machine's own boot clock. Where it does not, nothing that another
+/// Returns the machine's boot id, if this process sees the machine's own boot clock. If not, nothing that another
 /// process wrote can be compared, so a random id is right: leases then start over in full.
 fn machine_boot_id() -> Option<[u8; 16]> {
     let shifted = std::fs::read_to_string(CLOCK_OFFSETS_FILE).is_ok_and(|offsets| {
@@ -104,7 +105,7 @@ fn machine_boot_id() -> Option<[u8; 16]> {
     parse_boot_id(&id)
 }
 
-/// A UUID as text: 32 hexadecimal digits, dashes ignored.
+/// Parses a UUID: 32 hexadecimal digits, dashes ignored.
 fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
     if digits.len() != 32 {

@@ -1,4 +1,4 @@
-//! What an operator sets: `lock.*` in redis.conf and CONFIG, or arguments after `--loadmodule`.
+//! An operator's settings: `lock.*` in redis.conf and CONFIG, or arguments after `--loadmodule`.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use palisade_core::{GuardPolicy, KeyPrefixes, parse_integer};
 
 use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
 
-/// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because it says for how long a node
-/// that lost its memory must refuse.
+/// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because a node that lost its memory
+/// must refuse for this long.
 static MAX_TTL: NumericConfig =
     NumericConfig::new(c"max-ttl", MAX_TTL_DEFAULT_MS as i64, (1, MAX_TTL_LIMIT_MS as i64)).immutable();
 
-/// `lock.max-clock-skew`: how far the wall clocks of nodes and clients may be apart, in milliseconds. It bounds how
-/// far ahead of this node's clock a token from elsewhere may be.
+/// `lock.max-clock-skew`: the largest difference between the wall clocks of nodes and clients, in milliseconds. It
+/// bounds how far ahead of this node's clock a token from elsewhere may be.
 static MAX_CLOCK_SKEW: NumericConfig =
     NumericConfig::new(c"max-clock-skew", MAX_CLOCK_SKEW_DEFAULT_MS as i64, (0, MAX_CLOCK_SKEW_LIMIT_MS as i64));
 
@@ -29,35 +29,35 @@ static MAX_CLOCK_SKEW: NumericConfig =
 static MAX_WAITERS: NumericConfig =
     NumericConfig::new(c"max-waiters", MAX_WAITERS_DEFAULT as i64, (0, MAX_WAITERS_LIMIT as i64));
 
-/// `lock.max-waiting-bytes`: the most bytes that they take, with those who watch and the answers that nobody has heard yet.
+/// `lock.max-waiting-bytes`: the most bytes of these requests, with watchers and unheard answers.
 static MAX_WAITING_BYTES: NumericConfig =
     NumericConfig::new(c"max-waiting-bytes", MAX_WAITING_BYTES_DEFAULT as i64, (0, MAX_WAITING_BYTES_LIMIT as i64));
 
-/// `lock.handoff-window`: for how long a free lock is kept for a LOCK.WAIT that was told of it, in milliseconds.
+/// `lock.handoff-window`: how long a free lock is reserved for an answered LOCK.WAIT, in milliseconds.
 static HANDOFF_WINDOW: NumericConfig =
     NumericConfig::new(c"handoff-window", HANDOFF_WINDOW_DEFAULT_MS as i64, (1, HANDOFF_WINDOW_LIMIT_MS as i64));
 
-/// `lock.log-max-len`: how many entries the log keeps.
+/// `lock.log-max-len`: the most entries of the log.
 static LOG_MAX_LEN: NumericConfig =
     NumericConfig::new(c"log-max-len", LOG_LEN_DEFAULT as i64, (0, LOG_LEN_LIMIT as i64));
 
-/// `lock.log-slower-than`: what was waited for or held for so long is logged, in milliseconds; -1: nothing.
+/// `lock.log-slower-than`: the least time of waiting or holding that is logged, in milliseconds; -1 logs nothing.
 static LOG_SLOWER_THAN: NumericConfig =
     NumericConfig::new(c"log-slower-than", LOG_SLOWER_THAN_DEFAULT_MS as i64, (-1, LOG_SLOWER_THAN_LIMIT_MS as i64));
 
 static NUMBERS: [&NumericConfig; 7] =
     [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
-/// `lock.restart-guard`: when a start is guarded.
+/// `lock.restart-guard`: the starts that are guarded.
 static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: &[c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
-/// `lock.events`: whether what happens to grants is published.
+/// `lock.events`: the publishing of grant events.
 static EVENTS: ChoiceConfig = ChoiceConfig { name: c"events", words: &[c"no", c"yes"], value: AtomicI64::new(0) };
 
 static CHOICES: [&ChoiceConfig; 2] = [&RESTART_GUARD, &EVENTS];
 
-/// `lock.state-file`: where the node keeps what it must know over its incarnations; empty: nowhere.
+/// `lock.state-file`: the file with the node's memory across its incarnations; empty for none.
 static STATE_FILE: TextConfig = TextConfig {
     name: c"state-file",
     value: Mutex::new(String::new()),
@@ -65,7 +65,7 @@ static STATE_FILE: TextConfig = TextConfig {
     immutable: true,
 };
 
-/// `lock.metrics-prefixes`: figures are kept of the locks whose keys begin with these.
+/// `lock.metrics-prefixes`: the key prefixes with separate figures.
 static METRICS_PREFIXES: TextConfig = TextConfig {
     name: c"metrics-prefixes",
     value: Mutex::new(String::new()),
@@ -73,72 +73,72 @@ static METRICS_PREFIXES: TextConfig = TextConfig {
     immutable: false,
 };
 
-/// What `lock.metrics-prefixes` takes.
+/// The error about values of `lock.metrics-prefixes`.
 const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
                                space in one, %25 for a %";
 
-/// Whether what happens to grants is published.
+/// Returns whether events of grants are published.
 pub fn events() -> bool {
     EVENTS.get() == 1
 }
 
-/// When a start is guarded.
+/// Returns which starts are guarded.
 pub fn restart_guard() -> GuardPolicy {
     [GuardPolicy::Auto, GuardPolicy::Always, GuardPolicy::Never][RESTART_GUARD.get()]
 }
 
-/// Where the node keeps its state, as an absolute path; `None`: nowhere.
+/// Returns the absolute path of the state file, or `None` if there is none.
 pub fn state_file() -> Option<PathBuf> {
     let path = STATE_FILE.get();
     (!path.is_empty()).then(|| std::path::absolute(&path).unwrap_or_else(|_| path.into()))
 }
 
-/// Of which locks figures are kept.
+/// Returns the key prefixes with separate figures.
 pub fn metrics_prefixes() -> KeyPrefixes {
     KeyPrefixes::parse(METRICS_PREFIXES.get().as_bytes()).unwrap_or_default()
 }
 
-/// Bounds of arguments that an operator sets.
+/// Returns the operator's bounds of arguments.
 pub fn bounds() -> Bounds {
     Bounds { max_ttl_ms: max_ttl_ms() }
 }
 
-/// The longest lease, in milliseconds.
+/// Returns the longest lease, in milliseconds.
 pub fn max_ttl_ms() -> u32 {
     MAX_TTL.get() as u32
 }
 
-/// How far wall clocks may be apart, in milliseconds.
+/// Returns the largest difference between wall clocks, in milliseconds.
 pub fn max_clock_skew_ms() -> u32 {
     MAX_CLOCK_SKEW.get() as u32
 }
 
-/// How many requests may wait.
+/// Returns the most requests that may wait.
 pub fn max_waiters() -> u32 {
     MAX_WAITERS.get() as u32
 }
 
-/// The largest number of bytes for what waits.
+/// Returns the most bytes of waiting requests.
 pub fn max_waiting_bytes() -> u64 {
     MAX_WAITING_BYTES.get() as u64
 }
 
-/// For how long a free lock is kept for one who was told, in milliseconds.
+/// Returns how long a free lock is reserved for an answered LOCK.WAIT, in milliseconds.
 pub fn handoff_window_ms() -> u32 {
     HANDOFF_WINDOW.get() as u32
 }
 
-/// How many entries the log keeps.
+/// Returns the most entries of the log.
 pub fn log_max_len() -> u32 {
     LOG_MAX_LEN.get() as u32
 }
 
-/// From how many milliseconds on something is logged; `None`: nothing is.
+/// Returns the least time that is logged, in milliseconds, or `None` if nothing is.
 pub fn log_slower_than_ms() -> Option<u32> {
     u32::try_from(LOG_SLOWER_THAN.get()).ok()
 }
 
-/// Makes every parameter known; `arguments` are the module's, pairs of a name and a value.
+/// Registers every parameter; `arguments` are the module's, as pairs of a name and a value.
 pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let given = parse(arguments)?;
     for (config, value) in NUMBERS.iter().zip(given.numbers) {
@@ -151,7 +151,7 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     register_text(ctx, &METRICS_PREFIXES, &given.metrics_prefixes.unwrap_or_default())
 }
 
-/// Named after what tells servers in one folder apart: the port, the TLS port, or the socket.
+/// Returns the default name, made of what distinguishes servers in one folder: the port, the TLS port, or the socket.
 fn default_state_file(ctx: Context<'_>) -> String {
     let port = |name| ctx.parameter(name).filter(|port| port != "0");
     let name = port(c"port").or_else(|| port(c"tls-port")).or_else(|| {
@@ -161,7 +161,7 @@ fn default_state_file(ctx: Context<'_>) -> String {
     format!("lock-node-{}.state", name.unwrap_or_default())
 }
 
-/// What the module's arguments set.
+/// The values of the module's arguments.
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     numbers: [Option<i64>; NUMBERS.len()],
@@ -210,7 +210,7 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
     Ok(given)
 }
 
-/// An integer, which may be negative.
+/// Parses an integer, which may be negative.
 fn signed(bytes: &[u8]) -> Option<i64> {
     let (digits, sign) = bytes.strip_prefix(b"-").map_or((bytes, 1), |digits| (digits, -1));
     parse_integer(digits).and_then(|value| i64::try_from(value).ok()).map(|value| sign * value)

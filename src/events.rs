@@ -1,4 +1,5 @@
-//! What the node does when the server tells of its databases and keys. No key is written here, and so nothing to the AOF.
+//! The node's reactions to the server's events about its databases and keys. No key is written here, so nothing goes to
+//! the AOF.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -11,7 +12,7 @@ use crate::durability::{dropped_locks, incarnation, promotion, settings, start, 
 use crate::ffi::{Arrival, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
 
-/// The node's answers to the server's events.
+/// The node's handlers of the server's events.
 pub struct NodeEvents;
 
 impl Events for NodeEvents {
@@ -27,7 +28,7 @@ impl Events for NodeEvents {
     fn forked(ctx: Context<'_>) {
         propagation::may_have_begun();
         incarnation::forked();
-        // What the child sends a replica has no word of grants that are over: the first of what follows tells what that needs.
+        // The child's data for a replica does not show grants that are over: the first record that follows does.
         promotion::tell_at_once(ctx);
     }
 
@@ -55,11 +56,11 @@ impl Events for NodeEvents {
     fn role(ctx: Context<'_>, is_master: bool) {
         propagation::may_have_begun();
         if is_master {
-            // The slots of the master before come right after; the node is guarded as a whole.
+            // The slots of the former master come right after; the node is guarded as a whole.
             state::with(|node| node.covers_slots());
         } else {
             blocked_clients::dismiss_all();
-            // Also where nobody stands in a queue: a BREAK that was under way is refused.
+            // Also without queues: a BREAK in progress is refused.
             timer::go_on_soon(ctx);
         }
         promotion::role_changed(is_master);
@@ -84,7 +85,7 @@ impl Events for NodeEvents {
             dropped_locks::log_flushed(ctx, &detached);
             grant_events::publish_soon(ctx);
         }
-        // Replayed from the AOF it is final; else the locks may be on their way back.
+        // From the AOF a flush is final; otherwise the locks may be on their way back.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
             Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
@@ -111,7 +112,7 @@ impl Events for NodeEvents {
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
-        // Of all keys that are loaded only locks need a look.
+        // Of all loaded keys only locks need a check.
         if READ.take() {
             Self::arrived(ctx, name, Arrival::Moved);
         }
@@ -148,13 +149,13 @@ impl SlotEvents for NodeEvents {
 }
 
 thread_local! {
-    /// What the server is reading its data from.
+    /// The source from which the server is loading its data.
     static LOADING: Cell<Option<Source>> = const { Cell::new(None) };
     /// A lock was read since the last key was loaded.
     static READ: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A lock was read from a record: if the server keeps it, an event of its key follows.
+/// Notes that a lock was read from a record: if the server keeps it, an event of its key follows.
 pub fn lock_was_read() {
     READ.set(true);
 }

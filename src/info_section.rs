@@ -1,4 +1,4 @@
-//! INFO lock: what a person or a monitor sees of the node.
+//! INFO lock: the node's state for people and monitors.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use crate::durability::incarnation;
 use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
 use crate::{clock, config, state};
 
-/// The module's section.
+/// The module's section of INFO.
 pub struct Section;
 
 impl InfoSection for Section {
@@ -89,7 +89,7 @@ impl InfoSection for Section {
     }
 }
 
-/// The figures of one prefix, as the server writes such lists.
+/// Formats the figures of one prefix, as the server writes such lists.
 fn figures(of: &Figures) -> String {
     let times = |kind: &str, times: &Times| {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| times.quantile_us(share));

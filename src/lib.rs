@@ -1,15 +1,14 @@
 //! Palisade's server module: native locks for Redis and Valkey.
 //!
-//! The rules of locks are in `palisade-core`, and so is the engine that decides what happens when a command arrives or
-//! something comes due; this crate translates between them and the server.
+//! `palisade-core` has the rules of locks, and the engine that decides what happens when a command arrives or work is
+//! due. This crate translates between them and the server.
 //!
 //! Each of these imports only those below it (`tests/imports.rs`):
 //!
-//! - `commands` reads what a client sends and makes it a request; `events`, `lock_type` and `info_section` are what the server
-//!   calls besides.
-//! - `driver` performs what the engine decides: it alone writes to the server.
-//! - `durability` is what the node keeps on the disk over its incarnations.
-//! - `state` is the node's memory, `config` what an operator sets, `clock` what time it is.
+//! - `commands` parses clients' words into requests; the server also calls `events`, `lock_type` and `info_section`.
+//! - `driver` performs the engine's decisions: only it writes to the server.
+//! - `durability` keeps the node's memory on the disk across its incarnations.
+//! - `state` is the node's memory, `config` the operator's settings, `clock` the time.
 //! - `ffi` is the seam to the server's C API, the only place with `unsafe`.
 
 #![deny(unsafe_code)]
@@ -33,7 +32,7 @@ use driver::cluster;
 use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
-/// Commands of the server without which locks would go wrong in silence, and what each is for; the last two only in a
+/// Commands of the server without which locks would silently go wrong, each with its purpose; the last two only in a
 /// cluster.
 const NEEDED: [(&CStr, &str); 3] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
@@ -53,7 +52,7 @@ impl Module for Palisade {
         ffi::register_info::<info_section::Section>(ctx)
     }
 
-    /// Subscribing comes last of all: servers before 7.2 go on calling a module whose loading failed after it.
+    /// Subscribing comes last of all: servers before 7.2 still call a module whose loading failed after it.
     fn begin(ctx: Context<'_>) -> Result<(), String> {
         start::begin(ctx)?;
         cluster::begin(ctx);
@@ -63,7 +62,7 @@ impl Module for Palisade {
 
 ffi::entry_point!(Palisade);
 
-/// Looks whether `rename-command` hides what the module needs. Of CONFIG it is only warned: without it the node is guarded
+/// Checks whether `rename-command` hides a needed command. About CONFIG it only warns: without it the node is guarded
 /// at every start, which is safe.
 fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
     let count = if ctx.is_cluster() { NEEDED.len() } else { 1 };

@@ -1,4 +1,4 @@
-//! The data type `redislock`: between the server's files and the rules' records.
+//! The data type `redislock`: converts between the server's files and the rules' records.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use crate::durability::dropped_locks;
 use crate::ffi::{Context, DataType, KeyName, warn};
 use crate::{clock, command_names, config, events, state};
 
-/// Least time between two warnings about refused records, in milliseconds.
+/// The least time between two warnings about refused records, in milliseconds.
 const WARNING_PAUSE_MS: u64 = 1_000;
 
 /// Locks as the server sees them.
@@ -41,7 +41,7 @@ impl DataType for LockType {
 
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
         cluster::dropped(name, lock.end());
-        // On a replica the lock goes on elsewhere, and what is replayed is no grant_events.
+        // On a replica the lock continues elsewhere, and replayed changes are not events.
         if ctx.is_master() && !ctx.is_loading() {
             state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);
@@ -51,7 +51,7 @@ impl DataType for LockType {
     }
 
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
-        // Its queue is looked at in the next pass of the event loop, after whatever took it.
+        // Its queue is checked in the next pass of the event loop, after whatever removed it.
         if state::with(|node| node.left(Key { db, name })) {
             timer::arm(ctx);
         }
@@ -63,7 +63,7 @@ impl DataType for LockType {
     }
 }
 
-/// The lock of a record. What comes from a client must be one that this node could have granted.
+/// Reads the lock of a record. One from a client must be a lock that this node could have granted.
 fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let now = clock::now();
     let here = Here { arrival, now: now.boot, boot: clock::boot_id() };
@@ -81,7 +81,7 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     Ok(lock)
 }
 
-/// The server tells the client only that the format is bad; the log tells why, but no client can flood it.
+/// Logs why a record was refused, at a bounded rate, since the server only tells the client that the format is bad.
 fn warn_now_and_then(why: &str) {
     thread_local! {
         static LAST: Cell<Option<BootTime>> = const { Cell::new(None) };

@@ -1,22 +1,22 @@
 //! The node's memory, on the server's main thread.
 //!
-//! Borrows are short: a call to the server that can call the module back (opening, storing or deleting a key) must
-//! not be made while one lasts. A second borrow is a panic, which the boundary catches.
+//! Borrows are short. A call to the server that can call the module back (opening, storing or deleting a key) must not
+//! be made during one. A second borrow is a panic, which the boundary catches.
 
 use palisade_core::{Node, Settings};
 
 use crate::config;
 use crate::ffi::MainThread;
 
-/// Never dropped: at exit the system takes memory back faster than a walk over every entry would.
+/// The node; never dropped: at exit the system takes memory back faster than a walk over every entry would.
 static NODE: MainThread<Option<Node>> = MainThread::new(None);
 
-/// The node's memory is `node` from now on.
+/// Sets the node's memory.
 pub fn begin(node: Node) {
     *NODE.borrow_mut() = Some(node);
 }
 
-/// What an operator sets for the rules is this from now on.
+/// Applies the operator's settings to the rules.
 pub fn configured(node: &mut Node) {
     node.configure(Settings {
         max_clock_skew_ms: config::max_clock_skew_ms(),
@@ -31,7 +31,8 @@ pub fn configured(node: &mut Node) {
 }
 
 /// Calls `body` with the node's memory.
-// Inlined: what a command decides is else put together in one place and taken apart in another (`make instructions`).
+// Inlined: otherwise a command's decision is put together in one place and taken apart in another (`make
+// instructions`).
 #[inline(always)]
 pub fn with<T>(body: impl FnOnce(&mut Node) -> T) -> T {
     body(NODE.borrow_mut().as_mut().expect("the module is loaded before it is called"))

@@ -9,7 +9,7 @@ use crate::driver::blocked_clients::Asker;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver, state};
 
-/// Takes the lock.
+/// Acquires the lock.
 pub struct Acquire;
 
 impl Command for Acquire {
@@ -18,7 +18,7 @@ impl Command for Acquire {
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let AskedAcquire { mut request, form, keepalive } = request::Acquire::read(call.words(), config::bounds())?;
-        // In a transaction or a script the answer is at once.
+        // In a transaction or a script the answer comes at once.
         if request.patience != Patience::NONE && !call.ctx.may_block() {
             request.patience = Patience::NONE;
         }
@@ -28,7 +28,7 @@ impl Command for Acquire {
     }
 }
 
-/// The lease is kept as long as the connection of this call is open.
+/// Returns the KEEPALIVE for the connection of this call.
 fn kept(call: &Call<'_>, owner: Owner<'_>, ms: Option<u64>, ttl: Ttl) -> Result<KeepAlive, Refusal> {
     let key = Key { db: call.ctx.db(), name: call.key().bytes() };
     let keep = KeepAlive::new(call.ctx.connection().ok_or(Refusal::NoConnection)?, ms, ttl)?;

@@ -8,7 +8,7 @@ use super::key::open;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver};
 
-/// Takes the lock from whoever holds it.
+/// Ends the grants of the lock.
 pub struct Break;
 
 impl Command for Break {

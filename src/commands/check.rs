@@ -7,7 +7,7 @@ use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Is this token the current grant?
+/// Checks whether a token is the current grant's.
 pub struct Check;
 
 impl Command for Check {

@@ -1,7 +1,7 @@
-//! LOCK.EFFECT key record: how replicas and a reloaded AOF are told what a lock holds.
+//! `LOCK.EFFECT key record`: tells replicas and a reloaded AOF what a lock holds.
 //!
-//! It is a record as in the RDB file (see `palisade_core::record`), so that one format says
-//! everything: owner, token, holds, note, full ttl, grant, deadline, the time of writing and the boot they belong to.
+//! The record is the one in the RDB file (see `palisade_core::record`), so that one format says everything: owner,
+//! token, holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
 
 use palisade_core::Refusal;
 use palisade_core::engine::Key;
@@ -14,7 +14,7 @@ use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, command_names, state};
 
-/// The lock is this now.
+/// Sets or changes the lock.
 pub struct Effect;
 
 impl Command for Effect {
@@ -40,7 +40,7 @@ impl Command for Effect {
             return Err(Refusal::Internal);
         };
         let set = set(call, arrival);
-        // The server goes on with its AOF, and only logs that.
+        // The server continues with its AOF, and only logs that.
         if set.is_err() && arrival == Arrival::Storage {
             start::missed_a_lock();
         }
@@ -66,7 +66,7 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };
-        // Of a lock that was changed in place the others are known: there may be a hundred thousand.
+        // For a lock that was changed in place the other grants are known: there may be a hundred thousand.
         state::with(|node| match applied {
             Some(Applied::Grant(id)) => node.grant_arrived(key, lock, id, now),
             Some(_) => node.schedule_expiry(key, Some(lock)),

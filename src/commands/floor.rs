@@ -7,7 +7,7 @@ use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config};
 
-/// Where the node's tokens start.
+/// Shows or raises the floor of the node's tokens.
 pub struct Floor;
 
 impl Command for Floor {

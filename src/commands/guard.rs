@@ -8,7 +8,7 @@ use crate::durability::{operator, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// The operator's word on the guard.
+/// Shows, lifts or arms the guard for an operator.
 pub struct Guard;
 
 impl Command for Guard {
@@ -25,7 +25,7 @@ impl Command for Guard {
             Some(request::Guard::Lift) => None,
             Some(request::Guard::Arm(GuardMs(ms))) => Some(ms),
         };
-        // The word is about the node as it is after its start, with the slots that it has by now.
+        // The operator's word is about the node after its start, with its present slots.
         cluster::look(call.ctx);
         let left_ms = operator::set_guard(ms);
         timer::arm(call.ctx);

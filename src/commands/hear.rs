@@ -7,16 +7,16 @@ use crate::config;
 use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// Hears what became of requests that wait.
+/// Receives the answers to waiting requests.
 pub struct Hear;
 
 impl Command for Hear {
-    // On replicas too: a master that becomes one tells those who waited.
+    // On replicas too: a master that becomes one answers its waiting requests.
     const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "0.2.0", "O(N) with the number of answers");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Hear { name, patience } = request::Hear::read(call.words(), config::bounds())?;
-        // In a transaction the answer is at once.
+        // In a transaction the answer comes at once.
         let patience = if call.ctx.may_block() { patience } else { Patience::NONE };
         let reply = listeners::hear(call.ctx, name, patience);
         timer::arm(call.ctx);

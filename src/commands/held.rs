@@ -1,5 +1,5 @@
-//! Commands of the owner of a lock, beside LOCK.RELEASE: EXTEND, REENTER, CONVERT, NOTE, FENCE. The words become a request of the
-//! engine, whose answer is a number or Null.
+//! Commands of a lock's owner, beside LOCK.RELEASE: EXTEND, REENTER, CONVERT, NOTE, FENCE. The words become a request
+//! to the engine, whose answer is a number or Null.
 
 use palisade_core::engine::Request;
 use palisade_core::request::{self, Form};
@@ -18,7 +18,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
     driver::answer(call.ctx, &mut open(call)?, request, &Form::Token.into(), clock::now())
 }
 
-/// A later deadline.
+/// Moves the deadline away.
 pub struct Extend;
 
 impl Command for Extend {
@@ -29,7 +29,7 @@ impl Command for Extend {
     }
 }
 
-/// One hold more.
+/// Adds a hold.
 pub struct Reenter;
 
 impl Command for Reenter {
@@ -40,7 +40,7 @@ impl Command for Reenter {
     }
 }
 
-/// The same grant in another mode.
+/// Changes the grant's mode.
 pub struct Convert;
 
 impl Command for Convert {
@@ -51,7 +51,7 @@ impl Command for Convert {
     }
 }
 
-/// Another note.
+/// Replaces the note.
 pub struct Note;
 
 impl Command for Note {
@@ -62,7 +62,7 @@ impl Command for Note {
     }
 }
 
-/// The second round of a quorum acquire.
+/// Raises the token, in the second round of a quorum acquire.
 pub struct Fence;
 
 impl Command for Fence {

@@ -6,16 +6,16 @@ use palisade_core::{Refusal, request};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// Tells the commands that it shows. (Not a list: a module that is refused is taken out of memory with its statics, and what
-/// those have on the heap would be left.)
+/// The function that returns the commands to show. (Not a list: a refused module is unloaded with its statics, and
+/// their heap memory would leak.)
 static SHOWN: OnceLock<fn() -> Vec<&'static Spec>> = OnceLock::new();
 
-/// From now on shows the commands that `shown` tells, in that order.
+/// Sets the function that returns the commands to show, in order.
 pub fn show(shown: fn() -> Vec<&'static Spec>) {
     let _ = SHOWN.set(shown);
 }
 
-/// What the commands are.
+/// Describes the commands.
 pub struct Help;
 
 impl Command for Help {

@@ -9,7 +9,7 @@ use crate::driver::sight;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Who holds the lock?
+/// Shows who holds the lock.
 pub struct Info;
 
 impl Command for Info {
@@ -24,7 +24,7 @@ impl Command for Info {
         state::with(|node| {
             let reserved = node.waiting().reservation(at, now);
             let waiters = node.waiting().len_of(at);
-            // A free lock has something to tell only to one who asks for its queue.
+            // A free lock only has something to show to a client that asks for its queue.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
@@ -46,7 +46,7 @@ impl Command for Info {
     }
 }
 
-/// One of several holders.
+/// Describes one of several holders.
 fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: BootTime) -> Reply {
     let (number, limit) = match mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -69,7 +69,7 @@ fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: Boo
     ])
 }
 
-/// One who waits, for the person who looks for a culprit.
+/// Describes a waiting request, for the person who looks for a culprit.
 fn describe(waiter: &Waiter, now: BootTime) -> Reply {
     let wants = match waiter.want {
         Want::Lock { .. } => "lock",

@@ -7,7 +7,7 @@ use palisade_core::{About, Entry, Mode, Now, Refusal, Wanted};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Which grants took long, and which waits were in vain?
+/// Shows which grants took long, and which waits failed.
 pub struct Log;
 
 impl Command for Log {
@@ -40,7 +40,8 @@ fn forget() -> Reply {
     Reply::Ok
 }
 
-/// One entry. The time is told on the wall clock as it is now: where that was set since, all entries move with it.
+/// Describes one entry. Its time is relative to the present wall clock: if that was set since, all entries move with
+/// it.
 fn describe(entry: &Entry, now: Now) -> Reply {
     let ago_us = now.boot.us_since(entry.at);
     let (token, mode, (number, limit)) = match entry.about {
@@ -66,7 +67,7 @@ fn describe(entry: &Entry, now: Now) -> Reply {
     ])
 }
 
-/// Number and limit of a permit; 0 of anything else.
+/// Returns the number and the limit of a permit; 0 for another mode.
 fn permit_of(mode: Mode) -> (u16, u16) {
     match mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -74,7 +75,7 @@ fn permit_of(mode: Mode) -> (u16, u16) {
     }
 }
 
-/// The same of what was waited for.
+/// Returns the number and the limit of a wanted permit; 0 for another mode.
 fn wanted_permit(wanted: Wanted) -> (u16, u16) {
     match wanted {
         Wanted::Permit { limit, number } => (number.unwrap_or(0), limit),

@@ -7,7 +7,7 @@ use crate::driver::joined;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Which nodes are the set?
+/// Shows the nodes of the set.
 pub struct Members;
 
 impl Command for Members {
@@ -18,13 +18,13 @@ impl Command for Members {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         if let Some(MembersVersion(version)) = join {
-            // In a MULTI what is behind it would be run all the same, and nobody told.
+            // In a MULTI the commands after it would run all the same, and nobody would know.
             let connection = call.ctx.connection().filter(|_| !call.ctx.is_in_transaction());
             let connection = connection.ok_or(Refusal::NothingJoins)?;
             if state::with(|node| node.membership().admits(version)) {
                 joined::join(call.ctx, connection, version);
             } else {
-                // What it sends behind this is not run, and the answer tells it why.
+                // The commands that it sends after this do not run, and the answer shows why.
                 call.ctx.hang_up(connection);
             }
         }

@@ -1,4 +1,5 @@
-//! The commands, each in a file or with others like it: request, rule, effects, reply. Their arguments are declared in `palisade_core::request`. The table has them all.
+//! The commands, each in a file or with similar ones: request, rule, effects, reply. `palisade_core::request` declares
+//! their arguments. The table has them all.
 
 mod acquire;
 mod break_lock;

@@ -9,19 +9,19 @@ use crate::{clock, config, state};
 /// The version of the contract that the commands keep.
 const PROTOCOL: u64 = 1;
 
-/// What the commands can that came after the first version of the protocol, for clients that use it where it is there: `log` is
-/// LOCK.LOG, `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT, `top` is LOCK.TOP,
-/// `hear` is LOCK.HEAR and HEARD of WAIT, `members` are LOCK.MEMBERS and LOCK.SETMEMBERS.
+/// The features added after the first version of the protocol, for clients that use them if present. `log` is LOCK.LOG.
+/// `behind` is BEHIND of ACQUIRE and WAIT, and NOTE of WAIT. `top` is LOCK.TOP. `hear` is LOCK.HEAR and HEARD of WAIT.
+/// `members` is LOCK.MEMBERS and LOCK.SETMEMBERS.
 const FEATURES: &str = "log behind top hear members";
 
-/// Who is this node, and does it serve?
+/// Describes this node, and says whether it serves.
 pub struct Node;
 
 impl Command for Node {
     const SPEC: Spec = Spec::new(request::Node::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        // A start that is not decided yet is decided now: the answer should not be older than the first grant.
+        // An undecided start is decided now: the answer should not be older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let IncarnationId { node: id, number: incarnation } = state::with(|node| node.ledger().incarnation());

@@ -1,4 +1,4 @@
-//! LOCK.PANIC: fails on purpose, for the tests of the panic boundary. Only in debug builds.
+//! `LOCK.PANIC`: fails on purpose, for the tests of the panic boundary. Only in debug builds.
 
 use palisade_core::{Refusal, grammar};
 

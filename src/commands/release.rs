@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 //!
-//! Over a replication link and in the AOF it is an effect, sent as it came: that the lock which this owner held is gone. Nothing is decided
-//! anew there: neither the clock, the holds nor the options are looked at.
+//! Over a replication link and in the AOF it is an effect, sent as it came: the lock that this owner held is gone.
+//! Nothing is decided anew there: the clock, the holds and the options are not read.
 
 use palisade_core::engine::{Event, Request};
 use palisade_core::request::{self, Form};
@@ -13,17 +13,17 @@ use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver};
 
-/// Gives holds back.
+/// Gives back holds.
 pub struct Release;
 
 impl Command for Release {
-    // For masters alone, if it comes from a client.
+    // Only for masters, if it comes from a client.
     const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         if call.ctx.is_told() {
             let gone = gone(call);
-            // The server goes on with its AOF, and only logs that.
+            // The server continues with its AOF, and only logs that.
             if gone.is_err() && call.ctx.is_from_aof() {
                 start::missed_a_lock();
             }
@@ -37,7 +37,7 @@ impl Command for Release {
     }
 }
 
-/// The lock in the key is gone, if there is one: its owner gave it back. That of anybody else stays.
+/// Removes the lock in the key, if there is one: its owner gave it back. Another owner's lock stays.
 fn gone(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request::Release { owner, .. } = request::Release::read(call.words(), config::bounds())?;
     let mut key = open(call)?;

@@ -8,7 +8,7 @@ use crate::durability::{members, readiness};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Changes the set of nodes, one step after the other.
+/// Changes the set of nodes, in steps.
 pub struct SetMembers;
 
 impl Command for SetMembers {
@@ -34,7 +34,7 @@ impl Command for SetMembers {
             }
             (None, None, true, Some(list), None) => {
                 let is_news = members::decide(Members { version, list });
-                // Whatever the disk says: the node counts from now until when older clients may have leases.
+                // Even if the disk fails: the node now counts down to the end of older clients' leases.
                 joined::hang_up_before(call.ctx, state::with(|node| node.membership().decided().version));
                 is_news.map(|is_news| Reply::Integer(is_news.into()))
             }

@@ -1,4 +1,4 @@
-//! The table of commands: the server is told of all of them, LOCK.HELP shows those that clients use.
+//! The table of commands: all are registered with the server, and LOCK.HELP shows those for clients.
 
 #[cfg(debug_assertions)]
 use super::panic;
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ffi::{Command, Context, Entry, register_command};
 
-/// Every command; those for clients in the order in which HELP shows them.
+/// Every command; those for clients in the order of HELP.
 const COMMANDS: &[Row] = &[
     for_clients::<acquire::Acquire>(),
     for_clients::<release::Release>(),
@@ -43,17 +43,17 @@ struct Row {
     is_for_clients: bool,
 }
 
-/// A command that clients use.
+/// Returns the row of a command for clients.
 const fn for_clients<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: true }
 }
 
-/// A command that servers use among themselves, or tests.
+/// Returns the row of a command that servers use among themselves, or tests.
 const fn internal<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: false }
 }
 
-/// Makes every command known to the server.
+/// Registers every command with the server.
 pub fn register(ctx: Context<'_>) -> Result<(), String> {
     help::show(|| COMMANDS.iter().filter(|row| row.is_for_clients).map(|row| row.command.spec).collect());
     COMMANDS.iter().try_for_each(|row| register_command(ctx, &row.command))

@@ -1,4 +1,4 @@
-//! Does what a command asks for, and answers its client.
+//! Performs a command's request, and answers its client.
 
 use palisade_core::engine::Request;
 use palisade_core::{Now, Refusal};
@@ -8,7 +8,7 @@ use super::perform::{Performed, perform};
 use super::timer;
 use crate::ffi::{Context, LockKey, Reply};
 
-/// Does `request` for `key`, and answers the client that sent it.
+/// Performs `request` for `key`, and answers the client that sent it.
 pub fn answer(
     ctx: Context<'_>,
     key: &mut LockKey<'_>,

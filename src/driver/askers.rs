@@ -4,7 +4,7 @@ use palisade_core::{Asker, ClientId, Refusal, UserId};
 
 use crate::ffi::{Context, User};
 
-/// Returns the sender of this command, whose answer `listener` hears, if any does. Refuses where the server has no memory.
+/// Returns the sender of this command, with its listener if there is one. Refuses if the server has no memory.
 pub fn who_asks(ctx: Context<'_>, listener: Option<ClientId>) -> Result<Asker, Refusal> {
     ensure_memory(ctx)?;
     Ok(Asker { user: UserId::of(User::of_client(ctx).name()), listener })

@@ -1,4 +1,4 @@
-//! Clients that wait for a lock: between the queues of the rules and the blocked clients of the server.
+//! Clients that wait for a lock: connects the queues of the rules with the blocked clients of the server.
 
 use std::ffi::CStr;
 
@@ -11,14 +11,14 @@ use super::{listeners, pass};
 use crate::ffi::{BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
 
-/// The client of a command, and what it is told of its grant.
+/// The client of a command, and the form of its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// How it is told.
+    /// The form in which a grant is answered.
     pub form: Form,
-    /// Its lease is kept from then on.
+    /// The KEEPALIVE of its lease from then on.
     pub keepalive: Option<KeepAlive>,
-    /// If it has to wait, this listener hears what came of it, and it is not blocked.
+    /// The listener for its answer if it has to wait, instead of blocking it.
     pub listener: Option<ClientId>,
 }
 
@@ -28,13 +28,13 @@ impl From<Form> for Asker {
     }
 }
 
-/// What is told to those who wait on a master that becomes a replica, as the server itself tells it.
+/// The error for clients that wait on a master that becomes a replica, as the server itself writes it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
-/// What a client is told whose request waits while a listener hears for it: no answer to a wait is a simple string.
+/// The answer to a client whose request waits with a listener: no answer to a wait is a simple string.
 const WAITING: &CStr = c"WAITING";
 
-/// Blocks the client of this command until its request is answered, unless a listener hears that. The name under which that is.
+/// Blocks the client of this command until its request is answered, unless it has a listener. Returns the request's id.
 pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: Asker) -> WaiterId {
     if let Some(id) = asker.listener.and_then(|listener| listeners::begin(listener, name, request)) {
         return id;
@@ -48,7 +48,7 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
     parked::park::<Clients>(ctx, command, Why::Waits(asker.form, keeps))
 }
 
-/// The client of this command is answered at once: if it is told of a grant to be kept, that begins now.
+/// Begins a KEEPALIVE if the client of this command is answered with a grant at once.
 pub fn keep_alive_at_once(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -61,8 +61,8 @@ pub fn keep_alive_at_once(
     }
 }
 
-/// Sends what the rules decided to those who waited: as many as may be answered in this pass of the event loop, the others in
-/// the next ones ([`has_more`]).
+/// Sends the rules' answers to waiting clients: as many as may be answered in this pass of the event loop, the others
+/// in the next ones ([`has_more`]).
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
@@ -74,7 +74,7 @@ pub fn deliver() {
     listeners::tell_all();
 }
 
-/// Returns what a client that waited is told. What is kept after a grant is kept from now on.
+/// Returns the reply to a waiting client. A KEEPALIVE begins with the grant.
 fn tell(why: &Why, answer: Answer) -> Result<Reply, Refusal> {
     let Why::Waits(form, keeps) = why else { return Ok(Reply::Null) };
     if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
@@ -83,13 +83,13 @@ fn tell(why: &Why, answer: Answer) -> Result<Reply, Refusal> {
     reply(answer, *form)
 }
 
-/// Whether some wait for the next pass to be answered.
+/// Returns whether answers wait for the next pass.
 pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
 }
 
-/// Answers those who wait for the lock of `key` with an error of the server's own: as many as may be answered in this
-/// pass. The queue of the others is looked at in the next.
+/// Answers the requests that wait for the lock of `key` with an error of the server's own: as many as may be answered
+/// in this pass. The others' queue is checked in the next.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
         tell_error(id, error);
@@ -97,7 +97,8 @@ pub fn dismiss(key: Key<'_>, error: &str) {
     listeners::tell_all();
 }
 
-/// Whether the user of a client that waits may still have the lock `name`: rules of access may have changed since it came.
+/// Returns whether the user of a waiting client still has permission for the lock `name`: ACL rules may have changed
+/// since it came.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     if id.is_heard() {
         return listeners::is_permitted(id, name);
@@ -105,21 +106,21 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     parked::is_permitted(id, name)
 }
 
-/// The node became a replica: it grants nobody anything, so nobody waits here. Most servers end all waits themselves before
-/// they tell; a Valkey in a cluster, or one whose client can be redirected, does not. They leave their queues and are told from the next
-/// pass of the event loop on, as many in each as there is time for.
+/// Dismisses all waiting requests, since the node became a replica and grants nothing. Most servers end all waits
+/// themselves before this event; a Valkey in a cluster, or one whose client can be redirected, does not. The requests
+/// leave their queues and are answered from the next pass of the event loop on, as many in each as there is time for.
 pub fn dismiss_all() {
     state::with(|node| node.send_all_away());
 }
 
-/// Tells one of those who waited when the node became a replica; `false` if there is none.
+/// Answers one request that waited when the node became a replica; returns false if there is none.
 pub fn send_one_away(now: BootTime) -> bool {
     let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
     gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
     true
 }
 
-/// Answers a request that waited with an error of the server's own.
+/// Answers a waiting request with an error of the server's own.
 fn tell_error(id: WaiterId, error: &str) {
     if id.is_heard() {
         listeners::tell(id, Told::Error(error.into()));
@@ -128,7 +129,7 @@ fn tell_error(id: WaiterId, error: &str) {
     }
 }
 
-/// How a command is answered.
+/// Returns a command's reply.
 #[inline(always)]
 pub fn reply_at_once(answer: &AtOnce, asker: &Asker) -> Reply {
     match answer {
@@ -154,7 +155,7 @@ fn reply(answer: Answer, form: Form) -> Result<Reply, Refusal> {
     }
 }
 
-/// How a grant is told.
+/// Returns the reply for a grant.
 fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
     let token = Reply::Integer(token.get());
     match form {
@@ -164,7 +165,7 @@ fn granted(token: Token, number: u16, waited_ms: u64, form: Form) -> Reply {
     }
 }
 
-/// What is told to one who did not get what it waited for.
+/// Returns the reply for a failed wait.
 fn in_vain(want: Want) -> Reply {
     match want {
         Want::Lock { .. } => Reply::Null,
@@ -172,12 +173,12 @@ fn in_vain(want: Want) -> Reply {
     }
 }
 
-/// What becomes of clients whose wait the server ends. Only memory changes here.
+/// Handlers for clients whose wait the server ends. Only memory changes here.
 struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
-        // It may have its answer already, and only not have been sent it.
+        // It may have its answer already, which has only not been sent.
         let answer = state::with(|node| node.take_answer_of(client));
         let (why, want) = leave(client);
         match answer {
@@ -192,7 +193,7 @@ impl BlockedClients for Clients {
     }
 }
 
-/// The client's request leaves the queue, and its handle goes back to the server.
+/// Removes the client's request from the queue, and gives its handle back to the server.
 fn leave(client: WaiterId) -> (Option<Why>, Option<Want>) {
     let why = parked::give_back(client);
     (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))

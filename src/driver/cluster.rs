@@ -1,11 +1,12 @@
-//! Which slots of a cluster this node serves, and where a key is served, if not here.
+//! The slots of a cluster that this node serves, and the place where a key is served, if not here.
 //!
-//! A slot may come without its locks, so [`look`] compares what the node serves with what it served: ten times a second (less often
-//! where that takes long), right after a CLUSTER command that gives or takes slots, and before anything is promised in a slot that is
-//! not known yet. A slot can come back only by such a command, by a migration in one step, of whose end the server tells, or by a promotion,
-//! which guards the node: so no slot leaves and comes back unseen.
+//! A slot may come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
+//! does so ten times a second (less often if that takes long), right after a CLUSTER command that gives or takes slots,
+//! and before anything is promised in an unknown slot. A slot can return only in three ways: by such a command, by a
+//! migration in one step, whose end the server reports, or by a promotion, which guards the node. So no slot leaves and
+//! returns unseen.
 //!
-//! The server redirects commands, but not clients that are blocked: a hand-over asks first, or the lock would be granted
+//! The server redirects commands, but not blocked clients. So a hand-over checks first, or the lock would be granted
 //! here and on the node that its slot moved to.
 
 use std::cell::Cell;
@@ -17,21 +18,22 @@ use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
 
-/// The server writes the whole map of the cluster for a look: of a hundred nodes with slots in many ranges 2 ms long. For as many times
-/// the processor time that it took there is no look by itself, so that looks take at most 1 % of the time.
+/// The rest between automatic reads of the slots, in multiples of the processor time of one read, so that they take at
+/// most 1 % of the time. The server writes the whole map of the cluster for a read, which takes 2 ms with a hundred
+/// nodes with slots in many ranges.
 const REST: u64 = 99;
 
-/// Longest rest, in microseconds.
+/// The longest rest, in microseconds.
 const REST_US_MAX: u64 = 1_000_000;
 
 thread_local! {
-    /// Until then no look by itself.
+    /// The time until which there is no automatic read.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// How often a slot was emptied, as far as is known here; `None`: this server does not do that.
+    /// The number of times that a slot was emptied, as far as is known here; `None` if this server does not do that.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The module is loaded: of the slots that the node has by now its start knows the locks, or is guarded.
+/// Begins when the module is loaded. The start knows the locks of the node's present slots, or is guarded.
 pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
         state::with(|node| node.begin_in_cluster());
@@ -40,21 +42,21 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
-/// Ten times a second: looks, unless it has to rest.
+/// Reads the slots ten times a second, unless it has to rest.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
         look(ctx);
     }
 }
 
-/// For how long there is no look by itself after one that took `took_us` microseconds of the processor. (On the clock a look may take
-/// any time: the machine may run something else meanwhile.)
+/// Returns the rest after a read that took `took_us` microseconds of the processor. (On the clock a read may take any
+/// time: the machine may run something else meanwhile.)
 fn rest_us(took_us: u64) -> u64 {
     took_us.saturating_mul(REST).min(REST_US_MAX)
 }
 
-/// Looks which slots the node serves and imports. What came without its locks is guarded, and no token is issued that the
-/// owner before can have issued.
+/// Reads which slots the node serves and imports. Slots that came without their locks are guarded, and no token is
+/// issued that the former owner can have issued.
 pub fn look(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
@@ -79,7 +81,8 @@ pub fn look(ctx: Context<'_>) {
     }
 }
 
-/// Before something is promised about the lock of `key`: looks, if what the node knows of its slot may not be the last word.
+/// Reads the slots before something is promised about the lock of `key`, if the node's knowledge of its slot may be
+/// stale.
 pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     if !ctx.is_cluster() {
         return;
@@ -94,27 +97,27 @@ pub fn ensure_known(ctx: Context<'_>, key: KeyName<'_>) {
     }
 }
 
-/// A live lock of `name`, which would have ended at `end`, was deleted by the server: perhaps with its whole slot.
+/// Notes that the server deleted a live lock of `name`, which would have ended at `end`, perhaps with its whole slot.
 pub fn dropped(name: &[u8], end: BootTime) {
     if end >= clock::boot_now() {
         state::with(|node| node.dropped_in_slot(name, end));
     }
 }
 
-/// Slots are on their way here in one step with their locks, or are so no more.
+/// Notes that slots are on their way here in one step with their locks, or no longer are.
 pub fn arriving(slots: RangeInclusive<u16>, are_on_their_way: bool) {
     state::with(|node| node.slots_arrive(slots, are_on_their_way));
 }
 
-/// Slots have come here in one step with their locks.
+/// Notes that slots have come here in one step with their locks.
 pub fn came(slots: RangeInclusive<u16>) {
     let now = clock::now();
     state::with(|node| node.slots_came(slots, now));
     incarnation::save(now);
 }
 
-/// Finds out whether live locks that were deleted of late went with their whole slots (CLUSTER FLUSHSLOT). For the events of a
-/// key that is just as if it were deleted alone, so the server's count of the command tells.
+/// Finds out whether recently deleted live locks went with their whole slots (CLUSTER FLUSHSLOT). A key's events do not
+/// differ from those of a single deletion, so the server's count of the command decides.
 fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
@@ -127,15 +130,15 @@ fn confirm_slot_flush(ctx: Context<'_>) {
     }
 }
 
-/// How often a client emptied a slot since the server's statistics were reset.
+/// Returns how often a client emptied a slot since the server's statistics were reset.
 fn flushes(ctx: Context<'_>) -> u64 {
     let stat = ctx.info_text(c"commandstats", c"cmdstat_cluster|flushslot");
     let calls = stat.as_deref().and_then(|stat| stat.strip_prefix("calls=")?.split(',').next()?.parse().ok());
     calls.unwrap_or(0)
 }
 
-/// The slots that the node serves, and those that it imports from a master that is there: of what CLUSTER NODES says, the line
-/// of the node itself.
+/// Parses the slots that the node serves, and those that it imports from a reachable master, from the node's own line
+/// of CLUSTER NODES.
 fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
     let is_there = |id: &str| {
         let node = nodes.lines().find(|node| node.split(' ').next() == Some(id));
@@ -159,15 +162,16 @@ fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
     Some((owned, imported))
 }
 
-/// The flags of a node, in its line.
+/// Returns the flags of a node from its line.
 fn flags(node: &str) -> impl Iterator<Item = &str> {
     node.split(' ').nth(2).unwrap_or_default().split(',')
 }
 
-/// What to tell the clients that wait for the lock of `key`, which is absent here; `None`: it is served here, and not on
-/// its way to another node.
+/// Returns the error for clients that wait for the lock of `key`, which is absent here. `None` if it is served here,
+/// and not on its way to another node.
 pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
-    // The server refuses to run it where it would redirect a client, or accept no writes; on an absent key it does nothing.
+    // The server refuses to run it if it would redirect a client, or accept no writes; on an absent key it does
+    // nothing.
     if CallReply::of_key(ctx, c"UNLINK", key).is_some() {
         return None;
     }
@@ -184,7 +188,7 @@ pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
                 return None;
             }
             let master = range.element(2)?;
-            // An endpoint that is not known is empty, as in the server's own answer.
+            // An unknown endpoint is empty, as in the server's own answer.
             Some((
                 master.element(0)?.text().unwrap_or_default(),
                 master.element(1)?.integer()?,

@@ -1,7 +1,8 @@
-//! How what a rule decided reaches the key, the node's memory, the replicas and the AOF.
+//! Applies a rule's decision to the key, the node's memory, the replicas and the AOF.
 //!
-//! Effects are replicated, never requests: a replica or a reloaded AOF is told what a lock holds now (LOCK.EFFECT), that its last holder
-//! gave it back (LOCK.RELEASE) or that it is gone (DEL), so it needs no clock and no rule to hold the same.
+//! Effects are replicated, never requests. A replica or a reloaded AOF receives what a lock holds now (LOCK.EFFECT),
+//! that its last holder gave it back (LOCK.RELEASE) or that it is gone (DEL). So it needs no clock and no rule to hold
+//! the same.
 
 use std::cell::RefCell;
 
@@ -12,7 +13,7 @@ use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey};
 use crate::{clock, command_names, state};
 
-/// Tells those who listen to key events (`notify-keyspace-events` with `d`).
+/// Publishes a key event (`notify-keyspace-events` with `d`).
 pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     let word = match event {
         Event::Acquired => c"lock.acquire",
@@ -27,7 +28,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     ctx.notify(word, name);
 }
 
-/// The key holds `lock` from now on, by `event`.
+/// Stores `lock` in the key, by `event`.
 #[inline(always)]
 pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
@@ -37,7 +38,7 @@ pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, e
     tell(ctx, event, key.name());
 }
 
-/// The lock in the key is new, or its grant `id` joined or changed: replicas and the AOF are told.
+/// Tells replicas and the AOF that the lock in the key is new, or that its grant `id` joined or changed.
 pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     stored(key);
     if only_counted(ctx) {
@@ -50,7 +51,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     }
 }
 
-/// The grant `ended` left the lock in the key, which others hold: replicas and the AOF are told.
+/// Tells replicas and the AOF that the grant `ended` left the lock in the key, which others hold.
 pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
     let Some(ended) = ended else { return };
     stored(key);
@@ -61,7 +62,7 @@ pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, 
 
 fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     thread_local! {
-        /// Kept from change to change: an allocation less.
+        /// Reused for every change, which saves an allocation.
         static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     RECORD.with_borrow_mut(|record| {
@@ -71,18 +72,19 @@ fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8
     });
 }
 
-/// Where nobody hears of a change, it is counted instead: whether that is done.
+/// Counts a change instead, if nobody receives it; returns whether it was counted.
 fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
-/// The lock that the key holds is new or changed here: what every node does about it, whoever decided it.
+/// Handles a new or changed lock in the key, as every node does, whoever decided it.
 pub fn stored(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
 }
 
-/// The lock ends by `event`, if there is one: the key is deleted. Whether its queue is to be looked at soon, or somebody watches it.
+/// Deletes the key, whose lock ends by `event`, if there is one. Returns whether its queue has to be checked soon, or
+/// it has watchers.
 pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };
@@ -92,7 +94,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
     });
     key.delete();
     key.signal_modified();
-    // The RELEASE that is being run names key and owner: that is all there is to tell.
+    // The RELEASE being run names key and owner: that is all that has to be sent.
     let is_told = event == Some(Event::Released) && ctx.replicate_command();
     if !is_told && !only_counted(ctx) {
         ctx.replicate_del(key.name());

@@ -1,7 +1,7 @@
-//! Publishes what happens to grants (`lock.events`) to those who subscribed to [`CHANNEL`].
+//! Publishes events of grants (`lock.events`) to the subscribers of [`CHANNEL`].
 //!
-//! Publishing changes no data: nothing of it goes to the AOF or to replicas, and what becomes of a message decides nothing. Where the
-//! server takes a lock for a command of its own, while it is in the middle of that, events wait for the next pass of the event loop.
+//! Publishing changes no data: nothing of it goes to the AOF or to replicas, and the fate of a message decides nothing.
+//! If the server removes a lock in the middle of a command of its own, events wait for the next pass of the event loop.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,13 +10,13 @@ use palisade_core::missed_to_json;
 use crate::ffi::Context;
 use crate::{clock, config, state};
 
-/// Where events are published.
+/// The channel of events.
 const CHANNEL: &str = "lock.events";
 
 /// The next pass will publish.
 static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
 
-/// Publishes what has happened since the last time.
+/// Publishes new events.
 #[inline]
 pub fn publish(ctx: Context<'_>) {
     if config::events() {
@@ -43,7 +43,7 @@ fn publish_all(ctx: Context<'_>) {
     }
 }
 
-/// The same in the next pass of the event loop: the server is in the middle of something.
+/// Publishes new events in the next pass of the event loop, since the server is in the middle of a command.
 pub fn publish_soon(ctx: Context<'_>) {
     if config::events() && !IS_UNDER_WAY.swap(true, Relaxed) {
         ctx.in_next_pass(|ctx| {

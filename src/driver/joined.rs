@@ -1,4 +1,4 @@
-//! Connections of quorum clients that said with which version of the set of nodes they work.
+//! Connections of quorum clients that named their version of the set of nodes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ thread_local! {
     static JOINED: RefCell<HashMap<u64, u64>> = RefCell::default();
 }
 
-/// This connection works with `version` from now on.
+/// Notes that this connection works with `version` from now on.
 pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     JOINED.with_borrow_mut(|joined| {
-        // Those that were closed since, not at each one: each would look at all of them.
+        // Closed connections are removed only now and then, since each removal checks all of them.
         if joined.len() == joined.capacity() {
             joined.retain(|&client, _| ctx.is_open(ClientId(client)));
         }
@@ -22,7 +22,7 @@ pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     });
 }
 
-/// Ends the connections that work with a version before `version`: nothing that was sent over them is done any more.
+/// Closes the connections that work with a version before `version`: their unread commands are not run.
 pub fn hang_up_before(ctx: Context<'_>, version: u64) -> usize {
     let older: Vec<_> = JOINED.with_borrow_mut(|joined| {
         let older = joined.extract_if(|_, joined| *joined < version);

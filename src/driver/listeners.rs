@@ -1,4 +1,5 @@
-//! Connections that hear the answers to requests of others: between what the rules know of them and the clients of the server.
+//! Connections that receive the answers to waiting requests of others: connects the rules' listeners with the clients
+//! of the server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,11 +19,11 @@ thread_local! {
     static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
     /// Listeners whose wait the server ended: most of them with their connection.
     static PERHAPS_GONE: RefCell<Vec<ClientId>> = const { RefCell::new(vec![]) };
-    /// The last one whose connection was looked at because it does not ask.
+    /// The last listener whose connection was checked because it does not ask.
     static LOOKED_AT: Cell<ClientId> = const { Cell::new(ClientId(0)) };
 }
 
-/// The client of this command asks for news under `name`: those there are, else it is blocked until there are some.
+/// Returns the news for this command's client, which listens under `name`, or blocks it until there is some.
 pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
     let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
     let user = User::of_client(ctx);
@@ -37,19 +38,20 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     Ok(Reply::Later)
 }
 
-/// The listener of this name, if the user of this command's client listens under it.
+/// Returns the listener of this name, if the user of this command's client listens under it.
 pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
     let user = User::of_client(ctx);
     state::with(|node| node.listeners().find(name, user.name()))
 }
 
-/// `request` for the lock `name` waits, and `listener` hears its answer. The name under which that is.
+/// Begins a waiting `request` for the lock `name`, with `listener` for its answer. Returns the request's id.
 pub fn begin(listener: ClientId, name: KeyName<'_>, request: &Request<'_>) -> Option<WaiterId> {
     let Request::Wait(ask) = request else { return None };
     state::with(|node| node.listeners_mut().begin(listener, name.bytes(), ask.owner))
 }
 
-/// Whether the user who asked under this name may still have the lock `name`; nobody may whose listener ended.
+/// Returns whether the user of the request with this id still has permission for the lock `name`; false if the listener
+/// ended.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     let listener = state::with(|node| node.listeners().listener_of(id));
     let may_run =
@@ -57,26 +59,26 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     listener.is_some_and(may_run)
 }
 
-/// A request is answered: that is news for its listener, and sent by [`tell_all`].
+/// Adds the request's answer to the news of its listener, which [`tell_all`] sends.
 pub fn tell(id: WaiterId, told: Told) {
     state::with(|node| node.listeners_mut().tell(id, told));
 }
 
-/// Sends the news to those who ask for them.
+/// Sends the news to listeners that ask for them.
 pub fn tell_all() {
     while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
         parked::answer(id, |_| Ok(list(news)));
     }
 }
 
-/// Tells the one whose time has been up longest that there is no news; `false` if there is none.
+/// Answers the listener whose time has been over longest that there is no news; returns false if there is none.
 pub fn time_out(now: BootTime) -> bool {
     let Some(id) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
     parked::answer(id, |_| Ok(list(vec![])));
     true
 }
 
-/// The server's cron: a connection that closes while it does not ask for news is noticed here.
+/// Checks, in the server's cron, for connections that closed while they did not ask for news.
 pub fn look_after(ctx: Context<'_>) {
     let idle = state::with(|node| node.listeners().idle_after(LOOKED_AT.get(), ANSWERS_A_PASS_MAX));
     for &client in &idle {
@@ -85,7 +87,7 @@ pub fn look_after(ctx: Context<'_>) {
     }
 }
 
-/// Looks at the connections of those whose wait the server ended, and lets requests leave whose listener has gone.
+/// Checks the connections of listeners whose wait the server ended, and lets requests leave whose listener has gone.
 fn look_at_gone(ctx: Context<'_>) {
     for client in PERHAPS_GONE.take() {
         end_if_closed(ctx, client);
@@ -110,7 +112,7 @@ fn list(news: Vec<News>) -> Reply {
             Told::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
             Told::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
             Told::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
-            // As text: clients take an error inside of an answer for the answer.
+            // As text: clients take an error inside an answer for the answer itself.
             Told::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
             Told::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
         };
@@ -119,7 +121,7 @@ fn list(news: Vec<News>) -> Reply {
     Reply::List(news.into_iter().map(one).collect())
 }
 
-/// What becomes of listeners whose wait the server ends. Only memory changes here.
+/// Handlers for listeners whose wait the server ends. Only memory changes here.
 struct Hearers;
 
 impl BlockedClients for Hearers {
@@ -130,14 +132,15 @@ impl BlockedClients for Hearers {
 
     fn gone(blocked: WaiterId) {
         if let Some(client) = stops_asking(blocked) {
-            // It is open still if an operator ended the wait with an error, and it is not closed yet where it is being closed.
+            // It is still open if an operator ended the wait with an error, and it is not closed yet while it is being
+            // closed.
             PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
             in_next_pass(look_at_gone);
         }
     }
 }
 
-/// The listener that was blocked under this name does not ask any more: its handle goes back to the server.
+/// Notes that the listener blocked under this id no longer asks, and gives its handle back to the server.
 fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
     let Why::Hears(client) = parked::give_back(blocked)? else { return None };
     state::with(|node| node.listeners_mut().waits_no_more(client));

@@ -1,4 +1,4 @@
-//! Performs what the engine decides on the server: the only code that writes to it.
+//! Performs the engine's decisions on the server: the only code that writes to it.
 
 mod answer;
 mod askers;

@@ -1,4 +1,5 @@
-//! Clients that are blocked until their answer is known, each with the reason: one registry for those that wait, watch and listen.
+//! Clients that are blocked until their answer is known, each with the reason: one registry for those that wait, watch
+//! and listen.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
 
 thread_local! {
-    /// Every blocked client, by the name that the rules have for its request.
+    /// All blocked clients, by the id that the rules have for the request.
     static PARKED: RefCell<HashMap<WaiterId, Parked>> = RefCell::default();
 }
 
@@ -25,15 +26,16 @@ pub struct Parked {
 
 /// The reason for which a client is blocked.
 pub enum Why {
-    /// A request waits, for a lock or for the end of a BREAK. What is kept after a grant is boxed: few ask for that.
+    /// A request waits for a lock or for the end of a BREAK. The KEEPALIVE after a grant is boxed, since few ask for
+    /// one.
     Waits(Form, Option<Box<Keeps>>),
-    /// A lock is watched.
+    /// The client watches a lock.
     Watches,
-    /// This listener asks for news.
+    /// The client is this listener, and asks for news.
     Hears(ClientId),
 }
 
-/// The lease that is kept alive from when its client is told of the grant.
+/// A lease that is kept alive from its client's answer on.
 pub struct Keeps {
     db: u32,
     name: Box<[u8]>,
@@ -43,7 +45,7 @@ pub struct Keeps {
 }
 
 impl Keeps {
-    /// Returns the lease that `request` asks to keep, if it does.
+    /// Returns the lease that `request` asks to keep alive, if it does.
     pub fn new(db: u32, name: KeyName<'_>, request: &Request<'_>, keepalive: Option<KeepAlive>) -> Option<Self> {
         match (request, keepalive) {
             (Request::Acquire(Acquire { owner, ttl, .. }), Some(keepalive)) => {
@@ -53,16 +55,16 @@ impl Keeps {
         }
     }
 
-    /// Keeps the lease from now on: its client is told now.
+    /// Keeps the lease alive from now on, when its client is answered.
     pub fn begin(&self) {
         let key = Key { db: self.db, name: &self.name };
-        // An owner when it came.
+        // It was a valid owner when it came.
         let Ok(owner) = Owner::new(&self.owner) else { return };
         state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
     }
 }
 
-/// Blocks the client of this `command`. Returns the name under which it is answered.
+/// Blocks the client of this `command`. Returns the id under which it is answered.
 pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Why) -> WaiterId {
     let blocked = Blocked::new::<C>(ctx, command);
     let id = blocked.id();
@@ -78,20 +80,21 @@ pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>
     }
 }
 
-/// Gives a client back unanswered: the server has dealt with it. Returns why it was blocked.
+/// Gives a client back without an answer: the server has dealt with it. Returns why it was blocked.
 pub fn give_back(id: WaiterId) -> Option<Why> {
     let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
     blocked.give_back();
     Some(why)
 }
 
-/// Returns true if the user of a client may still have its command run on the key `name`: rules of access may have changed since it came.
+/// Returns whether the user of a client may still run its command on the key `name`: ACL rules may have changed since
+/// it came.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(name)))
 }
 
 impl Parked {
-    /// Returns true if its user may still have its command run on the key `name`.
+    /// Returns whether its user may still run its command on the key `name`.
     pub fn is_permitted(&self, name: KeyName<'_>) -> bool {
         self.blocked.is_permitted(name)
     }

@@ -1,5 +1,5 @@
-//! How many clients are answered in one pass of the event loop: each answer costs the server more than it costs the rules, and it does
-//! that work in one go.
+//! Bounds the clients answered in one pass of the event loop. Each answer costs the server more than it costs the
+//! rules, and the server does that work in one go.
 
 use std::cell::Cell;
 
@@ -9,28 +9,28 @@ use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use crate::ffi::{Blocked, Reply};
 
 thread_local! {
-    /// So many may still be answered in this pass of the event loop.
+    /// The number of clients that may still be answered in this pass of the event loop.
     static MAY_ANSWER: Cell<usize> = const { Cell::new(ANSWERS_A_PASS_MAX) };
-    /// The most that were answered in one pass.
+    /// The most clients that were answered in one pass.
     static MOST_ANSWERED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A new pass of the event loop.
+/// Begins a new pass of the event loop.
 pub fn begin() {
     MAY_ANSWER.set(ANSWERS_A_PASS_MAX);
 }
 
-/// Whether anybody may still be answered in this pass.
+/// Returns whether clients may still be answered in this pass.
 pub fn may_answer() -> bool {
     MAY_ANSWER.get() > 0
 }
 
-/// So many may still be answered in this pass.
+/// Returns the number of clients that may still be answered in this pass.
 pub fn answers_left() -> usize {
     MAY_ANSWER.get()
 }
 
-/// The most clients that were answered in one pass of the event loop, since load.
+/// Returns the most clients that were answered in one pass of the event loop, since load.
 pub fn most_answered() -> usize {
     MOST_ANSWERED.get()
 }

@@ -1,7 +1,7 @@
 //! Performs a request step by step.
 //!
-//! A server calls the module back in the middle of an effect (a key is unlinked, an event is told), so the node is borrowed
-//! while the engine decides what is next, and not while that is done.
+//! A server calls the module back in the middle of an effect (a key is unlinked, an event published). So the node is
+//! borrowed while the engine decides on the next step, but not while that is performed.
 
 use palisade_core::engine::{Event, Key, Reply as Answer, Request, Run, Said, Step};
 use palisade_core::{Now, Refusal};
@@ -13,16 +13,15 @@ use crate::durability::incarnation;
 use crate::ffi::{Context, LockKey};
 use crate::state;
 
-/// What came of a request.
+/// The outcome of a request.
 pub struct Performed {
-    /// The key holds another lock now, whose lease may end before all others. (That of one that was changed ends later than
-    /// before.)
+    /// The key holds another lock now, whose lease may end before all others. (A changed lock ends later than before.)
     pub is_stored: bool,
-    /// Somebody may have an answer now.
+    /// Waiting requests may have an answer now.
     pub touches_queue: bool,
 }
 
-/// Performs `request` for `key`; one who has to wait is answered later. How the command is answered is for `tell` to look at.
+/// Performs `request` for `key`; a client that has to wait is answered later. `tell` receives the command's answer.
 #[inline(always)]
 pub fn perform<T>(
     ctx: Context<'_>,
@@ -38,7 +37,7 @@ pub fn perform<T>(
     let mut said = Said::Yes;
     let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
-        // Filled in place, not handed on from call to call.
+        // Filled in place, instead of being passed from call to call.
         let mut step = Step::LookAtSlots;
         state::with(|node| step = run.next(key.lock_mut(), said, node, now));
         said = Said::Yes;

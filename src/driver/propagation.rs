@@ -1,32 +1,33 @@
-//! Whether changes have to be propagated: to an AOF, or to replicas.
+//! Tracks whether changes have to be propagated: to an AOF, or to replicas.
 //!
-//! Telling the server of a change costs as much as making it, also where it passes it on to nobody: a node of a quorum
-//! without replicas and AOF. So [`look`] asks, ten times a second, whether there is an AOF, a replica, or a backlog from
-//! which one could go on. If not, nobody hears of changes until somebody comes; and who comes begins with a copy of the
-//! data that a forked child writes, or with the AOF switched on, a load or a change of role. The server tells of each of
-//! these before it wants to hear of the next change, and from then on everything is told until [`look`] has asked again.
+//! Telling the server of a change costs as much as making it, even if the server passes it on to nobody, as on a node
+//! of a quorum without replicas and AOF. So [`look`] asks ten times a second whether there is an AOF, a replica, or a
+//! backlog from which one could continue. If not, nobody receives changes until a listener comes. A listener begins
+//! with a copy of the data that a forked child writes, with the AOF switched on, with a load or with a change of role.
+//! The server reports each of these before the next change matters. From then on everything is propagated until
+//! [`look`] has asked again.
 //!
-//! Should a future server let in listeners another way, they lack locks at worst: a replica that is promoted is guarded, and
-//! an AOF switched on while the server runs never proves an incarnation.
+//! A future server may let in listeners in another way. At worst they lack locks: a replica that is promoted is
+//! guarded, and an AOF switched on while the server runs never proves an incarnation.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::ffi::Context;
 
-/// Only the main thread looks at it: what commands ask each time is cheaper so than of a thread's own.
+/// Only the main thread uses it: commands read it each time, and a thread-local would cost more.
 static NOBODY_LISTENS: AtomicBool = AtomicBool::new(false);
 
-/// There is no AOF and no replica: nobody hears of changes.
+/// Returns whether nobody receives changes: there is no AOF and no replica.
 pub fn nobody_listens() -> bool {
     NOBODY_LISTENS.load(Relaxed)
 }
 
-/// An AOF or a replica may have come.
+/// Notes that an AOF or a replica may have come.
 pub fn may_have_begun() {
     NOBODY_LISTENS.store(false, Relaxed);
 }
 
-/// Asks the server whether anybody listens. In a cluster somebody may at any time: slots move.
+/// Asks the server whether anybody receives changes. In a cluster that may begin at any time: slots move.
 pub fn look(ctx: Context<'_>) {
     let none = |field| ctx.info_number(c"replication", field) == Some(0);
     let nobody_listens = nobody_listens()

@@ -1,4 +1,4 @@
-//! What the engine asks the server.
+//! The engine's questions to the server.
 
 use std::cell::Cell;
 
@@ -11,18 +11,19 @@ use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
 
-/// For how long it stands whether enough replicas follow, in milliseconds. The server itself looks once a second.
+/// The time for which it counts whether enough replicas follow, in milliseconds. The server itself checks once a
+/// second.
 const REPLICAS_STAND_MS: u64 = 100;
 
 /// The questions of one request.
 #[derive(Default)]
 pub struct Questions {
-    /// Where clients of the key are sent.
+    /// The error that redirects the key's clients.
     redirect: Option<String>,
 }
 
 impl Questions {
-    /// Answers `question` about the key `name`, for what `asker` asked.
+    /// Answers `question` about the key `name`, for the request of `asker`.
     pub fn ask(
         &mut self,
         ctx: Context<'_>,
@@ -39,16 +40,16 @@ impl Questions {
             Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Said::Yes,
             Question::IsPermitted(_) => Said::Refused(Refusal::Forbidden),
             Question::MayGrant(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
-            // The server would refuse an ACQUIRE (NOREPLICAS), and it is this refusal that keeps a master that lost its
-            // replicas from granting what its successor grants too.
+            // The server would refuse an ACQUIRE (NOREPLICAS). This refusal keeps a master that lost its replicas from
+            // granting what its successor grants too.
             Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
             Question::MayGrant(_) => Said::Yes,
             Question::MayRenew(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
             Question::MayRenew(client) if !ctx.is_open(client) => Said::No,
-            // As its holder's EXTEND would be refused.
+            // The holder's EXTEND would be refused too.
             Question::MayRenew(_) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
             Question::MayRenew(_) => Said::Yes,
-            // Then it is not blocked either.
+            // It is not blocked either then.
             Question::WhoAsks if !ctx.may_block() => Said::No,
             Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Said::Refused, Said::Asks),
             Question::OnDisk => {
@@ -58,7 +59,7 @@ impl Questions {
         }
     }
 
-    /// Sends those who wait for the lock of `name` where it is served.
+    /// Redirects the clients that wait for the lock of `name`.
     pub fn redirect_all(&mut self, ctx: Context<'_>, name: KeyName<'_>) {
         if let Some(redirect) = self.redirect.take() {
             blocked_clients::dismiss(Key { db: ctx.db(), name: name.bytes() }, &redirect);
@@ -66,7 +67,7 @@ impl Questions {
     }
 }
 
-/// As many replicas follow as min-replicas-to-write asks for.
+/// Returns whether as many replicas follow as min-replicas-to-write demands.
 fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
     thread_local! {
         static LOOKED: Cell<Option<(BootTime, bool)>> = const { Cell::new(None) };
@@ -76,7 +77,7 @@ fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
     {
         return enough;
     }
-    // The field is there only if a number is asked for.
+    // The field exists only if a number is demanded.
     let enough = ctx.info_number(c"replication", c"min_slaves_good_slaves").is_none_or(|good| {
         let needed = ctx.parameter(c"min-replicas-to-write").and_then(|needed| needed.parse().ok());
         needed.is_none_or(|needed: u64| good >= needed)

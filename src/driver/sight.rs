@@ -1,4 +1,4 @@
-//! What is shown of a lock: the answer of LOCK.INFO and LOCK.WATCH.
+//! The visible state of a lock: the answer of LOCK.INFO and LOCK.WATCH.
 
 use palisade_core::engine::Key;
 use palisade_core::request::Owner;
@@ -6,8 +6,8 @@ use palisade_core::{BootTime, Grant, Lock, Mode, Node};
 
 use crate::ffi::Reply;
 
-/// What the lock of `key`, which is `held`, looks like at `now`: the fields of a map. Of several grants those of the oldest; of a free
-/// lock texts are empty, and numbers 0.
+/// Returns the fields of a map for the lock of `key`, which is `held`, at `now`. With several grants they are those of
+/// the oldest; for a free lock texts are empty, and numbers 0.
 pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> Vec<(&'static str, Reply)> {
     let held = held.filter(|lock| !lock.is_expired(now));
     let first = held.and_then(|lock| live(lock, now).next());
@@ -30,13 +30,13 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
     ]
 }
 
-/// Milliseconds for which the lease of `grant` is kept alive, as long as its connection is open; 0 if it is not.
+/// Returns the milliseconds for which the lease of `grant` is kept alive, while its connection is open; 0 if it is not.
 pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
     owner.and_then(|owner| node.keepalives().left_ms(key, owner, grant.granted(), now)).unwrap_or(0)
 }
 
-/// The grants that hold `lock`, the oldest first.
+/// Iterates over the live grants of `lock`, the oldest first.
 pub fn live(lock: &Lock, now: BootTime) -> impl Iterator<Item = (Mode, &Grant)> {
     lock.grants().filter(move |(_, grant)| !grant.is_expired(now))
 }

@@ -1,7 +1,7 @@
-//! One timer for all that comes about by itself: leases that end, waits that are over, queues to be looked at.
+//! One timer for all events that no command causes: leases that end, waits that are over, queues to check.
 //!
-//! Timers of the server run on the wall clock, so a step of it can keep one asleep: the cron event, which does not,
-//! looks after it.
+//! Timers of the server run on the wall clock, so a step of that clock can keep one asleep. The cron event, which
+//! cannot sleep so, takes over then.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -16,29 +16,29 @@ use super::{listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId, put_together};
 use crate::{clock, state};
 
-/// How long a slice of work may keep the server from its clients, in microseconds: as long as they kept it from this work
-/// since the last slice, within these bounds. The least is less than a request takes over the loopback. A slice ends at the
-/// first look at the clock after its time.
+/// The length of a slice of work that keeps the server from its clients, in microseconds: as long as they kept it from
+/// this work since the last slice, within these bounds. The least is less than a request over the loopback. A slice
+/// ends at the first reading of the clock after its time.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
-/// How late the timer may be before the cron event takes over, in microseconds: then the wall clock was stepped, or
-/// writes were paused.
+/// The delay of the timer after which the cron event takes over, in microseconds: the wall clock was stepped, or writes
+/// were paused.
 const LATE_US: u64 = 5_000;
 
-/// How long the next slice may take to begin before the cron event takes over, in microseconds: a slow command of a client
-/// may come between.
+/// The delay of the next slice after which the cron event takes over, in microseconds: a slow command of a client may
+/// come between.
 const STALLED_US: u64 = 1_000_000;
 
-/// How much earlier something must be due than the timer for the timer to be set anew, in microseconds: less is not
-/// worth a new timer.
+/// The difference by which work must be due earlier than the timer for the timer to be set anew, in microseconds: less
+/// is not worth a new timer.
 const EARLIER_US: u64 = 2_000;
 
-/// How long a timer sleeps at the most, in milliseconds; what is due later is looked at again then. When a module's timer has run,
-/// Redis 7.0 reckons in 32 bits of microseconds when the next one is due: with more than 35 minutes left that is in the past for it,
-/// and its event loop never sleeps again.
+/// The longest sleep of a timer, in milliseconds; later work is checked again then. After a module's timer has run,
+/// Redis 7.0 calculates in 32 bits of microseconds when the next one is due. With more than 35 minutes left that
+/// overflows into the past, and its event loop never sleeps again.
 const SLEEP_MS_MAX: i64 = 1_800_000;
 
-/// A timer, and what it was set for.
+/// A timer, and the time of the work that it was set for.
 #[derive(Clone, Copy)]
 struct Armed {
     timer: TimerId,
@@ -47,16 +47,16 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// When the last slice ended, if more was due than it could do: the next one is under way.
+    /// The end of the last slice, if more was due than it could do: the next one is scheduled.
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
-/// When something is to be done next. Who was to be answered in an earlier pass waits for the next, no longer.
+/// Returns when work is next due. An answer left from an earlier pass is due in the next one.
 fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
-/// The same where nothing has changed but that something more is due at `due`.
+/// Ensures that a timer runs if nothing has changed except that new work is due at `due`.
 #[inline]
 pub fn arm_for(ctx: Context<'_>, due: BootTime) {
     if ARMED.get().is_none_or(|armed| due.plus_us(EARLIER_US) <= armed.due) {
@@ -64,7 +64,7 @@ pub fn arm_for(ctx: Context<'_>, due: BootTime) {
     }
 }
 
-/// Sees to it that a timer runs for what is due first.
+/// Ensures that a timer runs for the work that is due first.
 pub fn arm(ctx: Context<'_>) {
     if BUSY.get().is_some() {
         return;
@@ -73,15 +73,15 @@ pub fn arm(ctx: Context<'_>) {
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
         _ => {
-            // A replica waits for its master's word, and what is being loaded may not be complete: cron arms later.
+            // A replica waits for its master, and loading data may be incomplete: cron arms later.
             if ctx.is_master() && !ctx.is_loading() {
                 let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
-                // A lock is held through its deadline, so the timer is for the moment after it. What is due already is
-                // dealt with in the next pass of the event loop.
+                // A lock is held through its deadline, so the timer is for the moment after it. Work that is already
+                // due is done in the next pass of the event loop.
                 set(ctx, if ms > 0 { (ms + 1).min(SLEEP_MS_MAX) } else { 0 }, due);
             } else {
                 disarm(ctx);
-                // Those who watch are told by a replica too.
+                // A replica answers watchers too.
                 if !ctx.is_loading() && state::with(|node| node.watching().next_due()) == Some(BootTime::default()) {
                     go_on_soon(ctx);
                 }
@@ -90,7 +90,7 @@ pub fn arm(ctx: Context<'_>) {
     }
 }
 
-/// The cron event: takes over from a timer that is late, and starts one after a change of role.
+/// Handles the cron event: takes over from a timer that is late, and starts one after a change of role.
 pub fn look_after(ctx: Context<'_>) {
     let now = clock::boot_now();
     if BUSY.get().is_some_and(|slice| now <= slice.plus_us(STALLED_US)) {
@@ -105,7 +105,7 @@ pub fn look_after(ctx: Context<'_>) {
     }
 }
 
-/// The one timer is set anew.
+/// Sets the one timer anew.
 fn set(ctx: Context<'_>, ms: i64, due: BootTime) {
     disarm(ctx);
     ARMED.set(Some(Armed { timer: ctx.start_timer(ms, on_timer), due }));
@@ -117,7 +117,7 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
-/// Does what is due from the next pass of the event loop on.
+/// Does due work from the next pass of the event loop on.
 pub fn go_on_soon(ctx: Context<'_>) {
     if BUSY.get().is_none() {
         BUSY.set(Some(clock::boot_now()));
@@ -127,27 +127,27 @@ pub fn go_on_soon(ctx: Context<'_>) {
 
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
-    // Else the next slice is under way.
+    // Otherwise the next slice is scheduled.
     if BUSY.get().is_none() {
         run(ctx, *SLICE_US.start());
     }
 }
 
-/// The next slice.
+/// Runs the next slice.
 fn go_on(ctx: Context<'_>) {
     let since = BUSY.take().map_or(0, |slice| clock::boot_now().us_since(slice));
     run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));
 }
 
-/// Does what is due, for one slice of `slice_us`, and sets the timer for the rest. If more is due now, that is done slice by slice, one in
-/// each pass of the event loop, after it has served its clients.
+/// Does due work for one slice of `slice_us`, and sets the timer for the rest. If more is due now, it is done in
+/// slices, one in each pass of the event loop, after that has served its clients.
 fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
     pass::begin();
-    // Writing now could be against the master's word, or a failed assertion of the server: cron tries again.
+    // Writing now could contradict the master, or be a failed assertion of the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
-    // What is being loaded is not all there yet.
+    // Loading data is incomplete.
     let may_look = !ctx.is_loading();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
@@ -173,7 +173,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
     }
 }
 
-/// Does what has been due longest; `false` if nothing is.
+/// Does the work that has been due longest; returns false if none is.
 fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(work) = state::with(|node| node.take_due(now, pass::may_answer())) else { return false };
     let key = work.key();

@@ -1,4 +1,4 @@
-//! Clients that watch a lock: between what the rules know of them and the blocked clients of the server.
+//! Clients that watch a lock: connects the rules' watchers with the blocked clients of the server.
 
 use palisade_core::engine::Key;
 use palisade_core::request::Watch;
@@ -9,7 +9,8 @@ use super::{askers, cluster, pass, sight};
 use crate::ffi::{BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::state;
 
-/// Blocks the client of this command until the lock in `key` is not what it knows, or its time is up, if there is room for it.
+/// Blocks the client of this command until the lock in `key` is not in the state that it knows, or its time is over, if
+/// there is room for it.
 pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
     let asker = askers::who_asks(ctx, None)?;
     let name = key.name();
@@ -20,8 +21,8 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     Ok(())
 }
 
-/// The lock in `key` may have changed: tells those who know something else of it, as many as may be answered in this pass of the event
-/// loop. The lock is looked at again for the others.
+/// Answers the watchers of the lock in `key` that know another state of it, since it may have changed: as many as may
+/// be answered in this pass of the event loop. The lock is checked again for the others.
 pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
@@ -39,7 +40,7 @@ pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     }
 }
 
-/// Does what has been due longest for those who watch; `false` if nothing is. Nothing is written.
+/// Does the work for watchers that has been due longest; returns false if none is. Nothing is written.
 pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     if let Some(id) = state::with(|node| node.take_watcher_timed_out(now)) {
         parked::answer(id, |_| Ok(Reply::Null));
@@ -58,7 +59,8 @@ pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     true
 }
 
-/// Where to ask for a lock that may not be served here: in a cluster its slot may have gone, and the lock with it.
+/// Returns the error that redirects watchers of a lock that may not be served here: in a cluster its slot may have
+/// gone, together with the lock.
 fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
     if !ctx.is_cluster() || key.lock().is_some() {
         return None;
@@ -67,7 +69,7 @@ fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
     if ctx.is_master() { cluster::redirect(ctx, key.name()) } else { Some(ASK_AGAIN.to_owned()) }
 }
 
-/// What a watcher on a replica of a cluster is told when its lock is gone.
+/// The error for a watcher on a replica of a cluster whose lock is gone.
 const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask again";
 
 fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
@@ -76,7 +78,7 @@ fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {
     }
 }
 
-/// What becomes of clients whose wait the server ends. Only memory changes here.
+/// Handlers for clients whose wait the server ends. Only memory changes here.
 struct Watchers;
 
 impl BlockedClients for Watchers {

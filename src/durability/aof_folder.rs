@@ -1,7 +1,7 @@
-//! The files of the server's AOF: which they are, and how long.
+//! The files of the server's AOF, and their lengths.
 //!
-//! A node that was killed proves that it remembers every grant by its AOF. So its state file says which file the AOF was written
-//! to, and an AOF that was put there by somebody is not taken for it.
+//! A node that was killed proves by its AOF that it remembers every grant. So its state file names the file that the
+//! AOF was written to, and an AOF that was put there later does not pass for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use palisade_core::AofFile;
 use super::file_id::file_id;
 use crate::ffi::Context;
 
-/// Where the AOF is: a folder with a manifest (Redis from 7.0).
+/// The folder of the AOF, with a manifest (Redis from 7.0).
 #[derive(Clone, Debug)]
 pub struct AofFolder {
     folder: PathBuf,
@@ -19,27 +19,29 @@ pub struct AofFolder {
 }
 
 impl AofFolder {
-    /// As the server is configured; the folder is in the one it works in. `None`: it does not tell.
+    /// Returns the folder from the server's configuration, within its working folder. `None` if the server does not
+    /// say.
     pub fn of(ctx: Context<'_>) -> Option<Self> {
         let folder = std::env::current_dir().ok()?.join(ctx.parameter(c"appenddirname")?);
         let manifest = folder.join(format!("{}.manifest", ctx.parameter(c"appendfilename")?));
         Some(Self { folder, manifest })
     }
 
-    /// The files of the AOF in the order in which they are loaded; none where there is no AOF, or one that cannot be read.
+    /// Returns the files of the AOF in the order in which they are loaded; empty if there is no AOF, or an unreadable
+    /// one.
     pub fn files(&self) -> Vec<AofFile> {
         let manifest = fs::read_to_string(&self.manifest).unwrap_or_default();
         manifest.lines().filter_map(listed).filter_map(|name| aof_file(&self.folder.join(name))).collect()
     }
 
-    /// The file that is written to.
+    /// Returns the file that is written to.
     pub fn current(&self) -> Option<AofFile> {
         self.files().pop()
     }
 }
 
-/// The name in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`; history is not loaded. A name in
-/// quotes has odd characters in it: such an AOF proves nothing.
+/// Returns the name in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`; history is not
+/// loaded. A name in quotes contains unusual characters: such an AOF proves nothing.
 fn listed(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let (mut name, mut is_loaded) = (None, false);

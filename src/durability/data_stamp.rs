@@ -1,9 +1,9 @@
-//! The stamp beside the server's data: which incarnation of which node uses it.
+//! The stamp beside the server's data: the incarnation of the node that uses it.
 //!
-//! A state file says what an incarnation granted, and where everything of it is: in the data of the folder that the server works
-//! in. If another incarnation used that data since (under another port, with another state file or none), what the state file
-//! says is about data that is no more. So every incarnation puts its stamp into the folder before it grants anything, and what a
-//! start finds there must be the stamp of the incarnation that the state file is about.
+//! A state file says what an incarnation granted, and that all of it is in the data of the server's working folder. If
+//! another incarnation used that data since (under another port, with another state file or none), the statement is
+//! about data that no longer exists. So every incarnation puts its stamp into the folder before it grants anything. The
+//! stamp that a start finds there must be of the incarnation that the state file is about.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,24 +22,24 @@ const NAME: &str = "lock-data.life";
 pub struct DataStamp(PathBuf);
 
 impl DataStamp {
-    /// That of the folder that the server works in.
+    /// Returns the stamp of the server's working folder.
     pub fn here() -> Self {
         Self(std::path::absolute(NAME).unwrap_or_else(|_| NAME.into()))
     }
 
-    /// Which incarnation used the data last, if that is known.
+    /// Returns the incarnation that used the data last, if that is known.
     pub fn read(&self) -> Option<IncarnationId> {
         parse(&fs::read_to_string(&self.0).ok()?)
     }
 
-    /// From now on the incarnation `id` uses the data; on the disk when this returns.
+    /// Notes on the disk that the incarnation `id` uses the data from now on.
     ///
     /// # Errors
     /// The stamp of another incarnation is there and stays: it could be believed later.
     pub fn put(&self, id: IncarnationId) -> Result<(), String> {
         let Err(error) = replace_file(&self.0, |_| text(id)) else { return Ok(()) };
         let why = format!("{} cannot be written: {error}", self.0.display());
-        // Without any stamp nobody is believed.
+        // Without any stamp no incarnation is believed.
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(why),
             _ => {

@@ -1,7 +1,7 @@
-//! Locks that are dropped while they are held: by FLUSHALL and its like, and by the server's evictions.
+//! Locks that are dropped while they are held: by FLUSHALL and similar commands, and by the server's evictions.
 //!
 //! Their holders do not know, so nobody else may be granted them before their leases have ended: after a flush nothing
-//! at all, after an eviction that key alone.
+//! at all, after an eviction that key only.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ thread_local! {
     static UNLINKED: RefCell<Option<(u32, Box<[u8]>, Evictee)>> = const { RefCell::new(None) };
 }
 
-/// Locks are dropped for good; the last of them would have ended at `last`.
+/// Handles locks that are dropped permanently; the last of them would have ended at `last`.
 pub fn dropped(last: BootTime) {
     let now = clock::now();
     if state::with(|node| node.dropped(last, now.boot)) {
@@ -30,7 +30,7 @@ pub fn dropped(last: BootTime) {
     }
 }
 
-/// The locks `detached` are dropped; that may be the start of a reload, which brings them back.
+/// Handles the dropped locks `detached`; this may be the start of a reload, which brings them back.
 pub fn dropped_perhaps(detached: Detached) {
     let now = clock::now();
     match state::with(|node| node.dropped_perhaps(detached, now.boot)) {
@@ -39,8 +39,9 @@ pub fn dropped_perhaps(detached: Detached) {
     }
 }
 
-/// Whether an operator lifted a guard after each of these locks was granted: then what drops them, replayed from the AOF, is
-/// nothing to guard any more. (What dropped a lock later left an armed guard in the state file.)
+/// Returns whether an operator lifted a guard after each of these locks was granted. If so, a command that drops them,
+/// replayed from the AOF, no longer needs a guard. (A command that dropped a lock later left an armed guard in the
+/// state file.)
 pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
     let lifted = state::with(|node| node.ledger().lifted());
     lifted != BootTime::default()
@@ -54,7 +55,7 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
         })
 }
 
-/// A flush is about to take these locks: the log says so of those that it may be about.
+/// Logs a flush that is about to drop these locks, for those that the log may be about.
 pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     for (db, name) in locks.names().take(LOGGED_TOGETHER_MAX) {
         ctx.select(db);
@@ -68,10 +69,10 @@ pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     }
 }
 
-/// Data was loaded: if every lock that was dropped right before is back, it was a reload, and nothing to guard.
+/// Ends the guard after data was loaded, if every lock that was dropped right before is back: it was a reload.
 pub fn reloaded(ctx: Context<'_>) {
     let Some(flush) = state::with(Node::take_flush) else { return };
-    // Of several holders it is not known who was dropped, so they never count as back.
+    // With several holders it is unknown which were dropped, so such locks never count as back.
     let is_same = |lock: &Lock, end| matches!(lock, Lock::Exclusive(_)) && lock.end() >= end;
     let is_back = |db, name: &[u8], end| {
         ctx.select(db);
@@ -86,33 +87,33 @@ pub fn reloaded(ctx: Context<'_>) {
     free(flush.into_dropped());
 }
 
-/// What was dropped is gone for good: no reload brings it back any more.
+/// Confirms that dropped locks are gone permanently: no reload brings them back.
 pub fn confirm_flush() {
     if let Some(flush) = state::with(Node::take_flush) {
         free(flush.into_dropped());
     }
 }
 
-/// Frees the bookkeeping of dropped locks: a million entries take a while.
+/// Frees the entries of dropped locks: a million of them take a while.
 pub fn free(dropped: Vec<Detached>) {
     let entries = dropped.iter().map(Detached::len).sum();
     ffi::free(dropped, entries);
 }
 
-/// Whether the server may evict keys, by its configuration.
+/// Sets whether the server may evict keys, by its configuration.
 pub fn watch_evictions(evicts: bool) {
     EVICTS.store(evicts, Relaxed);
 }
 
-/// `lock` is about to leave `key`; whether to make room the next event tells.
+/// Notes that `lock` is about to leave `key`; the next event shows whether it was evicted.
 pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     if EVICTS.load(Relaxed) {
         UNLINKED.replace(Some((db, name.into(), Evictee::of(lock))));
     }
 }
 
-/// `key` was evicted. If it was the lock unlinked last its holder does not know. A restart would not
-/// know either, so nothing proves this incarnation any more.
+/// Handles the eviction of `key`. If it held the lock that was unlinked last, the lock's holder does not know. Nor
+/// would a restart, so nothing proves this incarnation any longer.
 pub fn evicted(key: Key<'_>) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);

@@ -1,4 +1,4 @@
-//! Which file of a file system a file is: what tells an original from its copy.
+//! The identity of a file in its file system, which distinguishes an original from its copy.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use palisade_core::FileId;
 
-/// The file that `metadata` is about. Its number alone is not enough: a file that is deleted leaves it to the next, so a folder
-/// that is restored often gets the numbers it had.
+/// Returns the id of the file with this `metadata`. The inode number alone is not enough: a deleted file leaves it to
+/// the next, so a folder that is often restored gets its earlier numbers again.
 pub fn file_id(metadata: &Metadata) -> FileId {
     let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
     FileId { number: metadata.ino(), born_ns: born.map_or(0, |born| born.as_nanos() as u64) }

@@ -1,10 +1,10 @@
-//! This incarnation of the node: the files that it keeps, and what of its state is on the disk.
+//! This incarnation of the node: its files, and the part of its state that is on the disk.
 //!
-//! Whatever a later incarnation must know is on the disk before this one relies on it: the ceiling above which it issues no
-//! token, the guard, and whether the AOF has everything. Where that is not so yet, promises are refused with NOTYET for
-//! the milliseconds that a write takes. Only where an operator ends something that a later incarnation would believe (the
-//! AOF's settings, the role, a flush of live locks, an armed guard) is the write waited for, since what was promised in the
-//! very same transaction may depend on it.
+//! A later incarnation must know three things: the ceiling above which this one issues no token, the guard, and whether
+//! the AOF is complete. They are on the disk before this incarnation relies on them. Until then promises are refused
+//! with NOTYET, for the milliseconds of a write. The write is awaited only where an operator ends something that a
+//! later incarnation would believe (the AOF's settings, the role, a flush of live locks, an armed guard). Promises of
+//! the same transaction may depend on it.
 
 use std::cell::RefCell;
 
@@ -16,13 +16,13 @@ use super::state_writer::{StateWriter, Stated};
 use crate::ffi::{notice, warn};
 use crate::{clock, state};
 
-/// What this incarnation has beside the node's memory: its files.
+/// The files of this incarnation.
 pub struct Incarnation {
-    /// Writes the state file; `None`: the node has none.
+    /// The writer of the state file; `None` if the node has none.
     pub state_writer: Option<StateWriter>,
-    /// Says beside the data that this incarnation uses it.
+    /// The stamp beside the data, which names the incarnation that uses it.
     pub stamp: DataStamp,
-    /// Everything granted in this incarnation is in this AOF.
+    /// The AOF that contains every grant of this incarnation.
     pub aof: Option<AofFolder>,
     /// The last write of the state file failed, and that was logged.
     pub failing: bool,
@@ -34,17 +34,17 @@ thread_local! {
     static INCARNATION: RefCell<Option<Incarnation>> = const { RefCell::new(None) };
 }
 
-/// What an earlier load of the module left goes, and with it its locks on the state file: the server did not keep it.
+/// Drops the remains of an earlier load of the module, which the server did not keep, with its locks on the state file.
 pub fn forget() {
     INCARNATION.take();
 }
 
-/// This incarnation begins.
+/// Begins this incarnation.
 pub fn begin(incarnation: Incarnation) {
     INCARNATION.set(Some(incarnation));
 }
 
-/// Calls `body` with this incarnation. No call to the server that can call back may be made in it.
+/// Calls `body` with this incarnation. `body` must not call the server in a way that can call back.
 pub fn with<T>(body: impl FnOnce(&mut Incarnation) -> T) -> T {
     INCARNATION
         .with_borrow_mut(|incarnation| body(incarnation.as_mut().expect("the module is loaded before it is called")))
@@ -62,8 +62,8 @@ pub fn look_at_file() {
     });
 }
 
-/// Says beside the data that this incarnation uses it. Promises wait for that, so every tick tries again: the log is told once
-/// that it fails, and once that it does no more.
+/// Puts the stamp of this incarnation beside the data. Promises wait for that, so every tick tries again. The log says
+/// once that it fails, and once that it no longer does.
 pub fn put_stamp() {
     let id = state::with(|node| node.ledger().incarnation());
     let (result, was_failing) = with(|incarnation| {
@@ -84,14 +84,14 @@ pub fn put_stamp() {
     }
 }
 
-/// Has the state written; promises go on meanwhile.
+/// Has the state written; promises continue meanwhile.
 pub fn save(now: Now) {
     give_to_writer(false, now, StateWriter::save);
 }
 
-/// Writes the state before anything else happens: something that a later incarnation would believe is true no more, and
-/// what is promised in this very command may already depend on it. Only what operators do comes here. If the disk
-/// fails, promises wait until it does not.
+/// Writes the state before anything else happens: something that a later incarnation would believe is no longer true,
+/// and promises of the present command may already depend on it. Only operators' actions come here. If the disk fails,
+/// promises wait until it works.
 pub fn save_at_once(now: Now) {
     give_to_writer(true, now, StateWriter::save_now);
     look_at_file();
@@ -108,21 +108,22 @@ fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u6
     });
 }
 
-/// The server forked. If that is to rewrite the AOF, a new file goes on from here, and the state file should say so.
+/// Handles a fork of the server. If that is to rewrite the AOF, a new file continues from here, and the state file
+/// should name it.
 pub fn forked() {
     if with(|incarnation| incarnation.aof.is_some()) {
         save(clock::now());
     }
 }
 
-/// From now on the AOF may not have everything, perhaps not even what this very transaction granted.
+/// Notes that the AOF may be incomplete from now on, perhaps even for grants of the present transaction.
 pub fn not_all_in_aof() {
     if with(|incarnation| incarnation.aof.take()).is_some() {
         save_at_once(clock::now());
     }
 }
 
-/// Says once when the state file cannot be written, and once when it can again.
+/// Logs once when the state file cannot be written, and once when it can again.
 pub fn log_failures() {
     let failure = with(|incarnation| {
         let failure = incarnation.state_writer.as_ref().and_then(StateWriter::failure);
@@ -144,7 +145,7 @@ pub fn log_failures() {
     }
 }
 
-/// Tells the log how long the node is guarded, and why.
+/// Logs how long the node is guarded, and why.
 pub fn log_guard(now: Now) {
     let armed = state::with(|node| Some((node.guard().armed(now.boot)?.cause, node.guard().left_ms(now.boot))));
     if let Some((cause, left_ms)) = armed {

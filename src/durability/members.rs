@@ -1,4 +1,4 @@
-//! What whoever changes the set of nodes says: it is on the disk when it is answered.
+//! The votes of the node on changes of its set: on the disk before they are answered.
 
 use palisade_core::{Accepted, Ballot, Member, Members, Now, Refusal, members_to_text};
 
@@ -6,14 +6,15 @@ use super::{incarnation, promotion};
 use crate::ffi::notice;
 use crate::{clock, state};
 
-/// The node promises to take part in no earlier attempt. What it accepted before, and the highest token that it issued.
+/// Promises to take part in no earlier attempt. Returns the list that the node accepted before, and the highest token
+/// that it issued.
 pub fn promise(version: u64, ballot: Ballot) -> Result<(Option<Accepted>, u64), Refusal> {
     let now = clock::now();
     let promised = state::with(|node| node.promise_members(version, ballot, now))?;
     saved(now).map(|()| promised)
 }
 
-/// The node accepts a list, and issues no token up to `floor` any more.
+/// Accepts a list, and issues no token up to `floor` any longer.
 pub fn accept(version: u64, ballot: Ballot, list: Vec<Member>, floor: u64) -> Result<(), Refusal> {
     let now = clock::now();
     state::with(|node| node.accept_members(version, ballot, list, floor, now))?;
@@ -21,7 +22,7 @@ pub fn accept(version: u64, ballot: Ballot, list: Vec<Member>, floor: u64) -> Re
     saved(now)
 }
 
-/// The node is told of the set. Whether that is news.
+/// Records the decided set. Returns whether the decision is new.
 pub fn decide(members: Members) -> Result<bool, Refusal> {
     let now = clock::now();
     let (version, list) = (members.version, members_to_text(&members.list));
@@ -32,7 +33,7 @@ pub fn decide(members: Members) -> Result<bool, Refusal> {
     saved(now).map(|()| is_news)
 }
 
-/// Where the disk fails, the node refuses: it knows what it was told, and promises nothing until that is on the disk.
+/// If the disk fails, the node refuses. It knows the decision, and promises nothing until that is on the disk.
 fn saved(now: Now) -> Result<(), Refusal> {
     incarnation::save_at_once(now);
     state::with(|node| if node.ledger().is_ready() { Ok(()) } else { Err(Refusal::NotYet) })

@@ -1,10 +1,11 @@
-//! What a node keeps on the disk over its incarnations, and what must be there before it promises anything.
+//! The node's memory on the disk across its incarnations, and what must be there before it promises anything.
 //!
-//! [`incarnation`] has the state written by [`state_writer`], whose thread replaces the [`state_file`]; [`data_stamp`],
-//! [`aof_folder`] and [`file_id`] tie that file to the server's data. [`start`] judges what the last incarnation left,
-//! [`readiness`] refuses promises until that is done and on the disk. [`settings`] notices what ends the proof by the AOF,
-//! [`promotion`] what a replica needs to be promoted, [`dropped_locks`] locks that went while they were held, [`operator`] what
-//! an operator says about guard and tokens, [`members`] what whoever changes the set of nodes says. [`tick`] looks after all of it.
+//! [`incarnation`] has the state written by [`state_writer`], whose thread replaces the [`state_file`]. [`data_stamp`],
+//! [`aof_folder`] and [`file_id`] tie that file to the server's data. [`start`] judges the last incarnation's state;
+//! [`readiness`] refuses promises until that is done and on the disk. [`settings`] notices settings that end the proof
+//! by the AOF. [`promotion`] tells replicas what they need to be promoted. [`dropped_locks`] handles locks that vanish
+//! while they are held, [`operator`] an operator's commands about guard and tokens, and [`members`] changes of the set
+//! of nodes. [`tick`] runs all of it periodically.
 
 pub mod aof_folder;
 pub mod data_stamp;

@@ -1,4 +1,4 @@
-//! What an operator says about the guard and about tokens: it is on the disk when it is answered.
+//! An operator's commands about the guard and about tokens: on the disk before they are answered.
 
 use palisade_core::{Refusal, Token};
 
@@ -6,8 +6,8 @@ use super::{dropped_locks, incarnation, promotion};
 use crate::ffi::notice;
 use crate::{clock, state};
 
-/// Arms the guard for `ms` milliseconds, or lifts it (`None`). Answers how long it lasts; where the disk fails,
-/// refuses with NOTYET: it is as the operator said, and the node promises nothing until that is on the disk.
+/// Arms the guard for `ms` milliseconds, or lifts it (`None`). Returns its remaining length in milliseconds. If the
+/// disk fails, it refuses with NOTYET: the change is in effect, and the node promises nothing until it is on the disk.
 pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
     let now = clock::now();
     state::with(|node| node.guard_by_operator(ms, now.boot));
@@ -17,12 +17,12 @@ pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
         notice("an operator lifted the guard: the node serves");
     }
     dropped_locks::confirm_flush();
-    // Else a crash right after could bring a lifted guard back over what was granted since, or forget an armed one.
+    // Otherwise a crash right after could restore a lifted guard over newer grants, or forget an armed one.
     incarnation::save_at_once(now);
     state::with(|node| if node.ledger().is_ready() { Ok(node.guard().left_ms(now.boot)) } else { Err(Refusal::NotYet) })
 }
 
-/// Raises the floor of tokens to `token`, if that is higher. Answers where it is, once the disk knows.
+/// Raises the floor of tokens to `token`, if that is higher. Returns the floor, once it is on the disk.
 pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
     let now = clock::now();
     let (before, floor) = state::with(|node| node.raise_floor(token.map_or(0, Token::get)));

@@ -1,4 +1,4 @@
-//! What a replica must know to be promoted: a master tells it, and it hears; what either does when its role changes.
+//! A replica's knowledge for its promotion: a master sends it, a replica receives it, and both act on a change of role.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -9,38 +9,40 @@ use super::incarnation;
 use crate::ffi::{Context, Job};
 use crate::{clock, command_names, config, state};
 
-/// How often a master tells its replicas its ceiling and the longest lease that may still run, in milliseconds.
+/// The interval at which a master sends its replicas its ceiling and the longest lease that may still run, in
+/// milliseconds.
 const TELL_REPLICAS_MS: u64 = 2_000;
 
 thread_local! {
-    /// When replicas were told last.
+    /// The time of the last message to replicas.
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The last change in ceilings of stripes that they were told of.
+    /// The last change of stripe ceilings that was in a message.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
-    /// The migrations by which slots leave in one step. Valkey gives them up when replicas are sent a command without a key, as
-    /// LOCK.CEILING is: meanwhile they are told nothing.
+    /// The migrations by which slots leave in one step. Valkey aborts them if replicas receive a command without a key,
+    /// as LOCK.CEILING is: meanwhile no message is sent.
     static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// The module is loaded: nobody was told anything.
+/// Begins when the module is loaded: no message was sent yet.
 pub fn begin() {
     tell_soon();
     TOLD_STRIPE_CHANGE.set(0);
 }
 
-/// Something has changed that replicas should know at once: the next tick tells them.
+/// Notes a change that replicas should know at once: the next tick sends it.
 pub fn tell_soon() {
     TOLD.set(BootTime::default());
 }
 
-/// A replica has come, or is about to be sent the data as it is now: a timer tells replicas, since nothing may be written inside an event.
-/// Where that must not be, the next tick does.
+/// Sends a message at once, since a replica has come, or is about to receive the present data. A timer sends it,
+/// because nothing may be written inside an event. If the timer must not write, the next tick sends it.
 pub fn tell_at_once(ctx: Context<'_>) {
     tell_soon();
     ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));
 }
 
-/// Slots begin to leave in one step by the migration `job`, or that is over: then the next tick tells replicas what they missed.
+/// Notes that slots begin to leave in one step by the migration `job`, or that it is over: then the next tick sends
+/// what replicas missed.
 pub fn slots_leave(job: Job, is_under_way: bool) {
     if is_under_way {
         EXPORTS.with_borrow_mut(|exports| exports.insert(job));
@@ -49,9 +51,9 @@ pub fn slots_leave(job: Job, is_under_way: bool) {
     }
 }
 
-/// A master tells its replicas what they need to know when one of them is promoted.
+/// Sends replicas what they need to know when one of them is promoted, if this is a master.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
-    // A key whose token was raised far ahead is news at once: no later ceiling would cover it.
+    // A key whose token was raised far ahead is sent at once: no later ceiling would cover it.
     let changes = state::with(|node| node.tokens().stripe_changes());
     let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
     let slots_leave = EXPORTS.with_borrow(|exports| !exports.is_empty());
@@ -73,12 +75,12 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     }
 }
 
-/// A replica hears its master's ceilings and the longest lease that may still run.
+/// Handles a master's message on a replica: its ceilings, and the longest lease that may still run.
 pub fn heard(ceiling: u64, outstanding_ttl_ms: u32, stripes: &[StripeCeiling]) {
     state::with(|node| node.heard(ceiling, outstanding_ttl_ms, stripes));
 }
 
-/// The role changed. A master that was a replica may not know what its own master granted last.
+/// Handles a change of role. A master that was a replica may not know the last grants of its own master.
 pub fn role_changed(is_master: bool) {
     let now = clock::now();
     incarnation::with(|incarnation| incarnation.aof = None);

@@ -1,4 +1,5 @@
-//! Whether the node may promise anything: its start is judged, and what a later incarnation must know is on the disk.
+//! Decides whether the node may promise anything: its start is judged, and what a later incarnation must know is on the
+//! disk.
 
 use palisade_core::{BootTime, Refusal};
 
@@ -6,7 +7,7 @@ use super::{incarnation, start};
 use crate::ffi::Context;
 use crate::state;
 
-/// Refuses while the start is not judged, or something that a later incarnation must know is not on the disk.
+/// Refuses while the start is not judged, or the disk lacks something that a later incarnation must know.
 pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     let ready = || state::with(|node| node.ready(now));
     ready().or_else(|_| {
@@ -15,7 +16,7 @@ pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     })
 }
 
-/// Tells the node what is on the disk by now; judges the start, if that is open.
+/// Tells the node what is on the disk by now, and judges the start if it has not been judged.
 pub fn look_at_disk(ctx: Context<'_>) {
     if !state::with(|node| node.ledger().is_judged()) {
         start::decide(ctx);

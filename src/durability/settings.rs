@@ -1,4 +1,4 @@
-//! Settings of the server that decide whether everything is in the AOF, and whether locks can be evicted.
+//! Settings of the server that decide whether the AOF is complete, and whether locks can be evicted.
 
 use std::ffi::CStr;
 
@@ -8,13 +8,13 @@ use super::{dropped_locks, incarnation};
 use crate::ffi::{Context, warn};
 use crate::{config, state};
 
-/// Parameters were set.
+/// Handles changed parameters.
 pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
     state::with(state::configured);
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);
-    // Set to what it was it changes nothing; each change to something less comes by here itself.
+    // Setting a parameter to its present value changes nothing; each change to a weaker one passes through here.
     if elsewhere || (aof && !everything_goes_to_aof(ctx)) {
         incarnation::not_all_in_aof();
     }
@@ -23,14 +23,14 @@ pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
     }
 }
 
-/// The AOF is on, synced at every command, also while it is rewritten.
+/// Returns whether the AOF is on, and synced at every command, also while it is rewritten.
 pub fn everything_goes_to_aof(ctx: Context<'_>) -> bool {
     ctx.parameter_is(c"appendonly", "yes")
         && ctx.parameter_is(c"appendfsync", "always")
         && ctx.parameter_is(c"no-appendfsync-on-rewrite", "no")
 }
 
-/// Looks whether the server may evict locks, and warns of what undermines the guard.
+/// Checks whether the server may evict locks, and warns of settings that undermine the guard.
 pub fn inspect(ctx: Context<'_>) {
     let evicts = !ctx.parameter_is(c"maxmemory-policy", "noeviction");
     dropped_locks::watch_evictions(evicts);

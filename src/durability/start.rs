@@ -1,5 +1,5 @@
-//! How an incarnation of the node starts and ends: what the last one left is read when the module is loaded, and judged when
-//! the data is; what this one leaves is written when the server shuts down.
+//! The start and the end of an incarnation. The last one's state is read when the module is loaded, and judged when the
+//! data is. This one's state is written when the server shuts down.
 
 use std::cell::{Cell, RefCell};
 
@@ -17,26 +17,26 @@ use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::{clock, config, state};
 
 thread_local! {
-    /// What the last incarnation left, until it is judged what it proves.
+    /// The remains of the last incarnation, until they are judged.
     static LAST: RefCell<Option<LastIncarnation>> = const { RefCell::new(None) };
-    /// What the server read its data from at its start, if it had any.
+    /// The source from which the server read its data at its start, if it had any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
-    /// Something in the AOF was not understood.
+    /// A record in the AOF was not understood.
     static MISSED: Cell<bool> = const { Cell::new(false) };
-    /// The module was loaded with the server, not into one that runs.
+    /// The module was loaded with the server, not into a running one.
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What an incarnation left.
+/// The remains of an incarnation.
 struct LastIncarnation {
-    /// Its state file, if there is a readable one.
+    /// The state from its state file, if it is readable.
     state: Option<NodeState>,
-    /// What was found beside it, before the server read its data.
+    /// The findings beside it, before the server read its data.
     found: Found,
 }
 
-/// The module is loaded, data is not. Every token of an earlier incarnation is below the ceiling in the state file; without
-/// one, below the clock and its greatest skew.
+/// Begins when the module is loaded, before the data is. Every token of an earlier incarnation is below the ceiling in
+/// the state file; without one, below the clock plus its greatest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     incarnation::forget();
     let skew_ms = config::max_clock_skew_ms();
@@ -80,20 +80,21 @@ pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The server starts to read its data.
+/// Notes that the server starts to read its data.
 pub fn loading(from: Source) {
     if !state::with(|node| node.ledger().is_judged()) {
         LOADED_FROM.set(Some(from));
     }
 }
 
-/// A lock in the AOF was not understood: damaged, or written by a module of another version. The AOF then proves nothing.
+/// Notes that a lock in the AOF was not understood: it is damaged, or from another version of the module. The AOF then
+/// proves nothing.
 pub fn missed_a_lock() {
     MISSED.set(true);
 }
 
-/// Judges, once the data is loaded, what the last incarnation left, and puts on the disk what a later one must know of this.
-/// Nothing is granted before that is done.
+/// Judges the last incarnation's state once the data is loaded, and writes to the disk what a later one must know of
+/// this. Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || state::with(|node| node.ledger().is_judged()) {
         return;
@@ -121,8 +122,8 @@ pub fn decide(ctx: Context<'_>) {
     incarnation::log_guard(now);
 }
 
-/// The server ends: leaves the proof of what there was. A replica leaves none: its master may grant more meanwhile. Nor
-/// does a node that still remembers evicted locks, since no file does.
+/// Writes the proof of the present grants when the server ends. A replica writes none: its master may grant more
+/// meanwhile. Nor does a node that still remembers evicted locks, since no file has them.
 pub fn end(ctx: Context<'_>) {
     let remembered = ctx.is_master() && state::with(|node| node.evicted().is_empty());
     let now = clock::now();
@@ -135,7 +136,7 @@ pub fn end(ctx: Context<'_>) {
     });
 }
 
-/// The digest of the locks in memory whose deadlines `counts` picks.
+/// Returns the digest of the locks in memory whose deadlines satisfy `counts`.
 fn digest(ctx: Context<'_>, counts: impl Fn(BootTime) -> bool) -> LocksDigest {
     let names: Vec<(u32, Box<[u8]>)> =
         state::with(|node| node.deadlines().names().map(|(db, name)| (db, name.into())).collect());

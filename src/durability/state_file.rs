@@ -1,11 +1,12 @@
 //! The state file on the disk: found, locked, read and replaced.
 //!
-//! Two record locks keep a second server away for as long as this process lives; forked children have neither. One is on
-//! `….lock`, which is never replaced; the other on the state file itself, each time anew since the file is replaced as a
-//! whole: written beside, synced, renamed, and the folder synced. So who removes the one still meets the other.
+//! Two record locks keep a second server away while this process lives; forked children have neither. The first is on
+//! `….lock`, which is never replaced. The second is on the state file itself, taken each time anew since the file is
+//! replaced as a whole: written beside, synced, renamed, and the folder synced. If someone removes the one, a second
+//! server still meets the other.
 //!
-//! Nothing that is not ours is moved or overwritten: neither a device or somebody's file that was given for a state file,
-//! nor what lies where a file is to be put beside it.
+//! Files of others are never moved or overwritten: neither a device or another file that was configured as a state
+//! file, nor whatever lies where a file has to be put beside it.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -20,49 +21,49 @@ use rustix::io::Errno;
 use super::file_id::file_id;
 use crate::ffi::warn;
 
-/// What every state file begins with.
+/// The beginning of every state file.
 const BEGINNING: &[u8] = b"palisade-node ";
 
-/// What every file of the module begins with that is replaced as a whole.
+/// The beginning of every file of the module that is replaced as a whole.
 const ANY_BEGINNING: &[u8] = b"palisade-";
 
-/// Far more than a state file has.
+/// The most bytes that are read, far more than a state file has.
 const READ_BYTES_MAX: u64 = 65_536;
 
-/// Most links that are followed from one to the next, as the system does.
+/// The most links that are followed in a row, as the system does.
 const LINKS_MAX: usize = 40;
 
-/// Most names that are tried for a file beside the state file.
+/// The most names that are tried for a file beside the state file.
 const NAMES_MAX: usize = 100;
 
 /// The state file of this process.
 #[derive(Debug)]
 pub struct StateFile {
-    /// Where it is, without links.
+    /// The path, without links.
     path: PathBuf,
-    /// Its lock file; `None`: it could not be made yet.
+    /// The lock file; `None` if it could not be created yet.
     lock: Option<File>,
-    /// The lock file was gone or another, and nothing was written since: another server may have been here.
+    /// The lock file was gone or another one, and nothing was written since: another server may have been here.
     lock_was_lost: bool,
-    /// What was read or written last, locked.
+    /// The file that was last read or written, locked.
     file: Option<File>,
 }
 
-/// A state file as it was found.
+/// A state file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// What it says.
+    /// The state in it.
     pub state: NodeState,
-    /// Which file it is.
+    /// The file's identity.
     pub file: FileId,
 }
 
-/// Why the state was not written.
+/// The reason why the state was not written.
 #[derive(Debug)]
 pub enum Failure {
-    /// The disk, or what is there.
+    /// The disk, or the file at the path.
     Disk(String),
-    /// Another server has the state file now: this node's name is its own no more.
+    /// Another server now has the state file: this node's name no longer belongs to it.
     Taken(String),
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for Failure {
 }
 
 impl StateFile {
-    /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
+    /// Locks and reads the state file at `path`. A damaged file counts as absent: nothing is proved.
     pub fn open(path: &Path) -> Result<(Self, Option<Read>), String> {
         let path = without_links(path)?;
         let lock = lock(&path).map_err(|failure| failure.to_string())?;
@@ -89,8 +90,8 @@ impl StateFile {
         Ok((file, last))
     }
 
-    /// The state in the file, if there is one. What is damaged is as good as absent and kept aside; what is there and cannot
-    /// be read, or is not ours, is not to be replaced.
+    /// Reads the state in the file, if there is one. A damaged file counts as absent and is kept aside. A file that
+    /// cannot be read, or is not the module's, must not be replaced.
     fn read(&mut self) -> Result<Option<Read>, String> {
         let path = &self.path;
         let told = path.display();
@@ -134,7 +135,8 @@ impl StateFile {
         Ok(None)
     }
 
-    /// Replaces the file by one with the text that `text` makes once it knows which file that is; on the disk when this returns.
+    /// Replaces the file by one with the text that `text` returns for the new file's id. The file is on the disk when
+    /// this returns.
     pub fn replace(&mut self, text: impl FnOnce(FileId) -> String) -> Result<(), Failure> {
         self.keep_lock()?;
         self.look_at_what_is_there()?;
@@ -144,12 +146,12 @@ impl StateFile {
         Ok(sync_folder(&self.path)?)
     }
 
-    /// Lets other servers have it.
+    /// Releases the file to other servers.
     pub fn unlock(&mut self) {
         (self.lock, self.file) = (None, None);
     }
 
-    /// Sees to it that the lock file beside is the one that is locked: somebody may have removed or replaced it.
+    /// Ensures that the lock file beside is the one that is locked: it may have been removed or replaced.
     fn keep_lock(&mut self) -> Result<(), Failure> {
         let beside = beside(&self.path, ".lock");
         if self.lock.as_ref().is_some_and(|lock| is_same(lock, &beside)) {
@@ -160,7 +162,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Refuses to replace what is not ours, or what another server wrote while nothing kept it away.
+    /// Refuses to replace a file that is not the module's, or that another server wrote while no lock kept it away.
     fn look_at_what_is_there(&self) -> Result<(), Failure> {
         if self.file.as_ref().is_some_and(|file| is_same(file, &self.path)) {
             return Ok(());
@@ -176,14 +178,14 @@ impl StateFile {
     }
 }
 
-/// Replaces the file at `path`, as a whole, by one with the text that `text` makes once it knows which file that is, and waits
+/// Replaces the file at `path`, as a whole, by one with the text that `text` returns for the new file's id, and waits
 /// until it is on the disk.
 pub fn replace_file(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<()> {
     rename_new(path, text)?;
     sync_folder(path)
 }
 
-/// The new file, locked, that is at `path` now.
+/// Writes the new file and renames it to `path`; returns it, locked.
 fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<File> {
     let (new, mut file) = beside_to_write(path)?;
     let write = || {
@@ -193,7 +195,7 @@ fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<Fi
         fs::rename(&new, path)
     };
     if let Err(error) = write() {
-        // What is left of it would be in nobody's way, but for its space on a full disk.
+        // A remainder would harm nobody, except for its space on a full disk.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
@@ -204,8 +206,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }
 
-/// `path` as an absolute one whose last part is no link: what is renamed over it stays where the link points. A folder that
-/// cannot be found is left as it is: that the lock file cannot be made in it says more.
+/// Returns `path` as an absolute one whose last part is not a link, so that a file renamed over it stays where the link
+/// points. A folder that cannot be found stays: the failure to create the lock file in it says more.
 fn without_links(path: &Path) -> Result<PathBuf, String> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -230,7 +232,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Names beside `path` to choose from: with this suffix, then with a number after it.
+/// Iterates over names beside `path`: with this suffix, then with a number after it.
 fn names_beside(path: &Path, suffix: &str) -> impl Iterator<Item = PathBuf> {
     let numbered = (2..=NAMES_MAX).map(move |n| beside(path, &format!("{suffix}-{n}")));
     std::iter::once(beside(path, suffix)).chain(numbered)
@@ -240,7 +242,7 @@ fn no_name(path: &Path, suffix: &str) -> io::Error {
     io::Error::other(format!("every name like {} is taken: move those files away", beside(path, suffix).display()))
 }
 
-/// Opens what `options` say without following a link, and without waiting for whoever is at the other end of a pipe.
+/// Opens a file with `options`, without following a link and without waiting for the other end of a pipe.
 fn open_carefully(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits() as i32).open(path)?;
@@ -254,7 +256,7 @@ fn lock(path: &Path) -> Result<Option<File>, Failure> {
     let file = match open_carefully(OpenOptions::new().create(true).truncate(false).write(true), &beside) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
-            // No state can be written there either, by nobody, and nothing will be granted for long.
+            // No process can write a state there either, so grants will soon stop.
             warn(&format!("the lock file {} cannot be made: {error}", beside.display()));
             return Ok(None);
         }
@@ -277,25 +279,27 @@ fn is_locked(error: Errno) -> bool {
     matches!(error, Errno::ACCESS | Errno::AGAIN)
 }
 
-/// Whether `file` is what stands at `path`.
+/// Returns whether `file` is the one at `path`.
 fn is_same(file: &File, path: &Path) -> bool {
     let id = |found: Metadata| (found.dev(), found.ino());
     file.metadata().is_ok_and(|held| fs::symlink_metadata(path).is_ok_and(|found| id(held) == id(found)))
 }
 
-/// Whether these are the bytes of a file that starts with `beginning`, or what a crash of the file system can have left of one.
+/// Returns whether these bytes are of a file that starts with `beginning`, or of what a crash of the file system can
+/// leave of one.
 fn is_ours(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.starts_with(beginning) || beginning.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Whether the file at `path`, which is not held open here, starts with `beginning`.
+/// Returns whether the file at `path`, which is not held open here, starts with `beginning`.
 fn starts_as_ours(path: &Path, beginning: &[u8]) -> io::Result<bool> {
     let mut bytes = Vec::new();
     open_carefully(OpenOptions::new().read(true), path)?.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(is_ours(&bytes, beginning))
 }
 
-/// A new file beside the one at `path`, locked. What an earlier incarnation left half written goes; what is not ours stays.
+/// Creates a new file beside the one at `path`, locked. Half-written files of an earlier incarnation are removed; files
+/// of others stay.
 fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     for name in names_beside(path, ".new") {
         if fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) && starts_as_ours(&name, ANY_BEGINNING)? {
@@ -303,7 +307,8 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
         }
         match OpenOptions::new().create_new(true).write(true).open(&name) {
             Ok(file) => {
-                // Before it is the state file it has its lock. A file system without locks has none on `.lock` either.
+                // It is locked before it becomes the state file. On a file system without locks `.lock` has none
+                // either.
                 let _ = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
                 return Ok((name, file));
             }
@@ -314,7 +319,7 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(no_name(path, ".new"))
 }
 
-/// Gives the file at `path` a free name beside it.
+/// Moves the file at `path` to a free name beside it.
 fn put_aside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let is_free = |name: &PathBuf| fs::symlink_metadata(name).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let aside = names_beside(path, suffix).find(is_free).ok_or_else(|| no_name(path, suffix))?;

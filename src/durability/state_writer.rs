@@ -1,8 +1,8 @@
-//! Keeps the state file up to date: read when the module is loaded, written by a thread of its own from then on.
+//! Keeps the state file up to date: read when the module is loaded, then written by a thread of its own.
 //!
-//! The event loop gives it a state and goes on; two numbers tell what is on the disk. The event loop waits for a write
-//! only at the end of a start, before anything is granted, at a shutdown, and where an operator's command ends what a
-//! later incarnation would believe.
+//! The event loop gives it a state and continues; two numbers show what is on the disk. The event loop waits for a
+//! write only in three cases: at the end of a start, before anything is granted; at a shutdown; and where an operator's
+//! command ends what a later incarnation would believe.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,19 +14,19 @@ use palisade_core::NodeState;
 use super::aof_folder::AofFolder;
 use super::state_file::{Failure, Read, StateFile};
 
-/// How long the thread waits before it tries a failed write again.
+/// The delay before a failed write is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// Writes the state file.
+/// The writer of the state file.
 pub struct StateWriter {
     shared: Arc<Shared>,
 }
 
-/// What the event loop and the thread share.
+/// The data shared by the event loop and the thread.
 struct Shared {
     wanted: Mutex<Wanted>,
     wake: Condvar,
-    /// Held while a file is being written.
+    /// The state on the disk; held while a file is being written.
     written: Mutex<Written>,
     saved: AtomicU64,
     ceiling: AtomicU64,
@@ -34,7 +34,7 @@ struct Shared {
     taken: AtomicBool,
 }
 
-/// The state to be on the disk.
+/// The state that should be on the disk.
 struct Wanted {
     number: u64,
     state: Option<Stated>,
@@ -47,18 +47,18 @@ struct Written {
     file: StateFile,
 }
 
-/// What an incarnation says of itself, but for what only shows when that is written: which file it is written to, and how far the AOF
-/// has got.
+/// An incarnation's state, without what is known only at the time of writing: the file's identity, and the length of
+/// the AOF.
 #[derive(Clone, Debug)]
 pub struct Stated {
-    /// All else.
+    /// The state.
     pub state: NodeState,
-    /// The AOF that everything granted in this incarnation is in.
+    /// The AOF that contains every grant of this incarnation.
     pub aof: Option<AofFolder>,
 }
 
 impl StateWriter {
-    /// Locks and reads the state file at `path`. What is damaged is as good as absent: nothing is proved.
+    /// Locks and reads the state file at `path`. A damaged file counts as absent: nothing is proved.
     pub fn open(path: PathBuf) -> Result<(Self, Option<Read>), String> {
         let (file, last) = StateFile::open(&path)?;
         let shared = Arc::new(Shared {
@@ -78,7 +78,7 @@ impl StateWriter {
         Ok((Self { shared }, last))
     }
 
-    /// Has `state` written, in place of what is not written yet; its number tells when it is: see [`StateWriter::saved`].
+    /// Has `state` written, in place of any unwritten one; [`StateWriter::saved`] shows by its number when it is.
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
@@ -88,7 +88,7 @@ impl StateWriter {
         }
     }
 
-    /// Writes `state` and waits for the disk; if that fails the thread goes on trying.
+    /// Writes `state` and waits for the disk; if that fails, the thread tries again.
     pub fn save_now(&self, number: u64, state: Stated) {
         self.save(number, state.clone());
         self.shared.write(number, &state);
@@ -102,29 +102,29 @@ impl StateWriter {
         self.shared.wake.notify_one();
     }
 
-    /// The number of the newest state that is on the disk.
+    /// Returns the number of the newest state that is on the disk.
     pub fn saved(&self) -> u64 {
         self.shared.saved.load(Ordering::Acquire)
     }
 
-    /// The ceiling that is on the disk.
+    /// Returns the ceiling that is on the disk.
     pub fn ceiling(&self) -> u64 {
         self.shared.ceiling.load(Ordering::Acquire)
     }
 
-    /// Why the last write failed, if it did.
+    /// Returns why the last write failed, if it did.
     pub fn failure(&self) -> Option<String> {
         relock(&self.shared.failure).clone()
     }
 
-    /// Another server has the state file: nothing may be promised under this node's name.
+    /// Returns whether another server has the state file. Nothing may be promised under this node's name then.
     pub fn is_taken(&self) -> bool {
         self.shared.taken.load(Ordering::Acquire)
     }
 }
 
-/// A server may drop the module and load it anew: the thread ends, and the locks are gone before the next incarnation takes them,
-/// which belong to the process.
+/// Ends the thread and the locks, which belong to the process. A server may unload the module and load it anew, and the
+/// next incarnation takes the locks.
 impl Drop for StateWriter {
     fn drop(&mut self) {
         relock(&self.shared.wanted).closed = true;
@@ -134,7 +134,7 @@ impl Drop for StateWriter {
 }
 
 impl Shared {
-    /// The thread: writes whatever is wanted and not yet written.
+    /// Runs the thread: writes each wanted state that is not written yet.
     fn write_whatever_is_wanted(&self) {
         let mut wanted = relock(&self.wanted);
         loop {
@@ -156,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Writes state number `number`, unless a newer one is on the disk already.
+    /// Writes the state with this number, unless a newer one is on the disk already. Returns whether it is on the disk.
     fn write(&self, number: u64, stated: &Stated) -> bool {
         let mut written = relock(&self.written);
         if number <= written.number {
@@ -179,7 +179,7 @@ impl Shared {
     }
 }
 
-/// The lock of a mutex; nothing that is done under one can be left half done.
+/// Locks a mutex; nothing done under one can be left half done.
 fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
-//! What is done for durability ten times a second, whether commands come or not.
+//! The work for durability ten times a second, with or without commands.
 
 use super::{dropped_locks, incarnation, promotion, readiness};
 use crate::ffi::Context;
 use crate::{clock, state};
 
-/// Ten times a second.
+/// Does that work once.
 pub fn tick(ctx: Context<'_>) {
-    // What was refused for want of a write, or waits for the end of a start, goes on even if no command comes.
+    // Requests refused for lack of a write, or waiting for the end of a start, continue even without commands.
     readiness::look_at_disk(ctx);
     let now = clock::now();
     dropped_locks::confirm_flush();

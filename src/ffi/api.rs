@@ -1,6 +1,6 @@
 //! The functions of the server's C API: pointers that the server fills in when it loads the module.
 //!
-//! What is newer than the oldest supported server (Redis 7.0) may be absent and is asked for each time.
+//! Functions newer than the oldest supported server (Redis 7.0) may be absent and are checked at each use.
 
 pub(super) use redis_module::raw;
 

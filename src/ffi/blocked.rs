@@ -1,9 +1,9 @@
 //! Clients that wait for their answer.
 //!
-//! A client is blocked by its command and answered later, from wherever it turns out what the answer is. The server may
-//! end its wait too: it disconnects, is killed, unblocked by an operator, or the server's role changes. Then the module
-//! is told, and gives the handle back; no key may be written there, since what it wrote would be propagated together with
-//! the command that caused it.
+//! A client is blocked by its command, and answered later by the code that learns the answer. The server may end its
+//! wait too: it disconnects, is killed, unblocked by an operator, or the server's role changes. Then the module gives
+//! the handle back. No key may be written there, since the write would be propagated together with the command that
+//! caused it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -17,33 +17,33 @@ use super::reply::{Reply, send};
 use super::string::KeyName;
 use super::user::User;
 
-/// What the module does when the server ends a wait.
+/// The module's handlers for waits that the server ends.
 pub trait BlockedClients {
-    /// An operator ended the wait of this client (CLIENT UNBLOCK … TIMEOUT). What to answer?
+    /// Returns the answer for this client, whose wait an operator ended (CLIENT UNBLOCK … TIMEOUT).
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal>;
 
-    /// This client is gone, or was answered by the server.
+    /// Handles a client that is gone, or was answered by the server.
     fn gone(client: WaiterId);
 }
 
-/// A client that waits for its answer: to be answered, or given back.
+/// A client that waits for its answer: it must be answered, or given back.
 #[derive(Debug)]
 #[must_use = "a blocked client waits until it is answered or given back"]
 pub struct Blocked {
     handle: NonNull<raw::RedisModuleBlockedClient>,
-    /// Whose request it is, and which: the rules for that user may change while it waits.
+    /// The user and the command: that user's ACL rules may change while the client waits.
     user: User,
     command: &'static str,
 }
 
-/// What a client is answered; the server carries it from where it is known to where it can be sent.
+/// A client's answer, which the server carries from where it is known to where it can be sent.
 type Answer = Result<Reply, Refusal>;
 
 impl Blocked {
-    /// Blocks the client of this `command`. The caller has seen that it may be blocked.
+    /// Blocks the client of this `command`. The caller has checked that it may be blocked.
     pub fn new<C: BlockedClients>(ctx: Context<'_>, command: &'static str) -> Self {
-        // SAFETY: the context is that of a client's command; the callbacks fit; no timeout of the server's, whose clock is
-        // the wall clock. The handle lives until it is given back.
+        // SAFETY: the context is that of a client's command; the callbacks fit; no timeout of the server's is set,
+        // whose clock is the wall clock. The handle lives until it is given back.
         unsafe {
             let raw =
                 api!(RedisModule_BlockClient(ctx.raw(), Some(on_reply), Some(on_unblocked::<C>), Some(free_answer), 0));
@@ -53,12 +53,12 @@ impl Blocked {
         }
     }
 
-    /// Whether the client's user may still have its command run on `key`.
+    /// Returns whether the client's user may still run its command on `key`.
     pub fn is_permitted(&self, key: KeyName<'_>) -> bool {
         self.user.may_run(self.command, key)
     }
 
-    /// Names this client as long as it is blocked; another may have the name later.
+    /// Returns this client's id while it is blocked; another client may have the id later.
     pub fn id(&self) -> WaiterId {
         id_of(self.handle.as_ptr())
     }
@@ -70,7 +70,7 @@ impl Blocked {
         unsafe { api!(RedisModule_UnblockClient(self.handle.as_ptr(), answer.cast())) };
     }
 
-    /// Gives the client back unanswered: the server has dealt with it.
+    /// Gives the client back without an answer: the server has dealt with it.
     pub fn give_back(self) {
         // SAFETY: the handle was not given back yet.
         unsafe { api!(RedisModule_AbortBlock(self.handle.as_ptr())) };
@@ -99,8 +99,8 @@ extern "C" fn on_unblocked<C: BlockedClients>(
     _argc: c_int,
 ) -> c_int {
     boundary::run("CLIENT UNBLOCK", || {
-        // SAFETY: the server's context lasts for the call, and so does its handle of the client; an answer on its way (some
-        // servers come here all the same) is the one to send.
+        // SAFETY: the server's context lasts for the call, and so does its handle of the client; an answer on its way
+        // (some servers call this all the same) is the one to send.
         unsafe {
             match answer_of(ctx) {
                 Some(answer) => send(Context::new(ctx), answer),

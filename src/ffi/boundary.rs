@@ -1,7 +1,7 @@
-//! The one place that every call from the server goes through: no panic reaches C.
+//! The only place that calls from the server pass through: no panic reaches C.
 //!
 //! Unwinding into C would end the server. A panic is caught here, its text and place are logged, and the module is
-//! *poisoned*: what it was doing may be half done, so it grants nothing from then on, while releasing still works.
+//! *poisoned*: its work may be half done, so it grants nothing from then on, while releasing still works.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,18 +13,18 @@ use super::log::warn;
 static POISONED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Where the panic that is being unwound was raised: only the hook is told.
+    /// The place of the panic that is being unwound: only the hook receives it.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Whether a panic was caught since the module was loaded.
+/// Returns whether a panic was caught since the module was loaded.
 pub fn is_poisoned() -> bool {
     POISONED.load(Ordering::Relaxed)
 }
 
 /// Runs `body`; `None` if it panicked, which is logged and poisons the module.
 pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // Whatever a panic leaves half done is dealt with by the poison, so it may be looked at afterwards.
+    // The poison covers whatever a panic leaves half done, so it may be read afterwards.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(payload) => {
@@ -40,7 +40,7 @@ pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Remembers where a panic was raised, in place of printing it to the server's standard error.
+/// Installs a hook that remembers where a panic was raised, instead of printing it to the server's standard error.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);

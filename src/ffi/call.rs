@@ -27,7 +27,7 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command key`. `None` also where the server may not run it, as in a cluster that serves the key elsewhere.
+    /// Calls `command key`. Also `None` if the server may not run it, as in a cluster that serves the key elsewhere.
     pub fn of_key(ctx: Context<'_>, command: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: as above, with a module string.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"s".as_ptr(), key.raw())) };
@@ -42,20 +42,20 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
-    /// Whether the server has no `command` of this name: `rename-command` hid it. Only for commands that need an argument:
-    /// called without any, nothing happens.
+    /// Returns whether the server has no `command` of this name, because `rename-command` hid it. Only for commands
+    /// that need an argument: called without any, nothing happens.
     pub fn is_hidden(ctx: Context<'_>, command: &CStr) -> bool {
         // SAFETY: the context is live; the format announces nothing.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"".as_ptr())) };
         let error = std::io::Error::last_os_error();
         match NonNull::new(reply).map(Self) {
             Some(_) => false,
-            // Else the number of arguments is wrong: EINVAL.
+            // Otherwise the number of arguments is wrong: EINVAL.
             None => error.kind() == std::io::ErrorKind::NotFound,
         }
     }
 
-    /// The reply as it is.
+    /// Returns the reply's value.
     pub fn value(&self) -> ReplyValue<'_> {
         ReplyValue { raw: self.0.as_ptr(), reply: std::marker::PhantomData }
     }
@@ -68,7 +68,7 @@ impl Drop for CallReply {
     }
 }
 
-/// A reply or an element of one.
+/// A reply, or an element of one.
 #[derive(Clone, Copy)]
 pub struct ReplyValue<'a> {
     raw: *mut raw::RedisModuleCallReply,
@@ -76,7 +76,7 @@ pub struct ReplyValue<'a> {
 }
 
 impl<'a> ReplyValue<'a> {
-    /// The elements of an array.
+    /// Iterates over the elements of an array.
     pub fn elements(self) -> impl Iterator<Item = ReplyValue<'a>> {
         let count = if self.is(raw::REDISMODULE_REPLY_ARRAY) {
             // SAFETY: the reply lives for 'a.
@@ -87,7 +87,7 @@ impl<'a> ReplyValue<'a> {
         (0..count).filter_map(move |n| self.element(n))
     }
 
-    /// Element `n` of an array.
+    /// Returns element `n` of an array.
     pub fn element(self, n: usize) -> Option<ReplyValue<'a>> {
         if !self.is(raw::REDISMODULE_REPLY_ARRAY) {
             return None;
@@ -97,13 +97,13 @@ impl<'a> ReplyValue<'a> {
         (!raw.is_null()).then_some(ReplyValue { raw, reply: self.reply })
     }
 
-    /// An integer.
+    /// Returns an integer.
     pub fn integer(self) -> Option<i64> {
         // SAFETY: the reply lives for 'a.
         self.is(raw::REDISMODULE_REPLY_INTEGER).then(|| unsafe { api!(RedisModule_CallReplyInteger(self.raw)) })
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(self) -> Option<String> {
         if !self.is(raw::REDISMODULE_REPLY_STRING) {
             return None;

@@ -1,4 +1,4 @@
-//! What must be on the disk before a promise.
+//! The ledger of what must be on the disk before a promise.
 //!
 //! A later incarnation must know three things: the ceiling above which this one issues no token, the guard, and whether
 //! the AOF is complete. They are on the disk before this incarnation relies on them. Until then promises are refused
@@ -57,7 +57,7 @@ pub struct Beginning<'a> {
     pub last: Option<&'a NodeState>,
     /// The findings beside the state file.
     pub found: &'a Found,
-    /// Whether there is a state file at all.
+    /// True if there is a state file at all.
     pub has_file: bool,
     /// The node's id if no state file has one.
     pub new_id: u128,
@@ -67,7 +67,7 @@ pub struct Beginning<'a> {
     pub max_ttl_ms: u32,
     /// `lock.max-clock-skew`, in milliseconds.
     pub skew_ms: u32,
-    /// Whether it follows no master.
+    /// True if it follows no master.
     pub is_master: bool,
 }
 

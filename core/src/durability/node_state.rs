@@ -47,7 +47,7 @@ use crate::values::time::{BootId, BootTime};
 const VERSION: u32 = 3;
 const VERSION_WITHOUT_MEMBERS: u32 = 2;
 
-/// The other version that this code reads.
+/// An older version that this code also reads.
 const VERSION_WITHOUT_TIES: u32 = 1;
 
 /// The locks at a clean end.
@@ -70,7 +70,7 @@ pub struct NodeState {
     pub incarnation: u64,
     /// The ceiling: no token above it was issued, except on some stripes.
     pub ceiling: u64,
-    /// These stripes, in ascending order.
+    /// The stripes with ceilings of their own, in ascending order.
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
     pub outstanding_ttl_ms: u32,

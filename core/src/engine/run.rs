@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
         self.go_on(Stage::Answers(answer))
     }
 
-    /// Has the driver perform `step`, then continues with `stage`.
+    /// Returns `step` for the driver, and continues with `stage` after it.
     pub(super) fn then(&mut self, stage: Stage, step: Step) -> Option<Step> {
         self.stage = stage;
         Some(step)

@@ -80,18 +80,18 @@ pub enum Step {
 /// A question that the engine cannot answer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether this node serves the key, which is absent, and is not migrating it to another.
+    /// Asks whether this node serves the key, which is absent, and is not migrating it to another.
     IsServedHere,
-    /// Whether the user of the client that waits under this id still has permission for the lock of the key.
+    /// Asks whether the user of the client that waits under this id still has permission for the lock of the key.
     IsPermitted(WaiterId),
-    /// Whether the server lets the node grant anything.
+    /// Asks whether the server lets the node grant anything.
     MayGrant(By),
-    /// Whether this connection is open, and the server lets the node renew its client's lease.
+    /// Asks whether this connection is open, and the server lets the node renew its client's lease.
     MayRenew(ClientId),
-    /// The sender of the request, which has to wait. [`Said::Refused`] if the server has no memory for that.
+    /// Asks for the sender of the request, which has to wait. [`Said::Refused`] if the server has no memory for that.
     WhoAsks,
-    /// Whatever is on the disk by now ([`crate::Node::written`]), and what the start proves, if that has not been
-    /// judged yet.
+    /// Asks for what is on the disk by now ([`crate::Node::written`]), and for what the start proves if that has not
+    /// been judged yet.
     OnDisk,
 }
 

@@ -97,7 +97,7 @@ pub(super) struct Written<'a> {
     pub deadline: BootTime,
     /// The time of writing.
     pub at: BootTime,
-    /// Whether its times belong to the boot in which it is read.
+    /// True if its times belong to the boot in which it is read.
     pub is_same_boot: bool,
 }
 

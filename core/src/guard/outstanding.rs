@@ -8,7 +8,7 @@ use crate::values::time::BootTime;
 /// The master whose grants the node has to answer for beside its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Master {
-    /// None: the node is the master.
+    /// No master: the node is one itself.
     Myself,
     /// A master that has not said yet how long its leases may be: they can be as long as any.
     Silent,

@@ -15,9 +15,9 @@ use crate::values::token::Token;
 /// A change of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It was granted to the requester.
+    /// A grant to the requester.
     Granted,
-    /// It was granted to a waiting request.
+    /// A grant to a waiting request.
     HandedOver,
     /// The grant has a larger token.
     Raised,

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 use crate::values::limits::KEEPALIVE_MAX_MS;
 
-/// The longest duration that is told apart from longer ones, in microseconds: the longest KEEPALIVE.
+/// The longest duration that is distinguished from longer ones, in microseconds: the longest KEEPALIVE.
 const LONGEST_US: u64 = KEEPALIVE_MAX_MS as u64 * 1_000;
 
 /// The significant decimal digits: a reported duration is off by less than 1 %, which is finer than anybody needs.

@@ -92,7 +92,7 @@ pub(super) struct Entries {
     first_far: u64,
     /// The ends of the last leases, of locks with several holders.
     ends: BTreeSet<(BootTime, u32)>,
-    /// The same ends by place.
+    /// The last ends of locks with several holders, by place.
     end_of: BTreeMap<u32, BootTime>,
 }
 

@@ -36,8 +36,8 @@ impl Kept {
         Load { places: turns, bytes: turns * each + 2 * self.owner_bytes as u64 }
     }
 
-    /// Reserves the lock for `owner`, which had waited since `since` and was told its turn; `mode` is compatible with
-    /// all other reservations.
+    /// Reserves the lock for `owner`, which had waited since `since` and knows its turn; `mode` is compatible with all
+    /// other reservations.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
         self.modes.add(mode);

@@ -40,7 +40,7 @@ pub enum Want {
         ttl: Ttl,
         /// The token that a quorum client proposes.
         fence: Option<Token>,
-        /// Whether its owner may be repeating a request.
+        /// True if its owner may be repeating a request.
         retry: bool,
     },
     /// A turn: the answer that the lock is free, and a reservation for a moment (`LOCK.WAIT`).
@@ -60,13 +60,13 @@ pub struct Waiter {
     pub since: BootTime,
     /// The latest end of the wait.
     pub until: BootTime,
-    /// Whether it waits only for the disk, not for other requests: it is answered as soon as it is known who has the
+    /// True if it waits only for the disk, not for other requests: it is answered as soon as it is known who has the
     /// lock.
     pub at_once: bool,
     /// The number of callers behind it in its client; all requests of one owner have the same.
     pub behind: Behind,
-    /// When it came, its owner held the lock together with others, or it was that owner's turn: it need not wait for
-    /// those before it.
+    /// True if it need not wait for those before it: when it came, its owner held the lock together with others, or it
+    /// was that owner's turn.
     pub(crate) is_at_hand: bool,
     /// The user whose share it counts in.
     pub(crate) user: UserId,
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(queue.behind(), 0);
     }
 
-    /// It becomes the note of the grant.
+    /// The note of such a request becomes that of the grant.
     #[test]
     fn the_note_of_a_request_for_the_lock_stays() {
         let mut queue = Queue::default();

@@ -308,7 +308,7 @@ impl Waiting {
         }
     }
 
-    /// Ends the reservations of owners that were told their turn and did not acquire in time.
+    /// Ends the reservations that were not used in time.
     pub(super) fn end_turns_over(&mut self, key: Key<'_>, now: BootTime) {
         if self.queue(key).is_none_or(|queue| queue.kept.is_empty()) {
             return;

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!((node.counters.grants, node.counters.contended), (0, 5));
     }
 
-    /// Its owner counts on the ttl from when it sent the request, whether the grant is new or an earlier one.
+    /// An owner counts on the ttl from when it sent the request, whether the grant is new or an earlier one.
     #[test]
     fn a_repetition_lasts_as_long_as_it_asks_for_and_never_shortens_the_lease() {
         let node = &mut node();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Its client asks several nodes, over connections shared by its requests, and repeats by itself.
+    /// A client of several nodes repeats by itself, over connections shared by its requests.
     #[test]
     fn a_request_that_proposes_a_token_does_not_wait_for_the_disk() {
         let node = node();

@@ -19,9 +19,9 @@ pub enum HandedOver {
     Granted(Box<Lock>),
     /// This grant, of the first waiting request, joined the holders of a joint lock.
     Joined(GrantId),
-    /// The lock is reserved for the first waiting request, which was told its turn.
+    /// The lock is reserved for the first waiting request, which has its answer.
     Told,
-    /// Nobody gets the lock: nobody waits, or the first is incompatible with the holders or with the reservations of
+    /// The lock goes to nobody: nobody waits, or the first is incompatible with the holders or with the reservations of
     /// others.
     Stays,
     /// An owner holds the lock whose repeated request waited: the lease of this grant now lasts longer.

@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(times, [9_434, 9_768]);
     }
 
-    /// Whatever ended the grant, it is not restored, and another grant to the same owner is not kept by mistake.
+    /// A lease is not restored, whatever ended the grant, and another grant to the same owner is not kept by mistake.
     #[test]
     fn only_the_grant_that_its_holder_was_told_of_is_kept() {
         let later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
     }
 
-    /// It may have been renamed and back, or loaded again.
+    /// A lock may be renamed and back, or loaded again.
     #[test]
     fn a_lock_that_is_back_takes_room_again() {
         let (mut node, mut lock) = kept(60_000);

@@ -94,7 +94,7 @@ fn nothing_where_nobody_listens() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The events show who holds the lock, with which token, and report no more grants than were made.
+    /// The events show who holds the lock, with which token, and report each grant once.
     #[test]
     fn who_listens_knows_who_has_it(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -27,7 +27,7 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
 }
 
-/// Its client was promised an answer by then, and no longer counts on the lock.
+/// A client whose time is over was promised an answer by then, and no longer counts on the lock.
 #[test]
 fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
     let mut key = Key::held();
