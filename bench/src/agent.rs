@@ -14,13 +14,13 @@ use crate::quorum::follows_its_clock;
 use crate::results::{Budget, Outcome, Table};
 use crate::server::Server;
 
-/// How many nodes it is measured on.
+/// The number of nodes.
 const NODES: usize = 5;
 
-/// Locks of each kind in one round of the comparison.
+/// The locks of each kind in one round of the comparison.
 const BATCH: usize = 200;
 
-/// What a lock is taken for, in milliseconds.
+/// The lease of a lock, in milliseconds.
 const TTL_MS: u32 = 10_000;
 
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     tasks: Vec<usize>,
 
-    /// How long each number of tasks is measured, in seconds.
+    /// The time for which each number of tasks is measured, in seconds.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 }
@@ -79,7 +79,7 @@ impl Drop for Agent {
     }
 }
 
-/// Who takes locks.
+/// A taker of locks.
 #[derive(Clone)]
 enum Taker {
     Client(Client),
@@ -87,7 +87,7 @@ enum Taker {
 }
 
 impl Taker {
-    /// Takes a lock and gives it back; how long each took.
+    /// Takes a lock and releases it. Returns how long each took.
     async fn pair(&mut self, key: &str) -> Option<(Duration, Duration)> {
         let start = Instant::now();
         match self {
@@ -116,7 +116,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).unwrap()
 }
 
-/// A quantile in microseconds.
+/// Returns a quantile in microseconds.
 fn of(histogram: &Histogram<u64>, share: f64) -> f64 {
     histogram.value_at_quantile(share) as f64 / 1_000.0
 }
@@ -146,7 +146,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput], plots: vec![], budgets }
 }
 
-/// One after the other. The table, and what the agent adds to the time that taking a lock takes at p50.
+/// Measures one lock after the other. Returns the table, and the time that the agent adds to taking a lock at p50.
 async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table, f64) {
     // On the runtime's own thread, as an application's tasks are.
     let measured = tokio::spawn(async move {
@@ -163,7 +163,7 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
                         None => failed[kind] += 1,
                     }
                 }
-                // What is given back in the background does not belong to the others.
+                // Releases in the background do not belong to the others.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -192,7 +192,8 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
     (table, of(&times[2], 0.5) - of(&times[0], 0.5))
 }
 
-/// Many at a time. The table, and how many locks the agent takes for each of the client's, with 64 tasks.
+/// Measures many tasks at a time. Returns the table, and the number of locks that the agent takes for each of the
+/// client's, with 64 tasks.
 async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, Option<f64>) {
     let mut table = Table::new("throughput", format!("Taken and given back in a second, {NODES} nodes"))
         .numbers("tasks", "", 0)
@@ -233,7 +234,7 @@ async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, 
     (table, share)
 }
 
-/// Pairs in a second, and what taking took.
+/// Returns the pairs in a second, and the times of taking.
 async fn together(takers: Vec<Taker>, length: Duration) -> (f64, Histogram<u64>) {
     let mut tasks = JoinSet::new();
     let start = Instant::now();

@@ -1,7 +1,8 @@
-//! What a lock costs in CPU on clusters of more and more masters: sharding is worth it where that stays the same.
+//! The CPU cost of a lock on clusters of more and more masters: sharding pays if it stays the same.
 //!
-//! Short turns of all clusters take turns, with Palisade's client and with redis-rs' own, so that what disturbs the machine disturbs them
-//! alike. What is told of a turn does not depend on how many cores there are: CPU time of servers and of the client, for each lock.
+//! Short turns of all clusters alternate, with Palisade's client and with redis-rs' own, so that what disturbs the
+//! machine disturbs them alike. The figures do not depend on the number of cores: CPU time of servers and of the
+//! client, for each lock.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,16 +17,16 @@ use crate::quantiles;
 use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, connect, cpu_of_process, info};
 
-/// Slots of a cluster.
+/// The number of slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// What a lock is taken for, in milliseconds.
+/// The lease of a lock, in milliseconds.
 const TTL_MS: u32 = 10_000;
 
-/// A cluster of this machine that has not come about by then does not.
+/// The longest time for a cluster on this machine to form.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So much more than on one master a lock may cost on several, in times.
+/// The largest ratio of a lock's cost on several masters to that on one.
 const CONSTANT: f64 = 1.1;
 
 #[derive(clap::Args)]
@@ -42,12 +43,12 @@ pub struct Options {
     #[arg(long, default_value_t = 64)]
     tasks: usize,
 
-    /// How long a turn is, in milliseconds.
+    /// The length of a turn, in milliseconds.
     #[arg(long, default_value_t = 300)]
     turn_ms: u64,
 }
 
-/// Who takes locks.
+/// A taker of locks.
 #[derive(Clone)]
 enum Taker {
     Locks(Client),
@@ -55,7 +56,7 @@ enum Taker {
 }
 
 impl Taker {
-    /// Takes one and gives it back; whether it was to be had.
+    /// Takes a lock and releases it. Returns true if it could be had.
     async fn pair(&mut self, key: &str) -> bool {
         match self {
             Self::Locks(client) => {
@@ -73,22 +74,22 @@ impl Taker {
     }
 }
 
-/// One turn. CPU is that for each lock, without what the same processes use in that time where nobody asks them.
+/// A turn. CPU is for each lock, without what the same processes use in that time without requests.
 #[derive(Clone, Copy)]
 struct Turn {
     servers_us: f64,
     client_us: f64,
     per_second: f64,
-    /// Requests that a server read at a time.
+    /// The number of requests that a server read at a time.
     batch: f64,
 }
 
-/// Clients and tasks of one kind of turn.
+/// The client and the tasks of one kind of turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    /// Ours, or redis-rs with SET and DEL.
+    /// True for our client, false for redis-rs with SET and DEL.
     is_ours: bool,
-    /// As many tasks for each master, instead of as many in all.
+    /// True for as many tasks for each master, instead of as many in all.
     is_for_each: bool,
 }
 
@@ -99,16 +100,16 @@ const KINDS: [Kind; 4] = [
     Kind { is_ours: false, is_for_each: false },
 ];
 
-/// A cluster, its clients, and what was measured on it by kind.
+/// A cluster, its clients, and the measurements on it by kind.
 struct Sharded {
     servers: Vec<Server>,
     takers: [Taker; 2],
     turns: [Vec<Turn>; KINDS.len()],
-    /// Of each round.
+    /// The idle use of each round.
     idle: Vec<Idle>,
 }
 
-/// What is used where nobody asks for a lock, as a share of a core.
+/// The use without requests for locks, as a share of a core.
 #[derive(Clone, Copy, Default)]
 struct Idle {
     servers: f64,
@@ -140,7 +141,7 @@ pub async fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
 }
 
 impl Sharded {
-    /// So many masters, each with its part of the slots.
+    /// Starts this number of masters, each with its part of the slots.
     async fn start(server: &Path, module: &Path, masters: usize) -> Self {
         let mut servers = vec![];
         let mut connections = vec![];
@@ -177,7 +178,7 @@ impl Sharded {
         let address = format!("127.0.0.1:{}", servers[0].port());
         let client = Client::builder().cluster([&address]).build().unwrap();
         client.connect().await.unwrap();
-        // As ours has it.
+        // As in our client.
         let nodelay = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let sets = ClusterClient::builder([format!("redis://{address}")]).tcp_settings(nodelay).build().unwrap();
         let sets = sets.get_async_connection().await.unwrap();
@@ -201,7 +202,7 @@ impl Sharded {
         let taker = &self.takers[usize::from(!kind.is_ours)];
         let tasks = options.tasks * if kind.is_for_each { self.servers.len() } else { 1 };
         let length = Duration::from_millis(options.turn_ms);
-        // Connections and the table of tasks are there before it counts.
+        // Connections and the table of tasks are there before the measurement.
         together(taker, tasks, length / 10).await;
         let (requests, reads) = self.requests_and_reads().await;
         let (before, start) = (self.cpu(), Instant::now());
@@ -232,7 +233,7 @@ impl Sharded {
     }
 }
 
-/// So many tasks take and give back locks of their own, over and over. How many they had.
+/// Runs tasks that take and release locks of their own, over and over. Returns the number of locks.
 async fn together(taker: &Taker, tasks: usize, length: Duration) -> u64 {
     let mut running = JoinSet::new();
     let start = Instant::now();
@@ -250,7 +251,7 @@ async fn together(taker: &Taker, tasks: usize, length: Duration) -> u64 {
     running.join_all().await.into_iter().sum()
 }
 
-/// Its name in tables.
+/// Returns the name in tables.
 fn name(kind: Kind) -> &'static str {
     if kind.is_ours { "lock + release" } else { "SET NX PX + DEL, redis-rs" }
 }
@@ -259,7 +260,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantiles::median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-/// Round by round, a figure of this cluster beside that of the first.
+/// Returns the median over the rounds of this cluster's figure divided by the first one's.
 fn beside_first(clusters: &[Sharded], at: usize, kind: usize, of: impl Fn(&Turn) -> f64) -> f64 {
     let pairs = clusters[at].turns[kind].iter().zip(&clusters[0].turns[kind]);
     median(pairs.map(|(turn, first)| of(turn) / of(first)))

@@ -1,7 +1,8 @@
-//! What it takes to answer thousands of clients that one command sets free: readers behind a writer, beside what the server itself does
-//! for as many that wait for a stream or for a message, and beside Redisson's way, whose readers are told by a message and then ask.
+//! The cost of answering thousands of clients that one command sets free: readers behind a writer, beside what the
+//! server itself does for as many that wait for a stream or for a message. Also beside Redisson's way, whose readers
+//! receive a message and then ask.
 //!
-//! All of them over the same connections to one server, in turns. Waiting and what is cleaned up after is not measured.
+//! All of them use the same connections to one server, in turns. Waiting and cleaning up afterwards are not measured.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,16 +16,16 @@ use crate::server::Server;
 use crate::server_cost::{median, middle_half};
 use crate::workloads::script;
 
-/// A lease that none of this outlives.
+/// A lease that outlasts the measurement.
 const TTL_MS: &str = "3600000";
 
-/// How long the server is left alone before and after, so that no turn pays for the one before.
+/// The rest of the server before and after a turn, so that no turn pays for the one before.
 const REST: Duration = Duration::from_millis(100);
 
-/// For whom thousands wait.
+/// The event that thousands wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Readers, behind a writer that gives the lock back.
+    /// A release by the writer ahead of the readers.
     Readers,
     /// An entry of a stream, with XREAD BLOCK.
     Stream,
@@ -46,7 +47,8 @@ impl Way {
         }
     }
 
-    /// The lines of what each is sent first: token and wait; stream, entry and fields; kind, channel and message.
+    /// Returns the number of lines that each receives first: token and wait; stream, entry and fields; kind, channel
+    /// and message.
     fn lines(self) -> usize {
         match self {
             Self::Readers => 3,
@@ -56,11 +58,11 @@ impl Way {
     }
 }
 
-/// What one turn took.
+/// The measurement of one turn.
 struct Turn {
-    /// Until the last had read its answer.
+    /// Milliseconds until the last client had read its answer.
     ms: f64,
-    /// CPU time of the server's main thread for each that waited.
+    /// CPU time of the server's main thread for each waiting client, in microseconds.
     cpu_us: f64,
 }
 
@@ -69,7 +71,7 @@ struct Crowd {
     server: Server,
     waiting: Vec<Raw>,
     one: Raw,
-    /// Hashes of the scripts of Redisson's way.
+    /// The hashes of the scripts of Redisson's way.
     unlock: String,
     lock: String,
 }
@@ -152,7 +154,7 @@ impl Crowd {
         Self { server, waiting, one, unlock, lock }
     }
 
-    /// All wait for `way`.
+    /// Makes all wait for `way`.
     fn queue(&mut self, way: Way) {
         match way {
             Way::Readers => drop(self.one.ask(&format!("LOCK.ACQUIRE crowd writer {TTL_MS}"))),
@@ -187,7 +189,7 @@ impl Crowd {
         }
     }
 
-    /// Nobody waits and nothing is left.
+    /// Leaves nobody waiting and nothing behind.
     fn tidy(&mut self, way: Way) {
         self.one.answer();
         if matches!(way, Way::Message | Way::Redisson) {
@@ -217,7 +219,7 @@ impl Crowd {
         Turn { ms, cpu_us }
     }
 
-    /// What a bystander sees while they are set free.
+    /// Measures what a bystander notices while they are set free.
     fn seen_by_a_bystander(&mut self, way: Way) -> Seen {
         self.queue(way);
         let first = Instant::now() + Duration::from_millis(1_100);
@@ -241,7 +243,7 @@ impl Crowd {
     }
 }
 
-/// All read what they are sent first; Redisson's readers ask for the lock then, with the script `lock`.
+/// Reads what each receives first; Redisson's readers then ask for the lock, with the script `lock`.
 fn hear(waiting: &mut [Raw], way: Way, lock: &str) {
     for (n, client) in waiting.iter_mut().enumerate() {
         client.skip_lines(way.lines());
@@ -251,7 +253,7 @@ fn hear(waiting: &mut [Raw], way: Way, lock: &str) {
     }
 }
 
-/// 20 bytes.
+/// Returns an owner of 20 bytes.
 fn owner(n: usize) -> String {
     format!("reader-{n:013}")
 }

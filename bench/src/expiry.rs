@@ -1,7 +1,7 @@
-//! A million leases that end within one second: what does somebody else notice who uses the server meanwhile?
+//! A million leases that end within one second: how other users of the server notice.
 //!
-//! A bystander sends a GET at even intervals, whether the last is answered or not. Its time runs from when it was due, so a pause
-//! of the server counts for every request that it holds up.
+//! A bystander sends a GET at even intervals, whether the last is answered or not. Its time runs from when it was due,
+//! so a pause of the server counts for every request that it holds up.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,49 +15,49 @@ use crate::raw::{Raw, request};
 use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
 use crate::server::Server;
 
-/// Leases are asked for in batches of so many.
+/// The number of leases in one batch of requests.
 const BATCH: usize = 1_000;
 
-/// How far apart the bystander's requests are: no pause of the server is longer than the longest time by more than this.
+/// The interval of the bystander's requests: no pause of the server is longer than the longest time by more than this.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// How long leases take to end, one after the other.
+/// The time over which the leases end, one after the other.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// What a bystander may see while locks end, in what it sees while as many `SET NX PX` do: those end by the server's own means, a share of
-/// each tick of its clock, which holds it up for longer than anybody would take from a module. On the same machine in the same minutes, so
-/// that what else runs there is in both.
+/// The largest ratio of what a bystander sees while locks end to what it sees while as many `SET NX PX` do. Those end
+/// by the server's own means, a share of each tick of its clock, which holds it up for longer than anybody would accept
+/// from a module. Both run on the same machine in the same minutes, so that disturbances are in both.
 const P99_MAX: f64 = 0.1;
 
-/// How long the bystander is watched before the first lease ends.
+/// The time that the bystander is watched before the first lease ends.
 const BEFORE: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many leases end.
+    /// Leases that end.
     #[arg(long, default_value_t = 1_000_000)]
     count: usize,
 
-    /// How often, in turns with what is beside it.
+    /// Repetitions, in turns with the comparison.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }
 
-/// What the bystander saw, in nanoseconds.
+/// The bystander's times, in nanoseconds.
 pub struct Seen {
     before: Histogram<u64>,
     during: Histogram<u64>,
-    /// From the last lease's end until all were gone.
+    /// Milliseconds from the last lease's end until all were gone.
     lag_ms: f64,
 }
 
 impl Seen {
-    /// The longest time of a request in the second before, in microseconds.
+    /// Returns the longest time of a request in the second before, in microseconds.
     pub fn longest_before_us(&self) -> f64 {
         self.before.max() as f64 / 1_000.0
     }
 
-    /// The longest time of a request while leases ended, in microseconds.
+    /// Returns the longest time of a request while leases ended, in microseconds.
     pub fn longest_us(&self) -> f64 {
         self.during.max() as f64 / 1_000.0
     }
@@ -99,7 +99,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             all.push(seen);
         }
     }
-    // The figure in the middle: a run is at the mercy of what else the machine does.
+    // The median: a run is at the mercy of the machine's other work.
     let shown = all.each_ref().map(|all| {
         let middle = |figure: &dyn Fn(&Seen) -> f64| {
             let figures: Vec<f64> = all.iter().map(figure).collect();
@@ -141,7 +141,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
 
 fn watch(server: &Server, way: &str, count: usize) -> Seen {
     let mut connection = Raw::connect(server.port());
-    // Too late if filling takes longer than thought: then with more time, after all have ended.
+    // Too late if filling takes longer than expected: then again with more time, after all have ended.
     let mut lead = Duration::from_secs(8) * count as u32 / 1_000_000 + 3 * BEFORE;
     let first = loop {
         let first = Instant::now() + lead;
@@ -162,7 +162,8 @@ fn watch(server: &Server, way: &str, count: usize) -> Seen {
     seen
 }
 
-/// What a bystander sees from [`BEFORE`] the first end to the last. Awake throughout, so that no clock's delays are measured.
+/// Measures what a bystander sees from [`BEFORE`] the first end to the last. It is awake throughout, so that no clock's
+/// delays are measured.
 pub fn bystand(server: &Server, first: Instant) -> Seen {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();

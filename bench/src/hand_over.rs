@@ -1,14 +1,14 @@
-//! Hand-over: from a release to the next holder's answer, with many who wait.
+//! Hand-over: from a release to the next holder's answer, with many waiters.
 //!
-//! Every client takes the lock, gives it back at once and queues again, so the queue keeps its length. Measured is from
+//! Every client takes the lock, releases it at once and queues again, so the queue keeps its length. The time is from
 //! right before RELEASE is sent to when the next holder has its answer; a round trip is a PING over the same kind of
-//! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, tried again every 100 ms, given
-//! back by a script that compares and deletes.
+//! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, retried every 100 ms, and
+//! released by a script that compares and deletes.
 //!
 //! Permits are handed over the same way, several at a time: a number goes from one client to the next.
 //!
-//! How fair the turns are is told by Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that
-//! so many turns allow: 1 if no client got two more than another.
+//! Fairness is Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that as many
+//! turns allow: 1 if no client got two more than another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,28 +23,28 @@ use crate::fairness::fairness;
 use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, connect, info};
 
-/// How often a client of the peer tries again: the default of redis-py's lock.
+/// The retry interval of the peer's clients: the default of redis-py's lock.
 const POLL: Duration = Duration::from_millis(100);
 
-/// For how long the server's CPU time is watched while nobody has a turn.
+/// The time for which the server's CPU time is watched while nobody has a turn.
 const CPU_WATCHED: Duration = Duration::from_secs(2);
 
-/// Compares and deletes: the release of a `SET NX PX` lock.
+/// The release of a `SET NX PX` lock: compares and deletes.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many wait.
+    /// Clients that wait.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
     waiters: Vec<usize>,
 
-    /// How long each number of waiters is measured, in seconds.
+    /// The time for which each number of waiters is measured, in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
 }
 
-/// What one way of waiting came to.
+/// The measurement of one way of waiting.
 struct Measured {
     delays: Histogram<u64>,
     /// Jain's index of the clients' turns, as a share of the highest possible.
@@ -52,7 +52,7 @@ struct Measured {
     turns_each: f64,
     commands: f64,
     bytes: f64,
-    /// Shares of one CPU that the server uses while all wait, and while they are merely connected.
+    /// The shares of one CPU that the server uses while all wait, and while they are merely connected.
     waiting_cpu: f64,
     connected_cpu: f64,
 }
@@ -143,15 +143,15 @@ async fn round_trip(server: &Server) -> u64 {
     times.value_at_quantile(0.5)
 }
 
-/// What all clients of one measurement share.
+/// State that all clients of one measurement share.
 struct Shared {
     start: Instant,
-    /// When the lock was last released, in nanoseconds since `start`; 0: that was before the measurement.
+    /// The time of the last release, in nanoseconds since `start`; 0 if before the measurement.
     released: AtomicU64,
     measuring: AtomicBool,
     done: AtomicBool,
     delays: Mutex<Histogram<u64>>,
-    /// Of each client, while it was measured.
+    /// The turns of each client, while measured.
     turns: Vec<AtomicU64>,
 }
 
@@ -188,10 +188,10 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-    // All wait: what does that cost the server?
+    // All wait: the server's cost of that.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let waiting_cpu = cpu_share(server, CPU_WATCHED).await;
-    // And now they take turns.
+    // Now they take turns.
     shared.measuring.store(true, Ordering::Relaxed);
     let commands = info(&mut holder, "total_commands_processed").await;
     let bytes = info(&mut holder, "total_net_output_bytes").await;

@@ -1,8 +1,8 @@
-//! What a pair of commands costs the server beside few held locks, and beside millions.
+//! The server's cost of a pair of commands beside few held locks, and beside millions.
 //!
-//! The pair is for another key each time, none of which is held: as with a million users the server finds little of it in its caches. The
-//! same with strings, SET and DEL, shows what of that is the server's own. All servers run at once and take turns, so that what
-//! disturbs the machine disturbs them alike.
+//! The pair is for another key each time, none of which is held: as with a million users the server finds little of it
+//! in its caches. The same with strings, SET and DEL, shows how much of that is the server's own. All servers run at
+//! once and take turns, so that what disturbs the machine disturbs them alike.
 
 use std::path::Path;
 
@@ -13,29 +13,30 @@ use crate::raw::{Raw, request};
 use crate::results::{Budget, Outcome, Table};
 use crate::server::Server;
 
-/// A lease that none of this outlives, in milliseconds.
+/// A lease that outlasts the measurement, in milliseconds.
 const TTL: &str = "3600000";
 const SETTINGS: &[&str] = &["--lock.max-ttl", TTL];
 
 const OWNER: &str = "owner-of-20-bytes-xx";
 
-/// Commands that are sent before the first answer is waited for.
+/// The number of commands that are sent before waiting for the first answer.
 const BATCH: usize = 1_000;
 
-/// What a pair may cost beside the most locks, in pairs beside the fewest. What grows is the server's: its table of keys no longer fits
-/// into the caches, and SET and DEL take 1.97 times as long for it. The deadlines must add nothing to that.
+/// The largest cost of a pair beside the most locks, in pairs beside the fewest. The growth is the server's: its table
+/// of keys no longer fits into the caches, and SET and DEL take 1.97 times as long for it. The deadlines must add
+/// nothing to that.
 const MANY_MAX: f64 = 1.9;
 
-/// Keys of pairs are so far apart, a prime: neighbours in time are no neighbours in memory.
+/// The distance between the keys of pairs, a prime: neighbours in time are no neighbours in memory.
 const STEP: usize = 7_919;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many are held.
+    /// Held locks.
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000,4000000")]
     counts: Vec<usize>,
 
-    /// How often each has its turn.
+    /// Turns of each.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
@@ -44,7 +45,7 @@ pub struct Options {
     pairs: usize,
 }
 
-/// A way to hold a key, and to give it back.
+/// A way to hold a key, and to release it.
 struct Way {
     name: &'static str,
     hold: fn(&str) -> Vec<u8>,
@@ -60,15 +61,15 @@ const WAYS: [Way; 2] = [
     },
 ];
 
-/// A server on which so many are held.
+/// A server with this number of held keys.
 struct Held {
     server: Server,
     connection: Raw,
     way: &'static Way,
     count: usize,
-    /// Pairs so far.
+    /// The pairs so far.
     pairs: usize,
-    /// Of each turn: server CPU of a pair, in microseconds.
+    /// The server's CPU of a pair in each turn, in microseconds.
     pair_us: Vec<f64>,
 }
 
@@ -83,7 +84,7 @@ impl Held {
             connection.send(&requests);
             connection.skip_lines(until - from);
         }
-        // Nobody measures errors.
+        // Errors are not measured.
         assert_eq!(connection.ask("DBSIZE"), Value::Int(count as i64));
         for request in [(way.hold)("pair"), (way.end)("pair")] {
             connection.send(&request);
@@ -132,7 +133,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     for way in &WAYS {
         table = table.numbers(way.name, "us", 2).numbers("beside the fewest", "times", 2);
     }
-    // Within a round, as far as there are such.
+    // Within a round, as far as there are any.
     let ratio = |many: &Held, few: &Held| {
         let ratios: Vec<f64> = many.pair_us.iter().zip(&few.pair_us).map(|(many, few)| many / few).collect();
         median(&ratios).filter(|ratio| ratio.is_finite())

@@ -1,5 +1,5 @@
-//! How many instructions the server's process executes for each operation, counted by valgrind's callgrind: the same on a busy
-//! machine as on a quiet one. What the kernel does is not in it.
+//! The number of instructions that the server's process executes for each operation, counted by valgrind's callgrind:
+//! the same on a busy machine as on a quiet one. It leaves out the kernel's work.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,16 +12,16 @@ use crate::server::{Server, with_floor};
 use crate::server_cost::AOF_EVERYSEC;
 use crate::workloads::{EXTEND, FLOOR, OURS, PINGS, PIPELINED, REENTER, SCRIPTED, SET_AND_DEL, Workload};
 
-/// What is counted with the AOF too.
+/// The operations that are counted with the AOF too.
 const WITH_AOF: [&str; 6] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, EXTEND, REENTER];
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Servers, one after the other: where things land in a server's hash tables is by chance, new at each start.
+    /// Servers, one after the other: the layout of a server's hash tables is random, new at each start.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     servers: u32,
 
-    /// How often each operation is counted on each.
+    /// Counts of each operation on each server.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     counts: u32,
 
@@ -33,7 +33,7 @@ pub struct Options {
     #[arg(long)]
     only: Option<String>,
 
-    /// Set this parameter before, as "lock.events yes": what that costs. More than one: one after the other.
+    /// Set this parameter before, as "lock.events yes", to find its cost. Several are set one after the other.
     #[arg(long)]
     set: Vec<String>,
 
@@ -46,7 +46,7 @@ pub struct Options {
     keep: Option<PathBuf>,
 }
 
-/// Valgrind with its version. Or why it cannot be told.
+/// Returns valgrind with its version, or the reason why it is unknown.
 pub fn version_of_valgrind() -> Result<String, String> {
     let output = Command::new("valgrind").arg("--version").output();
     let output = output.map_err(|why| format!("valgrind cannot be started: {why}. `make instructions` installs it"))?;
@@ -84,7 +84,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
 struct Counts(Vec<(&'static str, f64)>);
 
 impl Counts {
-    /// Those of the operations of which `is_wanted` is true, on servers with `settings`.
+    /// Counts the operations for which `is_wanted` is true, on servers with `settings`.
     fn of(
         server: &Path,
         module: &Path,
@@ -116,7 +116,7 @@ impl Counts {
         Self(least)
     }
 
-    /// A row for each, beside two of them.
+    /// Adds a row for each, beside two of them.
     fn rows(&self, table: &mut Table, peers: [&str; 2]) {
         for (name, count) in &self.0 {
             let beside =
@@ -127,7 +127,7 @@ impl Counts {
     }
 }
 
-/// Beside each count of `run` the one of `before`, and the difference.
+/// Returns a table of the counts of `run` beside those of `before`, with the differences.
 pub fn compare(run: &Run, before: &Run) -> Table {
     let title = format!("Against {}, {}", before.palisade, before.date);
     let mut differences = Table::new("differences", title)
@@ -152,7 +152,7 @@ pub fn compare(run: &Run, before: &Run) -> Table {
     differences
 }
 
-/// A server under callgrind, which is told over its own channel what to do.
+/// A server under callgrind, which is controlled over its own channel.
 struct Callgrind {
     server: Server,
     folder: TempDir,
@@ -167,14 +167,14 @@ impl Callgrind {
             format!("--callgrind-out-file={}", folder.path().join("out").display()),
             format!("--vgdb-prefix={}", folder.path().join("vgdb").display()),
         ];
-        // Housekeeping once a second, as seldom as can be: it is no part of an operation.
+        // Housekeeping once a second, as seldom as possible: it is no part of an operation.
         let floor = with_floor(module);
         let settings = [&["--hz", "1", &floor[0], &floor[1]], settings].concat();
         let server = Server::start_as(&wrapper, server, module, &settings);
         Self { server, folder }
     }
 
-    /// Instructions of one operation.
+    /// Returns the instructions of one operation.
     fn count(&self, connection: &mut Raw, workload: &Workload, settings: &[&str], options: &Options) -> f64 {
         let pipeline = workload.prepare(connection, 0);
         let mut repeat = |times| {
@@ -183,7 +183,7 @@ impl Callgrind {
                 pipeline.finish(connection);
             }
         };
-        // What is allocated or looked up once is out of the way.
+        // One-time allocations and lookups are out of the way.
         repeat(20);
         let mut count = || {
             self.tell("zero");
@@ -214,7 +214,7 @@ impl Callgrind {
         assert!(status.expect("vgdb comes with valgrind").success(), "callgrind did not take {what:?}");
     }
 
-    /// Has the counts written, and tells where.
+    /// Makes callgrind write the counts. Returns the file.
     fn dump(&self) -> PathBuf {
         self.tell("dump");
         let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -223,7 +223,7 @@ impl Callgrind {
     }
 }
 
-/// All instructions in a file of callgrind.
+/// Returns all instructions in a file of callgrind.
 fn total_of(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap();
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "));

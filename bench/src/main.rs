@@ -1,14 +1,15 @@
-//! Palisade beside what a user would pick instead: each comparison in one run, on one machine, as ratios.
+//! Palisade beside the alternatives: each comparison in one run, on one machine, as ratios.
 //!
-//! `palisade-bench hand-over`: how long a lock that is released takes to its next holder, and what it costs when many wait.
-//! `palisade-bench quorum`: how long a lock on a majority of nodes takes, beside as many raw SETs.
-//! `palisade-bench agent`: what a lock through `palisade agent` costs beside one that the client takes itself.
-//! `palisade-bench cluster`: what a lock costs on clusters of more and more masters.
-//! `palisade-bench server-cost`, `memory`, `expiry`: what an operation, a held lock and one that is waited for, the end of a million leases cost a server.
-//! `palisade-bench held`: what a pair of commands costs beside millions of held locks.
-//! `palisade-bench together`: what readers and permits cost that hold a lock together.
-//! `palisade-bench instructions`: how many instructions the server executes for each operation, beside a record.
-//! `palisade-bench budgets`: which budgets the runs in a folder met.
+//! `palisade-bench hand-over`: the time from a release to the next holder, and the cost of many waiters.
+//! `palisade-bench quorum`: the time for a lock on a majority of nodes, beside as many raw SETs.
+//! `palisade-bench agent`: the cost of a lock through `palisade agent` beside one that the client takes itself.
+//! `palisade-bench cluster`: the cost of a lock on clusters of more and more masters.
+//! `palisade-bench server-cost`, `memory`, `expiry`: the server's cost of an operation, of a held lock and a waiter,
+//! and of the end of a million leases.
+//! `palisade-bench held`: the cost of a pair of commands beside millions of held locks.
+//! `palisade-bench together`: the cost of readers and permits that hold a lock together.
+//! `palisade-bench instructions`: the server's instructions for each operation, beside a record.
+//! `palisade-bench budgets`: the budgets that the runs in a folder met.
 
 // A benchmark reads clocks.
 #![allow(clippy::disallowed_methods)]
@@ -71,15 +72,15 @@ enum What {
     Agent(agent::Options),
     /// CPU of servers and client for each lock, on clusters of 1, 2 and 4 masters.
     Cluster(cluster::Options),
-    /// CPU time of the server for each operation, and how many it does in a second.
+    /// CPU time of the server for each operation, and the operations in a second.
     ServerCost(server_cost::Options),
-    /// What a held lock takes of the server's memory, and a request that waits.
+    /// The server's memory for a held lock, and for a waiting request.
     Memory(memory::Options),
     /// CPU time of the server for a pair of commands beside few held locks, and beside millions.
     Held(held::Options),
-    /// What others notice while a million leases end within one second.
+    /// Effects on others of a million leases that end within one second.
     Expiry(expiry::Options),
-    /// What locks that several hold together cost, and what others notice of crowds of readers.
+    /// The cost of locks that several hold together, and the effects on others of crowds of readers.
     Together(together::Options),
     /// Instructions of the server for each operation, counted by callgrind.
     Instructions(instructions::Options),
@@ -89,7 +90,8 @@ enum What {
     /// A lock on a majority, beside other Redlock clients and etcd.
     #[cfg(feature = "peers")]
     PeersQuorum(peers::QuorumOptions),
-    /// How long nobody leads when a leader dies or resigns, beside etcd's elections; how soon a broken lock is lost.
+    /// The time without a leader when one dies or resigns, beside etcd's elections; the time until a broken lock is
+    /// lost.
     #[cfg(feature = "peers")]
     PeersElection(peers::ElectionOptions),
     /// A leader, for that.

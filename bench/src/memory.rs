@@ -1,4 +1,5 @@
-//! What a held lock takes of the server's memory, beside the same lock as `SET NX PX`, and beside a module's value with nothing in it.
+//! The server's memory for a held lock, beside the same lock as `SET NX PX`, and beside a module's value with nothing
+//! in it.
 
 use std::path::Path;
 
@@ -9,10 +10,10 @@ use crate::results::{Axis, Budget, Form, Line, Outcome, Plot, Table};
 use crate::server::{Server, settled, with_floor};
 use crate::waiting;
 
-/// Locks that are asked for at a time.
+/// The number of locks in one batch of requests.
 const BATCH: usize = 1_000;
 
-/// A lease that none of this outlives.
+/// A lease that outlasts the measurement.
 const TTL: &str = "3600000";
 const SETTINGS: &[&str] = &["--lock.max-ttl", TTL];
 
@@ -20,8 +21,8 @@ const OWNER: &str = "owner-of-20-bytes-xx";
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many locks are held. A server's hash tables double when they are full: right before that, at powers
-    /// of two, a lock takes least of them, right after it most.
+    /// Held locks. A server's hash tables double when they are full: right before that, at powers of two, a lock takes
+    /// least of them, right after it most.
     #[arg(
         long,
         value_delimiter = ',',
@@ -29,21 +30,21 @@ pub struct Options {
     )]
     counts: Vec<usize>,
 
-    /// How many requests wait.
+    /// Waiting requests.
     #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
     waiting: Vec<usize>,
 }
 
-/// What the budget is about.
+/// The number of locks that the budget is for.
 const BUDGETED: usize = 1_000_000;
 
-/// What a lock may take beside an empty value of a module, in bytes: what that takes is the server's. Token, deadline, time of the grant,
-/// ttl and holds are 32 bytes, the owner has 20 here and the name of the key, once more for whoever looks after its end, 12: that leaves
-/// 8 for how they are kept.
+/// The most bytes of a lock beside an empty value of a module, whose cost is the server's. Token, deadline, time of the
+/// grant, ttl and holds are 32 bytes, the owner has 20 here, and the name of the key, once more for the deadlines, 12:
+/// that leaves 8 for how they are kept.
 const LOCK_BYTES_MAX: f64 = 72.0;
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
-    // One is filled up from the other.
+    // Each count is filled up from the one before.
     let mut counts = options.counts.clone();
     counts.sort_unstable();
     let ways = ["SET NX PX", "empty module value", "ACQUIRE"];
@@ -100,7 +101,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     Outcome { title: "Memory".to_owned(), tables, plots: vec![plot], budgets }
 }
 
-/// Bytes a lock.
+/// The bytes a lock takes.
 struct Taken {
     used: f64,
     resident: f64,
@@ -112,7 +113,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     let mut held = 0;
     let taken = counts.iter().map(|&count| {
         eprintln!("memory: {count} locks, {way}");
-        // A connection of its own each time: its buffers are gone when it is.
+        // A new connection each time: its buffers are gone when it is.
         let mut connection = Raw::connect(server.port());
         while held < count {
             let until = count.min(held + BATCH);
@@ -140,7 +141,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     taken.collect()
 }
 
-/// `used_memory`, once nothing moves any more.
+/// Returns `used_memory`, once nothing moves any longer.
 pub fn used(monitor: &mut Raw) -> u64 {
     settled(monitor).0
 }

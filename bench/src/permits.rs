@@ -1,4 +1,4 @@
-//! Permits that are handed over: from one client's RELEASE to the answer of the next who has its number.
+//! Hand-over of permits: from one client's RELEASE to the answer of the next one, which gets its number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,21 +16,21 @@ use crate::server::{Server, connect};
 const LIMIT: usize = 8;
 const CLIENTS: usize = 64;
 
-/// For how long each keeps its permit.
+/// The times for which each client keeps its permit.
 const HELD: [Duration; 2] = [Duration::ZERO, Duration::from_millis(5)];
 
-/// What all clients of one measurement share.
+/// State that all clients of one measurement share.
 struct Shared {
     start: Instant,
-    /// By number: when the permit was last given back, in nanoseconds since `start`; 0: not yet.
+    /// The time of each number's last release, in nanoseconds since `start`; 0 if there was none.
     released: [AtomicU64; LIMIT],
     measuring: AtomicBool,
     delays: Mutex<Histogram<u64>>,
-    /// Of each client, while it was measured.
+    /// The turns of each client, while measured.
     turns: Vec<AtomicU64>,
 }
 
-/// Clients that want a permit each, over and over, for `length`. Table, budgets.
+/// Measures clients that want a permit each, over and over, for `length`. Returns table and budgets.
 pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) {
     let mut table = Table::new("permits", format!("{CLIENTS} clients for {LIMIT} permits"))
         .numbers("held for", "ms", 0)
@@ -108,14 +108,15 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
             let what = format!("hand-over of {LIMIT} permits to {CLIENTS} clients, held for {held_ms} ms");
             budgets.push(Budget::at_most(format!("{what}, p50, round trips"), p50 / round_trip, 2.0));
             budgets.push(Budget::at_least(format!("{what}, fairness"), fairness, 0.99));
-            // A RELEASE, and the ACQUIRE with which the next had queued; those under way at either end are in one figure and not in the other.
+            // A RELEASE, and the ACQUIRE with which the next had queued; those under way at either end are in one
+            // figure and not in the other.
             budgets.push(Budget::at_most(format!("{what}, commands a hand-over"), commands, 2.02));
         }
     }
     (table, budgets)
 }
 
-/// These fields of one INFO.
+/// Returns these fields of one INFO.
 async fn fields<const N: usize>(connection: &mut MultiplexedConnection, names: [&str; N]) -> [u64; N] {
     let info: String = cmd("INFO").arg("everything").query_async(connection).await.unwrap();
     names.map(|name| {
@@ -124,7 +125,7 @@ async fn fields<const N: usize>(connection: &mut MultiplexedConnection, names: [
     })
 }
 
-/// Times PINGs while it is measured.
+/// Times PINGs during the measurement.
 async fn ping(
     mut connection: MultiplexedConnection,
     held: Duration,

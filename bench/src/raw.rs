@@ -1,5 +1,5 @@
-//! Connections without a client library: requests are bytes made beforehand, answers are counted. The server is what is
-//! measured, so its client must cost less than it does.
+//! Connections without a client library: requests are bytes made beforehand, and answers are counted. The measurement
+//! is of the server, so its client must cost less than it does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use redis::{Parser, Value};
 
-/// After this long without an answer a benchmark gives up: a stop under valgrind or an fsync is shorter.
+/// The longest wait for an answer before a benchmark gives up: a stop under valgrind or an fsync is shorter.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `words` as the bytes of one request.
+/// Returns `words` as the bytes of one request.
 pub fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -22,7 +22,7 @@ pub fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// One connection that blocks.
+/// A blocking connection.
 pub struct Raw {
     stream: TcpStream,
     parser: Parser,
@@ -46,7 +46,7 @@ impl Raw {
         Self { stream, parser: Parser::new(), buffer: vec![0; 1 << 16] }
     }
 
-    /// One more to the same server.
+    /// Opens one more connection to the same server.
     pub fn another(&self) -> Self {
         Self::connect(self.stream.peer_addr().unwrap().port())
     }
@@ -56,7 +56,7 @@ impl Raw {
         self.stream.write_all(requests).unwrap();
     }
 
-    /// Waits for so many lines of answers, and does not look at them: an answer of one kind always has the same number.
+    /// Waits for `lines` lines of answers without reading them: an answer of one kind always has the same number.
     pub fn skip_lines(&mut self, lines: usize) {
         let mut seen = 0;
         while seen < lines {
@@ -67,12 +67,12 @@ impl Raw {
         assert_eq!(seen, lines, "an answer has another form than the first ones had");
     }
 
-    /// From now on only [`Self::send`] and [`Self::lines_so_far`] are called.
+    /// Makes the connection non-blocking: only [`Self::send`] and [`Self::lines_so_far`] may be called from now on.
     pub fn do_not_block(&mut self) {
         self.stream.set_nonblocking(true).unwrap();
     }
 
-    /// How many lines of answers have come since the last call.
+    /// Returns the number of lines of answers since the last call.
     pub fn lines_so_far(&mut self) -> usize {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => panic!("the server closed the connection"),
@@ -82,7 +82,7 @@ impl Raw {
         }
     }
 
-    /// Waits for one answer. All that were asked for are waited for before [`Self::skip_lines`].
+    /// Waits for one answer. All answers have to be read before [`Self::skip_lines`].
     pub fn answer(&mut self) -> Value {
         self.parser.parse_value(&mut self.stream).unwrap()
     }
@@ -94,7 +94,7 @@ impl Raw {
     }
 }
 
-/// How many lines an answer has on the wire, in RESP2.
+/// Returns the number of lines of an answer on the wire, in RESP2.
 pub fn lines(answer: &Value) -> usize {
     match answer {
         Value::Nil | Value::Int(_) | Value::Okay | Value::SimpleString(_) => 1,

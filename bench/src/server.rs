@@ -1,4 +1,4 @@
-//! A server to measure on: no persistence, nothing else on it.
+//! A server for measurements: without persistence or other work.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Server {
         Self::start_as(&[], server, module, &[])
     }
 
-    /// Starts one as the last arguments of `wrapper`, with `settings` besides its own.
+    /// Starts one as the last arguments of `wrapper`, with `settings` in addition to its own.
     pub fn start_as(wrapper: &[String], server: &Path, module: &Path, settings: &[&str]) -> Self {
         assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
         let module = std::path::absolute(module).unwrap();
@@ -48,17 +48,17 @@ impl Server {
         Self { child, dir, port }
     }
 
-    /// A connection of its own, with Nagle's algorithm off.
+    /// Opens a connection, with Nagle's algorithm off.
     pub async fn connect(&self) -> MultiplexedConnection {
         connect(self.port).await
     }
 
-    /// Where it is.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process.
+    /// Returns the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -68,7 +68,7 @@ impl Server {
         self.signal(if frozen { Signal::STOP } else { Signal::CONT });
     }
 
-    /// Kills it: nothing answers on its port any more.
+    /// Kills it: nothing answers on its port any longer.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
@@ -77,31 +77,31 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// CPU time that its main thread has used, exact while that sleeps.
+    /// Returns the CPU time of its main thread, exact while that sleeps.
     pub fn cpu_of_main_thread(&self) -> Duration {
         cpu_of_thread(self.pid(), &self.pid().to_string())
     }
 
-    /// CPU time that all its threads have used, exact for those that sleep.
+    /// Returns the CPU time of all its threads, exact for those that sleep.
     pub fn cpu_of_all_threads(&self) -> Duration {
         cpu_of_process(self.pid())
     }
 }
 
-/// The setting with which a server loads `bench/floor` too, which is built into the folder of the module.
+/// Returns the setting with which a server loads `bench/floor` too, which is built into the folder of the module.
 pub fn with_floor(module: &Path) -> [String; 2] {
     let floor = std::path::absolute(module).unwrap().with_file_name("libpalisade_floor.so");
     assert!(floor.exists(), "{} is not there: cargo build --release --package palisade-floor", floor.display());
     ["--loadmodule".to_owned(), floor.to_string_lossy().into_owned()]
 }
 
-/// CPU time that all threads of `process` have used, exact for those that sleep.
+/// Returns the CPU time of all threads of `process`, exact for those that sleep.
 pub fn cpu_of_process(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     threads.map(|thread| cpu_of_thread(process, &thread.unwrap().file_name().to_string_lossy())).sum()
 }
 
-/// CPU time that its threads of this name have used.
+/// Returns the CPU time of its threads with this name.
 pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap());
     let named = threads.filter(|thread| {
@@ -110,7 +110,7 @@ pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
     named.map(|thread| cpu_of_thread(process, &thread.file_name().to_string_lossy())).sum()
 }
 
-/// The first field of proc(5)'s schedstat: nanoseconds. None for a thread that has just ended.
+/// Returns the first field of proc(5)'s schedstat, in nanoseconds; zero for a thread that has just ended.
 fn cpu_of_thread(process: u32, thread: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
@@ -142,7 +142,7 @@ pub async fn connect(port: u16) -> MultiplexedConnection {
     panic!("the server on port {port} does not answer");
 }
 
-/// What kind of server `program` is, with its version: `Redis 7.0.15`. Or why it cannot be told.
+/// Returns the kind and version of the server `program`, as `Redis 7.0.15`, or the reason why it is unknown.
 pub fn name_and_version(program: &Path) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
     let output = output.map_err(|why| format!("the server {} cannot be started: {why}", program.display()))?;
@@ -153,14 +153,14 @@ pub fn name_and_version(program: &Path) -> Result<String, String> {
     Ok(format!("{} {version}", text.split_whitespace().next().unwrap_or_default()))
 }
 
-/// One field of INFO.
+/// Returns one field of INFO.
 pub async fn info(connection: &mut MultiplexedConnection, field: &str) -> u64 {
     let info: String = redis::cmd("INFO").arg("everything").query_async(connection).await.unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {field} in INFO")).parse().unwrap()
 }
 
-/// Clients and their connections need files: as many as the system allows.
+/// Raises the limit of open files as far as the system allows: clients and their connections need files.
 pub fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -168,7 +168,7 @@ pub fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// One field of a section of INFO.
+/// Returns one field of a section of INFO.
 pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64 {
     let redis::Value::BulkString(info) = connection.ask(&format!("INFO {section}")) else { panic!("INFO is text") };
     let info = String::from_utf8_lossy(&info).into_owned();
@@ -176,7 +176,7 @@ pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in INFO {section}"))
 }
 
-/// `used_memory` and `used_memory_rss`, once nothing moves any more: tables that grow move a little at a time.
+/// Returns `used_memory` and `used_memory_rss`, once nothing moves any longer: growing tables move a little at a time.
 pub fn settled(monitor: &mut crate::raw::Raw) -> (u64, u64) {
     let mut before = 0;
     loop {

@@ -1,7 +1,7 @@
-//! What each operation costs the server: CPU time of its main thread, and how many it does in a second.
+//! The server's cost of each operation: CPU time of its main thread, and the operations in a second.
 //!
-//! Short rounds of all operations take turns on one server process, so that what disturbs the machine disturbs them alike; what
-//! is told is the median of the ratios within a round.
+//! Short rounds of all operations alternate on one server process, so that what disturbs the machine disturbs them
+//! alike; the result is the median of the ratios within a round.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use crate::workloads::{
     FLOOR, NATIVE, OURS, OURS_BESIDE_WAITER, PINGS, PIPELINED, Pipeline, SCRIPTED, SET_AND_DEL, Workload,
 };
 
-/// So many connections that the server has the next requests before it has answered the last.
+/// The number of connections: enough for the server to have the next requests before it has answered the last.
 pub const CONNECTIONS: usize = 4;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How often each operation has its turn.
+    /// Turns of each operation.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
-    /// How often with each setting of the AOF.
+    /// Turns with each setting of the AOF.
     #[arg(long, default_value_t = 12)]
     aof_rounds: usize,
 
-    /// How long a turn is, in milliseconds.
+    /// The length of a turn, in milliseconds.
     #[arg(long, default_value_t = 50)]
     turn_ms: u64,
 }
 
-/// An AOF that is on the disk once a second, and as it grows: nothing is rewritten meanwhile.
+/// The settings of an AOF that is synced once a second, and is not rewritten while it grows.
 pub const AOF_EVERYSEC: &[&str] =
     &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"];
 
-/// Settings of the AOF, by what is told of them.
+/// The settings of the AOF, by their names.
 const AOF: [(&str, &[&str]); 4] = [
     ("off", &["--appendonly", "no"]),
     ("no", &["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]),
@@ -44,25 +44,25 @@ const AOF: [(&str, &[&str]); 4] = [
     ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
 ];
 
-/// What a pair may cost at most, in pairs of something else. A module's commands cannot be had for less than [`FLOOR`]: a fifth on
-/// top is what time, token, owner, deadline and queue may take. The others are what one would use instead.
+/// The largest cost of a pair, in pairs of something else. A module's commands cannot be had for less than [`FLOOR`]: a
+/// fifth more is what time, token, owner, deadline and queue may take. The others are what one would use instead.
 const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.2), (SCRIPTED, 0.48), (NATIVE[0], 0.95), (NATIVE[1], 0.95)];
 
-/// What a pair may cost while somebody waits for another lock, in pairs on a node where nobody waits: who has nothing to do with a
-/// queue should not pay for it.
+/// The largest cost of a pair while somebody waits for another lock, in pairs on a node where nobody waits: users that
+/// have nothing to do with a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
-/// What a pair may cost with the AOF, in pairs of the server's own commands with it: an effect of a module is looked up by name, and a
-/// record of a lock has more in it than a key and a value.
+/// The largest cost of a pair with the AOF, in pairs of the server's own commands with it: an effect of a module is
+/// looked up by name, and a record of a lock has more in it than a key and a value.
 const WITH_AOF_MAX: f64 = 1.3;
 
-/// What one turn of an operation came to.
+/// The measurement of one turn of an operation.
 pub struct Turn {
-    /// Server CPU of an operation, in microseconds.
+    /// The server's CPU of an operation, in microseconds.
     pub main_us: f64,
     others_us: f64,
     per_second: f64,
-    /// Share of the turn in which the server's main thread ran.
+    /// The share of the turn in which the server's main thread ran.
     busy: f64,
 }
 
@@ -111,7 +111,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     outcome
 }
 
-/// A server with a setting of the AOF, and what was measured on it.
+/// A server with a setting of the AOF, and its measurements.
 struct Setting {
     server: Server,
     connections: Vec<Raw>,
@@ -130,7 +130,7 @@ impl Setting {
         Self { server, connections, workloads, series }
     }
 
-    /// A turn for each operation.
+    /// Runs a turn for each operation.
     fn round(&mut self, round: usize, turn_ms: u64) {
         for n in 0..self.workloads.len() {
             // Each round begins with another one.
@@ -145,7 +145,7 @@ impl Setting {
 pub fn turn(server: &Server, connections: &mut [Raw], workload: &Workload, length: Duration) -> Turn {
     let pipelines: Vec<Pipeline> =
         connections.iter_mut().enumerate().map(|(n, connection)| workload.prepare(connection, n)).collect();
-    // The server sleeps at both ends, so what the kernel has counted is all.
+    // The server sleeps at both ends, so the kernel's count is complete.
     let (main, all, start) = (server.cpu_of_main_thread(), server.cpu_of_all_threads(), Instant::now());
     let mut operations = 0;
     for (pipeline, connection) in pipelines.iter().zip(&mut *connections) {
@@ -268,7 +268,7 @@ fn plot_of_cpu(series: &[Series]) -> Plot {
 }
 
 fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
-    // What writes nothing is the same with any AOF.
+    // Operations that write nothing are the same with any AOF.
     let shown: Vec<usize> = (0..by_setting[0].len())
         .filter(|n| [SCRIPTED, NATIVE[0], NATIVE[1], OURS].contains(&by_setting[0][*n].name))
         .collect();
@@ -290,13 +290,13 @@ fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
     }
 }
 
-/// The `n`th operation's turns with a setting, of the rounds in which all settings had one.
+/// Returns the turns of the `n`th operation with a setting, of the rounds in which all settings had one.
 fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
     let rounds = by_setting.iter().map(|series| series[n].turns.len()).min().unwrap_or(0);
     &by_setting[setting][n].turns[..rounds]
 }
 
-/// Round by round, the main thread's CPU of an operation of `name` beside one of `peer`.
+/// Returns, round by round, the main thread's CPU of an operation of `name` divided by that of `peer`.
 pub fn ratios(series: &[Series], name: &str, peer: &str) -> Option<Vec<f64>> {
     let turns = |name| Some(&series.iter().find(|series| series.name == name)?.turns);
     let of = turns(name)?.iter().zip(turns(peer)?).map(|(turn, peer)| turn.main_us / peer.main_us);
@@ -311,12 +311,12 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The quartiles, in words.
+/// Returns the quartiles in words.
 pub fn middle_half(values: &[f64]) -> String {
     format!("{:.2} to {:.2}", quantile(values, 0.25), quantile(values, 0.75))
 }
 
-/// Not a number: nothing was measured.
+/// Returns a quantile; not a number if nothing was measured.
 fn quantile(values: &[f64], share: f64) -> f64 {
     quantiles::quantile(values, share).unwrap_or(f64::NAN)
 }

@@ -1,8 +1,8 @@
-//! Locks that several hold together: what one more reader or permit costs beside many others, in time and in memory, and what
-//! others notice while thousands of readers get in or end at once.
+//! Locks that several hold together: the cost of one more reader or permit beside many others, in time and in memory,
+//! and the effects on others while thousands of readers get in or end at once.
 //!
-//! Beside it, on the same server, what Redisson does for the same purpose: our own text with the commands that its read lock, its
-//! semaphore and its semaphore of permits that expire run.
+//! Beside it, on the same server, is what Redisson does for the same purpose: our own text with the commands that its
+//! read lock, its semaphore and its semaphore of permits that expire run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use crate::server::Server;
 use crate::server_cost::{CONNECTIONS, Series, median_of, middle_half, ratios, turn};
 use crate::workloads::{OURS, TOGETHER};
 
-/// A lease that none of this outlives.
+/// A lease that outlasts the measurement.
 const TTL_MS: &str = "3600000";
 const SETTINGS: &[&str] = &["--lock.max-ttl", TTL_MS];
 
-/// Readers beside which one more is measured.
+/// The numbers of readers beside which one more is measured.
 const BESIDE: [usize; 2] = [1_000, 100_000];
 
-/// Holders that are asked for at a time.
+/// The number of holders in one batch of requests.
 const BATCH: usize = 1_000;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How often each operation has its turn.
+    /// Turns of each operation.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
-    /// How long a turn is, in milliseconds.
+    /// The length of a turn, in milliseconds.
     #[arg(long, default_value_t = 50)]
     turn_ms: u64,
 
@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 100_000)]
     ending: usize,
 
-    /// How often each crowd is set free, and readers end.
+    /// Times that each crowd is set free, and readers end.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }
@@ -60,7 +60,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     Outcome { title: "Locks held together".to_owned(), tables, plots: Vec::new(), budgets }
 }
 
-/// What a pair costs the server.
+/// Measures the server's cost of a pair.
 fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budget>) -> Table {
     let server = Server::start_as(&[], server, module, SETTINGS);
     let mut connections: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::connect(server.port())).collect();
@@ -100,7 +100,7 @@ fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budg
     table
 }
 
-/// Takes `key` as a reader under so many owners of 20 bytes.
+/// Takes `key` as a reader under `holders` owners of 20 bytes.
 fn hold(connection: &mut Raw, key: &str, holders: usize, ttl_ms: &str) {
     for from in (0..holders).step_by(BATCH) {
         let until = holders.min(from + BATCH);
@@ -111,7 +111,7 @@ fn hold(connection: &mut Raw, key: &str, holders: usize, ttl_ms: &str) {
     }
 }
 
-/// What one more holder takes.
+/// Measures the memory of one more holder.
 fn memory(server: &Path, module: &Path, budgets: &mut Vec<Budget>) -> Table {
     let mut table = Table::new("memory", "Memory of a holder of one key, owner of 20 bytes")
         .numbers("holders", "", 0)
@@ -130,7 +130,7 @@ fn memory(server: &Path, module: &Path, budgets: &mut Vec<Budget>) -> Table {
     table
 }
 
-/// Readers that end together.
+/// Measures readers that end together.
 fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budget>) -> Table {
     let mut table = Table::new("ends", format!("Leases of {} readers of one key end together", options.ending))
         .numbers("time", "", 0)
@@ -140,7 +140,7 @@ fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budge
         eprintln!("together: readers end, {time} of {}", options.times);
         let server = Server::start_as(&[], server, module, SETTINGS);
         let mut connection = Raw::connect(server.port());
-        // The first of them is the first to end, and all do within what filling takes.
+        // The first of them is the first to end, and all do within the time that filling takes.
         let ttl = Duration::from_secs(3);
         let first = Instant::now() + ttl;
         hold(&mut connection, "crowd", options.ending, "3000");

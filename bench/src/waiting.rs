@@ -1,5 +1,5 @@
-//! What a request that waits takes of the server's memory. Beside it: a client that is merely connected, one that waits for a list with
-//! the server's own BLPOP, and one that a module has the server block, of which it keeps nothing (bench/floor).
+//! The server's memory for a waiting request. Beside it: a client that is merely connected, one that waits for a list
+//! with the server's own BLPOP, and one that a module makes the server block, of which it keeps nothing (bench/floor).
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,35 +10,36 @@ use crate::raw::{Raw, request};
 use crate::results::Table;
 use crate::server::{Server, field, settled, with_floor};
 
-/// Waits and leases that none of this outlives.
+/// Waits and leases that outlast the measurement.
 const LONG_MS: &str = "3600000";
 const SETTINGS: &[&str] = &["--lock.max-ttl", LONG_MS];
 
 /// The listener's name.
 const LISTENER: &str = "listener-of-the-benchmark";
 
-/// Requests that are sent at a time over one connection.
+/// The number of requests in one batch over one connection.
 const BATCH: usize = 1_000;
 
-/// A server takes back what a connection that idles has too much, in its housekeeping: requests after 2 seconds, answers after 5.
+/// The time after which a server's housekeeping takes back excess buffers of an idle connection: requests after 2
+/// seconds, answers after 5.
 const IDLE: Duration = Duration::from_secs(7);
 
-/// How somebody waits, each over a connection of its own but for the last.
+/// A way to wait, each over a connection of its own except for the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// For nothing: it has asked for something, and has its answer.
+    /// Waits for nothing: it has sent a request, and has its answer.
     Connected,
-    /// For an entry of a list.
+    /// Waits for an entry of a list.
     List,
-    /// For a module that forgets it.
+    /// Waits for a module that forgets it.
     Blocked,
-    /// For the lock.
+    /// Waits for the lock.
     Lock,
-    /// For a turn, which a listener hears.
+    /// Waits for a turn, which a listener hears.
     Heard,
 }
 
-/// In this order: those beside which others are seen come first.
+/// The ways in this order: those that others are compared with come first.
 const FOR_ONE_KEY: &[Way] = &[Way::Connected, Way::List, Way::Blocked, Way::Lock, Way::Heard];
 const FOR_A_KEY_EACH: &[Way] = &[Way::List, Way::Lock, Way::Heard];
 
@@ -66,7 +67,7 @@ impl Way {
     }
 }
 
-/// What so many that wait take, for each of `counts`.
+/// Measures the memory of waiting requests, for each of `counts`.
 pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
     let mut table = Table::new("waiting", "Memory of a request that waits: key of 12 bytes, owner of 20")
         .numbers("requests", "", 0)
@@ -90,7 +91,7 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
                     way.name().into(),
                     if way == Way::Connected { "nothing" } else { what }.into(),
                     used.into(),
-                    // A listener's requests have no connections that could be compared.
+                    // A listener's requests have no connections for a comparison.
                     connected.filter(|_| way != Way::Heard).map(|connected: f64| used - connected).into(),
                     blocked.filter(|_| way == Way::Lock).map(|blocked: f64| used - blocked).into(),
                     resident.into(),
@@ -115,7 +116,7 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
     table
 }
 
-/// Bytes of each that waits on `server`, used and resident.
+/// Returns the bytes of each waiter on `server`, used and resident.
 fn fill(server: &Server, way: Way, is_one_key: bool, count: usize) -> (f64, f64) {
     let mut monitor = Raw::connect(server.port());
     let key = |n: usize| format!("lock{:08}", if is_one_key { 0 } else { n });
@@ -158,7 +159,7 @@ fn fill(server: &Server, way: Way, is_one_key: bool, count: usize) -> (f64, f64)
     (each(now.0, before.0), each(now.1, before.1))
 }
 
-/// Sends so many requests over one connection, each answered in one line.
+/// Sends `count` requests over one connection, each answered in one line.
 fn in_batches(connection: &mut Raw, count: usize, request: impl Fn(usize) -> Vec<u8>) {
     for from in (0..count).step_by(BATCH) {
         let until = count.min(from + BATCH);

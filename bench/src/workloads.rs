@@ -1,5 +1,5 @@
-//! What is asked of a server over and over: Palisade's commands, and what one does without them, each as one operation of one
-//! or two commands, pipelined.
+//! Workloads of a server: Palisade's commands, and their alternatives, each as one operation of one or two commands,
+//! pipelined.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use redis::Value;
 use crate::raw::{Raw, lines, request};
 use crate::server::field;
 
-/// Commands that are sent before the first answer is waited for.
+/// The number of commands that are sent before waiting for the first answer.
 pub const PIPELINED: usize = 32;
 
-/// One operation. In its commands stand `{key}` (12 bytes, its own for each operation in a pipeline), `{owner}` and `{other}` (20
-/// bytes), `{token}` (the last answer of `before`), and `{script}` by the names in [`SCRIPTS`].
+/// An operation. Its commands contain `{key}` (12 bytes, its own for each operation in a pipeline), `{owner}` and
+/// `{other}` (20 bytes), `{token}` (the last answer of `before`), and `{script}` by the names in [`SCRIPTS`].
 pub struct Workload {
     pub name: &'static str,
     /// A command that not every server has.
     needs: Option<&'static str>,
-    /// Once, before it is measured.
+    /// Commands that run once, before the measurement.
     before: &'static [&'static str],
     commands: &'static [(&'static str, Answer)],
-    /// Meanwhile somebody waits for another lock.
+    /// True if somebody waits for another lock meanwhile.
     beside_waiter: bool,
 }
 
-/// What a command is answered, so that nobody measures errors.
+/// The expected answer of a command, so that errors are not measured.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Okay,
@@ -48,23 +48,24 @@ impl Answer {
     }
 }
 
-/// Two PINGs: what any pair of commands costs.
+/// Two PINGs: the cost of any pair of commands.
 pub const PINGS: &str = "PING x 2";
-/// What any pair of a module's commands costs that store and delete a value: those of `bench/floor`, which do nothing else.
+/// The cost of any pair of a module's commands that store and delete a value: those of `bench/floor`, which do nothing
+/// else.
 pub const FLOOR: &str = "module value stored + deleted";
-/// What most clients of a Redis lock do.
+/// The way of most clients of a Redis lock.
 pub const SCRIPTED: &str = "SET NX PX + EVALSHA compare-and-delete";
-/// What newer servers have instead of the script.
+/// The alternatives to the script on newer servers.
 pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
-/// The same with Palisade.
+/// Palisade's pair.
 pub const OURS: &str = "ACQUIRE + RELEASE";
-/// The same while one client waits for another lock of the node.
+/// Palisade's pair while one client waits for another lock of the node.
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";
-/// A lease that is prolonged.
+/// An extension of a lease.
 pub const EXTEND: &str = "EXTEND";
-/// One hold more, and given back.
+/// One more hold, and its release.
 pub const REENTER: &str = "REENTER + RELEASE";
 
 const PAIR: &[(&str, Answer)] =
@@ -155,8 +156,8 @@ pub const WORKLOADS: &[Workload] = &[
     plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
 ];
 
-/// What is measured of locks that several hold together: pairs alone. `readers-1000` and `readers-100000` have so many readers, of whom
-/// each operation is one more.
+/// Workloads of locks that several hold together: pairs alone. `readers-1000` and `readers-100000` have this number of
+/// readers, and each operation is one more.
 pub const TOGETHER: &[Workload] = &[
     plain(OURS, &[], PAIR),
     plain(
@@ -222,7 +223,7 @@ const fn plain(
     Workload { name, needs: None, before, commands, beside_waiter: false }
 }
 
-/// Those of Redisson are our own text with the commands that its locks run.
+/// Scripts by name. Those of Redisson are our own text with the commands that its locks run.
 const SCRIPTS: &[(&str, &str)] = &[
     (
         "compare-and-delete",
@@ -306,14 +307,14 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The text of one.
+/// Returns the text of a script.
 pub fn script(name: &str) -> &'static str {
     let script = SCRIPTS.iter().find(|(of, _)| *of == name);
     script.unwrap_or_else(|| panic!("there is no script {name}")).1
 }
 
 impl Workload {
-    /// Those that the server has the commands for.
+    /// Returns the workloads whose commands the server has.
     pub fn all_on(connection: &mut Raw) -> Vec<&'static Self> {
         let mut has = |command: &str| match connection.ask(&format!("COMMAND INFO {command}")) {
             Value::Array(known) => !matches!(known[..], [Value::Nil]),
@@ -322,7 +323,7 @@ impl Workload {
         WORKLOADS.iter().filter(|workload| workload.needs.is_none_or(&mut has)).collect()
     }
 
-    /// Prepares `connection`, the `n`th, and runs one pipeline to see that each command is answered as it should be.
+    /// Prepares `connection`, the `n`th, and runs one pipeline to check that each command has the expected answer.
     pub fn prepare(&self, connection: &mut Raw, n: usize) -> Pipeline {
         let scripts: Vec<(String, String)> = SCRIPTS
             .iter()
@@ -372,7 +373,7 @@ impl Workload {
 /// A workload's requests for one connection.
 pub struct Pipeline {
     bytes: Vec<u8>,
-    /// How many operations it is.
+    /// The number of operations.
     pub operations: usize,
     lines: usize,
     keys: String,
@@ -380,17 +381,17 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Sends it.
+    /// Sends the requests.
     pub fn send(&self, connection: &mut Raw) {
         connection.send(&self.bytes);
     }
 
-    /// Waits for all its answers.
+    /// Waits for all answers.
     pub fn finish(&self, connection: &mut Raw) {
         connection.skip_lines(self.lines);
     }
 
-    /// Deletes what it left behind.
+    /// Deletes what the workload left behind.
     pub fn clean(self, connection: &mut Raw) {
         connection.ask(&format!("DEL{}", self.keys));
         if let Some(waiter) = self.waiter {
@@ -399,11 +400,11 @@ impl Pipeline {
     }
 }
 
-/// A client that waits for a lock that nothing else is about.
+/// A client that waits for a lock that nothing else concerns.
 struct Waiter(Raw);
 
 impl Waiter {
-    /// It waits.
+    /// Begins to wait.
     fn begin(connection: &mut Raw) -> Self {
         let held = connection.ask("LOCK.ACQUIRE waited-for holder 60000");
         assert!(Answer::Token.fits(&held), "the lock to be waited for is not free: {held:?}");
@@ -415,7 +416,7 @@ impl Waiter {
         Self(waiter)
     }
 
-    /// It does no longer.
+    /// Ends the wait.
     fn end(mut self, connection: &mut Raw) {
         connection.ask("LOCK.RELEASE waited-for waiter");
         assert_eq!(self.0.answer(), Value::Nil, "it waited all the time");

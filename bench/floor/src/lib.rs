@@ -1,13 +1,14 @@
-//! What a lock in a module costs at least: two commands that do what no lock module can do without.
+//! The least cost of a lock in a module: two commands that do what no lock module can do without.
 //!
-//! `FLOOR.STORE key owner ttl` stores a value with the owner's bytes under a key, `FLOOR.DELETE key owner` deletes it. Both look
-//! at what the key holds, have the server count a change and tell those who watch the key, and answer an integer. They decide
-//! nothing: no time, no token, no check of the owner. Measured beside ACQUIRE and RELEASE on the same server, they show how much
-//! of those is the server's price for any such pair of commands.
+//! `FLOOR.STORE key owner ttl` stores a value with the owner's bytes under a key, `FLOOR.DELETE key owner` deletes it.
+//! Both check what the key holds, make the server count a change and notify the watchers of the key, and answer an
+//! integer. They decide nothing: no time, no token, no check of the owner. Measured beside ACQUIRE and RELEASE on the
+//! same server, they show how much of those is the server's price for any such pair of commands.
 //!
-//! `FLOOR.BLOCK key` blocks its client for ever, and keeps nothing of it: what a client that waits for a module costs at least.
+//! `FLOOR.BLOCK key` blocks its client forever, and keeps nothing of it: the least cost of a client that waits for a
+//! module.
 //!
-//! For benchmarks alone: what it stores cannot be saved.
+//! For benchmarks alone: its values cannot be saved.
 
 use std::ffi::{CStr, c_int, c_longlong, c_void};
 use std::ptr::null_mut;
@@ -28,10 +29,10 @@ macro_rules! api {
     }};
 }
 
-/// The entry that the server looks for.
+/// The entry point that the server looks for.
 ///
 /// # Safety
-/// Called by the server alone.
+/// Only the server may call it.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
@@ -98,19 +99,20 @@ extern "C" fn delete(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMo
 }
 
 extern "C" fn block(ctx: *mut raw::RedisModuleCtx, _argv: *mut *mut raw::RedisModuleString, _argc: c_int) -> c_int {
-    // SAFETY: the context is that of a client's command. Nobody unblocks it: the server does when it ends the connection.
+    // SAFETY: the context is that of a client's command. Nobody unblocks it: the server does when it ends the
+    // connection.
     unsafe { api!(RedisModule_BlockClient(ctx, None, None, None, 0)) };
     OK
 }
 
-/// Opens the key of a command, does `body`, and answers what that returns.
+/// Opens the key of a command, runs `body`, and answers with its result.
 fn with_key(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     body: impl FnOnce(*mut raw::RedisModuleKey, bool) -> c_longlong,
 ) -> c_int {
     let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
-    // SAFETY: context and arguments last for the call; the key is closed only here, which tells those who watch it.
+    // SAFETY: context and arguments last for the call; the key is closed only here, which notifies its watchers.
     unsafe {
         let key = api!(RedisModule_OpenKey(ctx, *argv.add(1), mode));
         let is_held = match api!(RedisModule_KeyType(key)) as isize {

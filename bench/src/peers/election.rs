@@ -1,7 +1,8 @@
-//! Elections: how long nobody leads when a leader dies or resigns, and when others know; beside etcd's elections.
+//! Elections: the time without a leader when one dies or resigns, and the time until others know; beside etcd's
+//! elections.
 //!
-//! The leader that dies is a process of its own, killed with SIGKILL at a random moment of its lease. The next one and an observer are
-//! in this process. Also: how soon a holder knows that an operator broke its lock.
+//! The leader that dies is a process of its own, killed with SIGKILL at a random moment of its lease. The next one and
+//! an observer are in this process. Also measured: the time until a holder knows that an operator broke its lock.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -19,25 +20,25 @@ use crate::raw::Raw;
 use crate::results::{Budget, Outcome, Table};
 use crate::server::Server;
 
-/// How many nodes of Palisade; etcd has three.
+/// The number of Palisade's nodes; etcd has three.
 const NODES: usize = 5;
 
-/// Length of a leader's lease, in seconds: etcd takes no shorter one with its defaults.
+/// The length of a leader's lease, in seconds: etcd accepts no shorter one with its defaults.
 const TTL_S: u64 = 2;
 
-/// For so long each way is waited that the next candidate stands in line, and that the observer knows the leader.
+/// The time for the next candidate to stand in line, and for the observer to know the leader.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// What each message takes on its way where a lock is broken: timers of the links are good to a millisecond.
+/// The delay of each message when a lock is broken: timers of the links are good to a millisecond.
 const LINK: Duration = Duration::from_millis(5);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many leaders are killed, and how many resign.
+    /// Leaders that are killed, and leaders that resign.
     #[arg(long, default_value_t = 20)]
     leaders: usize,
 
-    /// How many locks are broken.
+    /// Locks that are broken.
     #[arg(long, default_value_t = 100)]
     broken: usize,
 
@@ -45,14 +46,14 @@ pub struct Options {
     installed: Installed,
 }
 
-/// A leader in a process of its own, which says so and then leads until it is killed.
+/// A leader in a process of its own, which reports that it leads, and leads until it is killed.
 #[derive(clap::Args)]
 pub struct LeaderOptions {
     /// Ports of the nodes.
     #[arg(long, value_delimiter = ',')]
     ports: Vec<u16>,
 
-    /// They are etcd's.
+    /// The nodes are etcd's.
     #[arg(long)]
     etcd: bool,
 
@@ -90,7 +91,7 @@ pub async fn lead(options: &LeaderOptions) {
     std::future::pending::<()>().await;
 }
 
-/// The process of a leader, as soon as it leads.
+/// Starts the process of a leader, and returns it as soon as it leads.
 fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -106,13 +107,13 @@ fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
     child
 }
 
-/// Times of one way, in microseconds.
+/// The times of one way, in microseconds.
 struct Times {
     name: String,
-    /// From the end of a leader to the next one's word that it leads.
+    /// From the end of a leader to the next one's report that it leads.
     killed: Histogram<u64>,
     resigned: Histogram<u64>,
-    /// And from then until an observer was told; also where it was told before.
+    /// From then until an observer knew; also if it knew before.
     observed: Histogram<u64>,
 }
 
@@ -189,7 +190,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     (outcome, options.installed.etcd_version().into_iter().collect())
 }
 
-/// Milliseconds of a round trip to a node, at the median.
+/// Returns the median round trip to a node, in milliseconds.
 fn round_trip_of(ports: &[u16]) -> f64 {
     let mut node = Raw::connect(ports[0]);
     let mut times = Histogram::<u64>::new(3).unwrap();
@@ -201,7 +202,7 @@ fn round_trip_of(ports: &[u16]) -> f64 {
     times.value_at_quantile(0.5) as f64 / 1_000.0
 }
 
-/// A moment of a third of the lease: leaders are killed at any time since they extended it.
+/// Waits for a random part of a third of the lease: leaders are killed at any time since they extended it.
 async fn some_moment() {
     sleep(SETTLED + Duration::from_secs(TTL_S).mul_f64(rand::rng().random_range(0.0..1.0 / 3.0))).await;
 }
@@ -245,7 +246,7 @@ async fn of_palisade(ports: &[u16], leaders: usize) -> Times {
     times
 }
 
-/// When the observer was told that this one leads.
+/// Returns the time at which the observer learned that this one leads.
 async fn told(observer: &mut Changes<Option<palisade_client::Leader>>, value: &[u8]) -> Instant {
     while observer.changed().await.unwrap().is_none_or(|leader| leader.value != value) {}
     Instant::now()
@@ -254,7 +255,7 @@ async fn told(observer: &mut Changes<Option<palisade_client::Leader>>, value: &[
 async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
     let mut times = Times::new(name);
     let (client, election) = (etcd.client().await, name.replace(' ', "-"));
-    // etcd answers who observes only when somebody leads.
+    // etcd answers an observer only when somebody leads.
     let mut observing = None;
     let campaign = |value: &'static [u8]| {
         let (client, election) = (client.clone(), election.clone());
@@ -294,8 +295,8 @@ async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
     times
 }
 
-/// How soon a holder behind slow links knows that its lock was broken on all nodes. Table, milliseconds of a round trip over the links, and
-/// of the loss, at the median.
+/// Measures when a holder behind slow links knows that its lock was broken on all nodes. Returns the table, and the
+/// median milliseconds of a round trip over the links and of the loss.
 async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     let links: Vec<u16> = ports.iter().map(|&port| SlowLink::to(port, LINK).port()).collect();
     let round_trip = round_trip_of(&links);
@@ -306,7 +307,7 @@ async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     for n in 0..times {
         let key = format!("broken-{n}");
         let guard = client.with(&ClientOptions::new().ttl(Duration::from_secs(30))).lock(&key).await.unwrap();
-        // Longer than until its nodes have been asked to tell.
+        // Longer than until its nodes have been asked to notify it.
         sleep(SETTLED).await;
         let began = Instant::now();
         operators.iter_mut().for_each(|node| drop(node.ask(&format!("LOCK.BREAK {key}"))));

@@ -1,4 +1,4 @@
-//! Three etcd nodes, and what a client says to them: the lock service of the v3 API over gRPC.
+//! Three etcd nodes, and a client of them: the lock service of the v3 API over gRPC.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,19 +16,19 @@ use tonic_prost::ProstCodec;
 use super::process::{free_port, freeze_process};
 use crate::server::cpu_of_process;
 
-/// Nodes of a cluster: what etcd's documents recommend as the least.
+/// The number of nodes of a cluster: the least that etcd's documents recommend.
 const NODES: usize = 3;
 
-/// Length of a lease, in seconds: longer than any measurement, so that nothing is kept alive meanwhile.
+/// The length of a lease, in seconds: longer than any measurement, so that no keep-alives are needed.
 const LEASE_S: i64 = 600;
 
-/// How long a client that repeats its calls does so.
+/// The longest time for which a client repeats its calls.
 const REPEATS_MAX: Duration = Duration::from_secs(15);
 
-/// Calls that were sent again, of all clients.
+/// The number of repeated calls, of all clients.
 static REPEATED: AtomicU64 = AtomicU64::new(0);
 
-/// How many calls were sent again, of all clients.
+/// Returns the number of repeated calls, of all clients.
 pub fn repeated() -> u64 {
     REPEATED.load(Ordering::Relaxed)
 }
@@ -57,7 +57,7 @@ impl Etcd {
                 .args(["--listen-client-urls", &url(clients[n]), "--advertise-client-urls", &url(clients[n])])
                 .args(["--listen-peer-urls", &url(peers[n]), "--initial-advertise-peer-urls", &url(peers[n])])
                 .args(["--initial-cluster", &cluster.join(","), "--logger", "zap", "--log-level", "fatal"])
-                // Before 3.5 it starts on ARM only where it is asked to.
+                // Before 3.5 it starts on ARM only if asked to.
                 .env("ETCD_UNSUPPORTED_ARCH", "arm64")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -70,7 +70,7 @@ impl Etcd {
         etcd
     }
 
-    /// Which node leads, as soon as they know.
+    /// Returns the node that leads, as soon as they know.
     pub async fn leader(&self) -> usize {
         for _ in 0..300 {
             if let Some(leader) = self.known_leader().await {
@@ -92,17 +92,17 @@ impl Etcd {
         None
     }
 
-    /// Where its nodes serve clients.
+    /// Returns the ports on which its nodes serve clients.
     pub fn ports(&self) -> Vec<u16> {
         self.clients.clone()
     }
 
-    /// A client of all nodes.
+    /// Returns a client of all nodes.
     pub async fn client(&self) -> Client {
         Client::to(&self.clients).await.unwrap()
     }
 
-    /// A client of one node.
+    /// Returns a client of one node.
     pub async fn client_of(&self, node: usize) -> Client {
         Client::to(&[self.clients[node]]).await.unwrap()
     }
@@ -118,12 +118,12 @@ impl Etcd {
         }
     }
 
-    /// CPU time that all nodes have used so far.
+    /// Returns the CPU time of all nodes so far.
     pub fn cpu(&self) -> Duration {
         self.nodes.iter().map(|node| cpu_of_process(node.id())).sum()
     }
 
-    /// What all nodes have done so far.
+    /// Returns the counters of all nodes so far.
     pub async fn done(&self) -> Done {
         let mut done = Done::default();
         for &port in &self.clients {
@@ -154,15 +154,15 @@ impl Drop for Etcd {
 /// Counters of a whole cluster.
 #[derive(Clone, Copy, Default)]
 pub struct Done {
-    /// Of clients.
+    /// The requests of clients.
     pub requests: f64,
-    /// Of clients and between nodes, without the headers of gRPC.
+    /// The bytes of clients and between nodes, without the headers of gRPC.
     pub bytes: f64,
-    /// Of the log.
+    /// The fsyncs of the log.
     pub fsyncs: f64,
 }
 
-/// What the node on `port` tells of itself.
+/// Returns the metrics of the node on `port`.
 async fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
@@ -175,52 +175,52 @@ async fn metrics(port: u16) -> String {
 #[derive(Clone)]
 pub struct Client {
     channel: Grpc<Channel>,
-    /// A call that fails is sent again for so long.
+    /// The time for which a failed call is repeated.
     repeats: Duration,
 }
 
 impl Client {
-    /// Of the nodes on these ports.
+    /// Connects to the nodes on these ports.
     pub async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
         let endpoint = |&port: &u16| Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a good address");
         let channel = match ports {
-            // Connected now: a cluster that only just starts is not there yet.
+            // Connected now: a cluster that is only starting is not there yet.
             [port] => endpoint(port).connect().await?,
-            // One after the other that is ready, as the crate etcd-client does.
+            // To one ready node after the other, as the crate etcd-client does.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
         };
         Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })
     }
 
-    /// The same, but a call that fails is sent again. On a machine that is too busy for etcd its nodes change their leader, and
-    /// then all calls fail that wait.
+    /// Returns the client with repeated calls after failures. On a machine that is too busy for etcd its nodes change
+    /// their leader, and then all waiting calls fail.
     pub fn repeating(self) -> Self {
         Self { repeats: REPEATS_MAX, ..self }
     }
 
-    /// A session: the lease under which locks are taken.
+    /// Opens a session: the lease under which locks are taken.
     pub async fn session(&mut self) -> Result<i64, Status> {
         self.session_of(LEASE_S).await
     }
 
-    /// One of so many seconds.
+    /// Opens a session of `ttl` seconds.
     pub async fn session_of(&mut self, ttl: i64) -> Result<i64, Status> {
         let request = LeaseGrantRequest { ttl, id: 0 };
         Ok(self.call::<_, LeaseGrantResponse>("/etcdserverpb.Lease/LeaseGrant", request).await?.id)
     }
 
-    /// Takes the lock `name`, waiting as long as it takes; the key with which it is given back.
+    /// Takes the lock `name`, waiting without a limit. Returns the key that releases it.
     pub async fn lock(&mut self, name: &str, session: i64) -> Result<Vec<u8>, Status> {
         let request = LockRequest { name: name.into(), lease: session };
         Ok(self.call::<_, LockResponse>("/v3lockpb.Lock/Lock", request).await?.key)
     }
 
-    /// Gives back the lock whose key it is.
+    /// Releases the lock of this key.
     pub async fn unlock(&mut self, key: Vec<u8>) -> Result<(), Status> {
         self.call::<_, HeaderOnly>("/v3lockpb.Lock/Unlock", UnlockRequest { key }).await.map(drop)
     }
 
-    /// How many stand in the queue of the lock `name`, its holder included.
+    /// Returns the length of the queue of the lock `name`, its holder included.
     pub async fn queue(&mut self, name: &str) -> Result<i64, Status> {
         // All keys that begin with `name/`; `0` follows `/`.
         let (key, range_end) = (format!("{name}/").into_bytes(), format!("{name}0").into_bytes());
@@ -228,7 +228,7 @@ impl Client {
         Ok(self.call::<_, RangeResponse>("/etcdserverpb.KV/Range", request).await?.count)
     }
 
-    /// Its lease runs anew.
+    /// Renews the lease.
     pub async fn keep_alive(&mut self, session: i64) -> Result<(), Status> {
         let mut answers: Streaming<KeepAliveResponse> =
             self.stream("/etcdserverpb.Lease/LeaseKeepAlive", KeepAliveRequest { id: session }).await?;
@@ -248,7 +248,7 @@ impl Client {
         self.call::<_, HeaderOnly>("/v3electionpb.Election/Resign", request).await.map(drop)
     }
 
-    /// Who leads, from now on.
+    /// Observes the leaders from now on.
     pub async fn observe(&mut self, name: &str) -> Result<Observer, Status> {
         self.stream("/v3electionpb.Election/Observe", LeaderRequest { name: name.into() }).await.map(Observer)
     }
@@ -296,11 +296,11 @@ impl Client {
     }
 }
 
-/// Tells who leads.
+/// An observer of leaders.
 pub struct Observer(Streaming<LeaderResponse>);
 
 impl Observer {
-    /// When it tells that this one leads.
+    /// Returns the time at which it reports that this one leads.
     pub async fn told(&mut self, value: &[u8]) -> Instant {
         while let Some(told) = self.0.message().await.unwrap() {
             if told.kv.is_some_and(|leader| leader.value == value) {
@@ -342,7 +342,7 @@ struct CampaignResponse {
     leader: Option<Leader>,
 }
 
-/// One that leads.
+/// A leader.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Leader {
     #[prost(bytes = "vec", tag = "1")]

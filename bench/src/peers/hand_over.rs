@@ -1,8 +1,8 @@
 //! Hand-over: from a release to the next holder's answer, by every way to wait for a lock.
 //!
-//! One client holds the lock and all others wait for it; then it goes round. Measured is from right before the release is
-//! sent to when the next holder has its answer. Whoever gives it back queues again only when the next one has it: a way
-//! that lets the last holder overtake those who wait is not punished for it here.
+//! One client holds the lock and all others wait for it; then it goes round. The time is from right before the release
+//! is sent to when the next holder has its answer. A client that releases queues again only when the next one has the
+//! lock: a way that lets the last holder overtake waiters is not punished for it here.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::quantiles::median;
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;
 
-/// Up to so many waiters, it is held for longer. More of them are out of step by themselves.
+/// The most waiters with which the lock is held for longer. More of them are out of step by themselves.
 const FEW: usize = 10;
 
-/// How long it is held at most then, drawn anew each time: the interval of the polling clients. Were it held for less, a
-/// client would poll only right after it was taken, and always wait for a whole interval.
+/// The longest hold then, drawn anew each time: the interval of the polling clients. With shorter holds a client would
+/// poll only right after the lock was taken, and always wait for a whole interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 
-/// How much longer than asked for it is measured with many waiters: a millisecond or two for each turn of each.
+/// The extra time of a measurement for each waiter: a millisecond or two for each turn of each.
 const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
 
-/// But not longer than this.
+/// The longest time of a measurement.
 const LENGTH_MAX: Duration = Duration::from_secs(4);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many wait.
+    /// Clients that wait.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
     waiters: Vec<usize>,
 
@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, default_value_t = 2)]
     rounds: usize,
 
-    /// How long the lock goes round in each turn, in milliseconds.
+    /// The time for which the lock goes round in each turn, in milliseconds.
     #[arg(long, default_value_t = 2_000)]
     length_ms: u64,
 
@@ -47,17 +47,18 @@ pub struct Options {
     installed: Installed,
 }
 
-/// A way to wait, as it is measured.
+/// A way to wait, with the parameters of its measurement.
 struct Subject {
     name: &'static str,
     how: How,
-    /// With more waiters than this it is not measured.
+    /// The largest number of waiters with which it is measured.
     waiters_max: usize,
     is_plotted: bool,
 }
 
-/// Every way. The bounds of waiters: more of them would need more than the time of a run to come to wait (our client, etcd),
-/// or ask more often than one process can (rslock, redis-py). A busy client's times are those of its process, not its lock's.
+/// Returns every way, with its largest number of waiters. More of them would need more than the time of a run to start
+/// waiting (our client, etcd), or ask more often than one process can (rslock, redis-py). A busy client's times are
+/// those of its process, not its lock's.
 fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subject> {
     let ms = Duration::from_millis;
     let new = |name, how, waiters_max, is_plotted| Subject { name, how, waiters_max, is_plotted };

@@ -1,4 +1,4 @@
-//! What peers are installed, and their versions.
+//! The installed peers, and their versions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use tokio::process::Command;
 use super::etcd::Etcd;
 use crate::results::{Outcome, Table};
 
-/// Where the scripts of peers in other languages are, from the repository's root.
+/// The folder of the scripts of peers in other languages, from the repository's root.
 const SCRIPTS: &str = "bench/peers";
 
-/// Where the peers are.
+/// The places of the peers.
 #[derive(clap::Args)]
 pub struct Installed {
-    /// What `make setup-peers` installed for Python and Node.js.
+    /// The folder in which `make setup-peers` installed those for Python and Node.js.
     #[arg(long, default_value = "target/peers")]
     pub peers: PathBuf,
 
@@ -31,7 +31,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// A peer in Python, or nothing if its packages are not installed.
+    /// Returns a peer in Python; `None` if its packages are not installed.
     pub fn python(&self, script: &str) -> Option<Command> {
         let program = self.peers.join("python/bin/python");
         let mut command = Command::new(&program);
@@ -39,7 +39,7 @@ impl Installed {
         program.exists().then_some(command)
     }
 
-    /// A peer in Node.js, or nothing if its packages are not installed.
+    /// Returns a peer in Node.js; `None` if its packages are not installed.
     pub fn node(&self, script: &str) -> Option<Command> {
         let packages = std::path::absolute(self.peers.join("node")).ok()?;
         let mut command = Command::new("node");
@@ -47,7 +47,7 @@ impl Installed {
         packages.join("node_modules").exists().then_some(command)
     }
 
-    /// Says in a note to `table` which peers are left out.
+    /// Adds a note to `table` about the peers that are left out.
     pub fn note_missing(&self, table: &mut Table) {
         let all = [
             ("etcd", self.etcd_version().is_some()),
@@ -63,7 +63,7 @@ impl Installed {
         }
     }
 
-    /// Clusters of etcd, on the disk and in memory, or none.
+    /// Returns clusters of etcd, on the disk and in memory, or none.
     pub async fn etcds(&self) -> Vec<(&'static str, Etcd)> {
         if self.etcd_version().is_none() {
             return Vec::new();
@@ -75,7 +75,7 @@ impl Installed {
         etcds
     }
 
-    /// Name and version of etcd, if it is there.
+    /// Returns the name and version of etcd, if it is there.
     pub fn etcd_version(&self) -> Option<String> {
         let output = std::process::Command::new(&self.etcd).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -83,7 +83,7 @@ impl Installed {
     }
 }
 
-/// Name and version of a crate that is built into this program.
+/// Returns the name and version of a crate that is built into this program.
 pub fn crate_version(name: &str) -> String {
     let locked = include_str!("../../../Cargo.lock");
     let version = locked.split_once(&format!("name = \"{name}\"\nversion = \""));
@@ -91,5 +91,5 @@ pub fn crate_version(name: &str) -> String {
     format!("{name} {} (Rust)", version.expect("it is a dependency"))
 }
 
-/// What was measured, and names and versions of what it was measured on.
+/// An outcome, with names and versions of the measured programs.
 pub type Measured = (Outcome, Vec<String>);

@@ -1,7 +1,8 @@
 //! Other lock clients and etcd beside Palisade: the same work, in one run, on the same machine.
 //!
-//! Clients in Rust run in this process, as ours does. Those in Python and Node.js are processes of their own that measure
-//! themselves (`bench/peers`) and answer questions here. What of it is not installed is left out, and said so.
+//! Clients in Rust run in this process, as ours does. Those in Python and Node.js are processes of their own that
+//! measure themselves (`bench/peers`) and answer questions here. Peers that are not installed are left out, with a
+//! note.
 
 mod election;
 mod etcd;
@@ -40,7 +41,7 @@ pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> 
     unless_ended(election::run(start, options)).await
 }
 
-/// Ends early, and what it started with it, when this process is told to end.
+/// Runs `run`, and ends it early with its processes when this process is asked to end.
 async fn unless_ended<T>(run: impl Future<Output = T>) -> T {
     let mut end = signal(SignalKind::terminate()).unwrap();
     let ended = tokio::select! {

@@ -1,4 +1,4 @@
-//! Where hand-overs are measured: servers, what they have counted, and when all who wait do wait.
+//! The place of a hand-over measurement: servers, their counters, and the moment at which all waiters wait.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use super::turns::{Cpu, Turns};
 use super::waiters::{Backend, Way};
 use crate::server::{Server, cpu_of_process};
 
-/// How long the server's CPU time is measured while all wait.
+/// The time for which the server's CPU time is measured while all wait.
 const WAITING: Duration = Duration::from_millis(500);
 
-/// All clients of a way that is not seen in the server have tried once after so long.
+/// The time after which all clients of a way that the server does not show have tried once.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// etcd has set up its waiters when it uses less than this share of a CPU.
+/// The share of a CPU below which etcd has set up its waiters.
 const CALM: f64 = 0.3;
 
-/// But nobody waits for that longer than this.
+/// The longest wait for that.
 const CALM_MAX: Duration = Duration::from_secs(10);
 
-/// A way to wait, and on what.
+/// A way to wait, and its place.
 pub enum How {
     Redis(Way),
-    /// Which of the clusters.
+    /// The etcd cluster.
     Etcd(usize),
-    /// redis-py's Lock: how long it sleeps between tries.
+    /// redis-py's Lock, and its sleep between tries.
     RedisPy {
         sleep_s: f64,
     },
 }
 
-/// Where it is measured.
+/// The place of the measurement.
 pub struct Place<'a> {
     pub server: &'a Server,
     pub etcds: &'a [(&'static str, Etcd)],
@@ -46,18 +46,18 @@ pub struct Place<'a> {
     pub control: MultiplexedConnection,
 }
 
-/// Counters before the lock goes round.
+/// The counters before the lock goes round.
 struct Before {
     requests: f64,
     bytes: f64,
     fsyncs: f64,
-    /// What asking for them added to them.
+    /// The number of requests that reading the counters added.
     own_requests: f64,
     own_bytes: f64,
 }
 
 impl Place<'_> {
-    /// What `how` comes to among so many who wait: the lock is held for up to `hold_max` each time, and goes round for
+    /// Measures `how` among `waiters` waiters: the lock is held for up to `hold_max` each time, and goes round for
     /// `length`.
     pub async fn measure(&mut self, how: &How, waiters: usize, hold_max: Duration, length: Duration) -> Turns {
         let key = format!("hand-over-{:016x}", rand::random::<u64>());
@@ -82,7 +82,7 @@ impl Place<'_> {
         turns
     }
 
-    /// A new process of redis-py, with its version.
+    /// Starts a new process of redis-py. Returns it with its version.
     pub async fn redis_py(&self) -> Option<(Peer, String)> {
         let command = self.installed.python("hand_over_redis_py.py")?;
         Some(Peer::start(command, json!({ "do": "hello", "port": self.server.port() })).await)
@@ -164,7 +164,7 @@ impl Place<'_> {
         }
     }
 
-    /// Shares of a CPU that servers, and the process `clients`, use now.
+    /// Returns the shares of a CPU that servers, and the process `clients`, use now.
     async fn cpu_for(&self, length: Duration, how: &How, clients: u32) -> Cpu {
         let (servers, of_clients, since) = (self.cpu_of_servers(how), cpu_of_process(clients), Instant::now());
         tokio::time::sleep(length).await;
@@ -172,7 +172,7 @@ impl Place<'_> {
         Cpu { servers: share(self.cpu_of_servers(how) - servers), clients: share(cpu_of_process(clients) - of_clients) }
     }
 
-    /// Requests, bytes and fsyncs so far.
+    /// Returns the requests, bytes and fsyncs so far.
     async fn counters(&mut self, how: &How) -> (f64, f64, f64) {
         if let How::Etcd(n) = how {
             let done = self.etcds[*n].1.done().await;

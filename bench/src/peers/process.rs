@@ -1,4 +1,5 @@
-//! Processes: peers in other languages that are asked over their standard input, and what the system tells of any process.
+//! Processes: peers in other languages that are asked over their standard input, and the system's facts about any
+//! process.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Longest time for an answer: longer than any measurement.
+/// The longest time for an answer: longer than any measurement.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
 /// A program that answers each line of JSON by one line of JSON. It ends with this process, or when it is dropped.
@@ -20,7 +21,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it, and says `hello` to it: its settings. It answers with its version.
+    /// Starts the program, and sends it `hello`: its settings. Returns it with its version, which is its answer.
     pub async fn start(mut command: Command, hello: Value) -> (Self, String) {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let mut child = child.unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
@@ -32,7 +33,7 @@ impl Peer {
         (peer, version)
     }
 
-    /// Its process.
+    /// Returns the process.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it is not waited for")
     }
@@ -46,13 +47,13 @@ impl Peer {
     }
 }
 
-/// The numbers in `answer` under `name`.
+/// Returns the numbers in `answer` under `name`.
 pub fn numbers(answer: &Value, name: &str) -> Vec<u64> {
     let numbers = answer[name].as_array().unwrap_or_else(|| panic!("no {name} in {answer}"));
     numbers.iter().map(|number| number.as_u64().expect("times are whole numbers")).collect()
 }
 
-/// A port of the loopback on which nobody listens.
+/// Returns a port of the loopback on which nobody listens.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,7 +1,8 @@
 //! A lock on a majority of nodes, by every client, in slices of time that take turns.
 //!
-//! Nobody else wants the locks. Measured are the time to take one and the time to give it back, by one task, and how many
-//! are taken and given back in a second by more tasks at once. Every client has the same nodes; etcd has three of its own.
+//! Nobody else wants the locks. The measurements are the time to take one and the time to release it, by one task, and
+//! the number taken and released in a second by more tasks at once. Every client has the same nodes; etcd has three of
+//! its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,31 +22,31 @@ use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
 
-/// Length of a slice while all is well.
+/// The length of a slice while all is well.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Length of a slice while nodes are frozen: some clients take a second for one lock then.
+/// The length of a slice while nodes are frozen: some clients take a second for one lock then.
 const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 
-/// What a client may use to find out which nodes do not answer, before it is measured.
+/// The time for a client to find out which nodes do not answer, before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Threads of clients that block.
+/// The most threads of clients that block.
 const THREADS_MAX: usize = 64;
 
-/// Tasks at once in the picture of throughput: all clients are measured with so many.
+/// The number of tasks at once in the picture of throughput: all clients are measured with it.
 const PLOTTED_TASKS: usize = 64;
 
-/// Frozen nodes, of five.
+/// The number of frozen nodes, of five.
 const FROZEN: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many nodes. With five of them, two are frozen afterwards.
+    /// Nodes. With five of them, two are frozen afterwards.
     #[arg(long, value_delimiter = ',', default_value = "3,5")]
     nodes: Vec<usize>,
 
-    /// How many tasks at once. With one task, times are measured.
+    /// Tasks at once. With one task, times are measured.
     #[arg(long, value_delimiter = ',', default_value = "1,8,64,256")]
     tasks: Vec<usize>,
 
@@ -61,11 +62,11 @@ pub struct Options {
 struct Series {
     name: &'static str,
     taker: Taker,
-    /// With more tasks at once it is not measured: it needs a thread for each.
+    /// The most tasks with which it is measured: it needs a thread for each.
     tasks_max: usize,
 }
 
-/// What one client did in one state of the nodes: for each number of tasks, a slice a round.
+/// The results of one client in one state of the nodes: for each number of tasks, a slice a round.
 struct Done {
     name: &'static str,
     slices: Vec<(usize, Vec<Slice>)>,
@@ -126,7 +127,7 @@ async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
     }
 }
 
-/// Every client that is here, connected, with the versions of what is not Rust.
+/// Returns every available client, connected, with the versions of those that are not in Rust.
 async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Options) -> (Vec<Series>, Vec<String>) {
     let tasks = *options.tasks.iter().max().unwrap_or(&1);
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
@@ -174,7 +175,7 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     (all, versions)
 }
 
-/// So many tasks with a session each, over the same connections.
+/// Returns `tasks` tasks with a session each, over the same connections.
 async fn of_etcd(client: etcd::Client, tasks: usize) -> Vec<Task> {
     let mut all = Vec::new();
     for _ in 0..tasks {
@@ -184,7 +185,7 @@ async fn of_etcd(client: etcd::Client, tasks: usize) -> Vec<Task> {
     all
 }
 
-/// Every client in turn, in every round.
+/// Measures every client in turn, in every round.
 async fn rounds(all: &mut [Series], tasks: &[usize], rounds: usize, length: Duration, state: &str) -> Vec<Done> {
     for series in &mut *all {
         series.taker.slice(1, WARM_UP).await;
@@ -245,7 +246,7 @@ fn rates_table(tasks: &[usize]) -> Table {
     table.numbers("failed", "", 0)
 }
 
-/// So many tasks, in words.
+/// Returns a number of tasks in words.
 fn named(tasks: usize) -> String {
     if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") }
 }
@@ -322,12 +323,12 @@ fn rates_plot(nodes: usize, done: &[Done]) -> Plot {
 }
 
 impl Done {
-    /// Slices with so many tasks.
+    /// Returns the slices with this number of tasks.
     fn of(&self, tasks: usize) -> Option<&Vec<Slice>> {
         self.slices.iter().find(|(n, _)| *n == tasks).map(|(_, slices)| slices)
     }
 
-    /// Locks in a second, the median of the rounds.
+    /// Returns the locks in a second, the median of the rounds.
     fn rate(&self, tasks: usize) -> Option<f64> {
         let rate = |slice: &Slice| slice.release_ns.len() as f64 / slice.elapsed.as_secs_f64();
         let rates: Vec<f64> = self.of(tasks)?.iter().map(rate).collect();
@@ -335,20 +336,20 @@ impl Done {
     }
 }
 
-/// Times of all slices together.
+/// Returns the times of all slices together, sorted.
 fn sorted(slices: &[Slice], times: impl Fn(&Slice) -> &Vec<u64>) -> Vec<u64> {
     let mut all: Vec<u64> = slices.iter().flat_map(|slice| times(slice).iter().copied()).collect();
     all.sort_unstable();
     all
 }
 
-/// A quantile of sorted times, in microseconds.
+/// Returns a quantile of sorted times, in microseconds.
 fn quantile(sorted: &[u64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(sorted[(last as f64 * share).round() as usize] as f64 / 1_000.0)
 }
 
-/// The median of times in any order, in microseconds.
+/// Returns the median of times in any order, in microseconds.
 fn p50(times: &[u64]) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_unstable();

@@ -11,16 +11,16 @@ use tokio::task::JoinHandle;
 
 use super::waiters::{Backend, Waiter};
 
-/// How long the lock is held, at least: whoever queues again has asked once more by then, and found it taken. In less, a
-/// client that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
+/// The shortest hold: a client that queues again has asked once more by then, and found it taken. With less, a client
+/// that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
 pub const HOLD_MIN: Duration = Duration::from_millis(1);
 
-/// Connections that are made at once.
+/// The number of connections that are made at once.
 const CONNECTING: usize = 64;
 
 /// Clients among which a lock goes round.
 pub struct Round {
-    /// Sent true: they go.
+    /// The start signal: true lets them go.
     pub go: watch::Sender<bool>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
@@ -29,16 +29,16 @@ pub struct Round {
 struct Shared {
     start: Instant,
     hold_max: Duration,
-    /// When the lock was last given back, in nanoseconds since `start`; 0: not yet.
+    /// The time of the last release, in nanoseconds since `start`; 0 if there was none.
     released_ns: AtomicU64,
-    /// How often it was taken.
+    /// The number of times that it was taken.
     taken: watch::Sender<u64>,
     turns: Vec<AtomicU64>,
     delays_ns: Mutex<Vec<u64>>,
 }
 
 impl Round {
-    /// One client more than wait: the first one holds the lock, until they go.
+    /// Starts one client more than wait: the first one holds the lock, until they go.
     pub async fn start(backend: &Backend, key: &str, waiters: usize, hold_max: Duration) -> Self {
         let shared = Arc::new(Shared {
             start: Instant::now(),
@@ -61,7 +61,7 @@ impl Round {
         Self { go, shared, clients }
     }
 
-    /// Times from a release to the next holder's answer, sorted, and each client's turns.
+    /// Returns the times from a release to the next holder's answer, sorted, and each client's turns.
     pub async fn stop(self) -> (Vec<u64>, Vec<u64>) {
         let mut delays = self.shared.delays_ns.lock().await.clone();
         let turns = self.shared.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect();

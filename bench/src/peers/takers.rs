@@ -1,4 +1,4 @@
-//! Clients that take a lock on a majority of nodes, without waiting for it, and give it back.
+//! Clients that take a lock on a majority of nodes, without waiting for it, and release it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,19 +16,19 @@ use serde_json::json;
 use super::etcd;
 use super::process::{Peer, numbers};
 
-/// Length of the leases, where a client lets one choose.
+/// The length of the leases, if a client allows a choice.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// An operation that takes longer is given up and counts as failed.
+/// The time after which an operation is given up and counts as failed.
 pub const OPERATION_MAX: Duration = Duration::from_secs(2);
 
-/// What one client did in one slice of time.
+/// The results of one client in one slice of time.
 #[derive(Default)]
 pub struct Slice {
-    /// Times of what succeeded, in nanoseconds.
+    /// The times of successes, in nanoseconds.
     pub acquire_ns: Vec<u64>,
     pub release_ns: Vec<u64>,
-    /// Locks that were not taken, or not given back, within [`OPERATION_MAX`].
+    /// Locks that were not taken, or not released, within [`OPERATION_MAX`].
     pub failed: u64,
     pub elapsed: Duration,
 }
@@ -43,16 +43,16 @@ impl Slice {
 
 /// A client, as a whole process of an application has one.
 pub enum Taker {
-    /// One for each task; most share their connections.
+    /// A client for each task; most share their connections.
     Tasks(Vec<Task>),
     /// A blocking client, in threads.
     Threads(Arc<RedLock>),
-    /// In another language.
+    /// A client in another language.
     Process(Peer),
 }
 
 impl Taker {
-    /// Takes and gives back locks, each with a name of its own, with as many concurrent `tasks`.
+    /// Takes and releases locks, each with a name of its own, with as many concurrent `tasks`.
     pub async fn slice(&mut self, tasks: usize, length: Duration) -> Slice {
         let start = Instant::now();
         let mut slice = Slice::default();
@@ -69,7 +69,7 @@ impl Taker {
                     tokio::task::spawn_blocking(move || go_on_blocking(&locks, start, length))
                 };
                 for thread in (0..tasks).map(|_| one()).collect::<Vec<_>>() {
-                    // One that hangs in a call is left behind: it ends when its servers go on or end.
+                    // A thread that hangs in a call is left behind: it ends when its servers go on or end.
                     match tokio::time::timeout_at((start + length + OPERATION_MAX).into(), thread).await {
                         Ok(done) => slice.add(done.unwrap()),
                         Err(_) => slice.failed += 1,
@@ -109,7 +109,7 @@ fn go_on_blocking(locks: &RedLock, start: Instant, length: Duration) -> Slice {
     slice
 }
 
-/// A lock's name that was not used before.
+/// Returns a lock name that was not used before.
 fn new_name() -> String {
     format!("{:016x}", rand::random::<u64>())
 }
@@ -117,7 +117,7 @@ fn new_name() -> String {
 /// An asynchronous client.
 #[derive(Clone)]
 pub enum Task {
-    /// Ours.
+    /// Our client.
     Palisade(Client),
     /// The floor: nothing but one command to every node at once, done when a majority has answered.
     Raw(Vec<MultiplexedConnection>),
@@ -128,7 +128,7 @@ pub enum Task {
     },
 }
 
-/// What a task gives back.
+/// The lock that a task releases.
 enum Held {
     Palisade(Guard),
     Raw(String),
@@ -180,7 +180,7 @@ impl Task {
     }
 }
 
-/// Whether a majority answered well.
+/// Returns true if a majority answered well.
 async fn ask_majority(nodes: &[MultiplexedConnection], command: Cmd) -> bool {
     let ask = |node: &MultiplexedConnection| {
         let (mut node, command) = (node.clone(), command.clone());

@@ -1,20 +1,20 @@
-//! What one way to wait for a lock came to, while the lock went round.
+//! The results of one way to wait for a lock, while the lock went round.
 
-/// Fairness is told when each client had as many turns, on average. With fewer it tells who happened to be first.
+/// The least average number of turns for fairness. With fewer it shows only who happened to be first.
 pub const TURNS_MIN: u64 = 2;
 
-/// What one way came to in one turn.
+/// The results of one way in one turn.
 #[derive(Clone, Default)]
 pub struct Turns {
-    /// From a release to the next holder's answer, sorted.
+    /// The times from a release to the next holder's answer, sorted.
     pub delays_ns: Vec<u64>,
-    /// Of each client.
+    /// The turns of each client.
     pub turns: Vec<u64>,
     pub requests: f64,
     pub bytes: f64,
-    /// Where data is kept.
+    /// The number of fsyncs, if data is kept.
     pub fsyncs: Option<f64>,
-    /// While all waited.
+    /// The use of CPU while all waited.
     pub waiting_cpu: Cpu,
 }
 
@@ -26,7 +26,7 @@ pub struct Cpu {
 }
 
 impl Turns {
-    /// Those of all rounds, without the turns of each client; or nothing if there was none.
+    /// Merges all rounds, without the turns of each client; `None` if there was none.
     pub fn together(rounds: &[Turns]) -> Option<Turns> {
         let mut all = rounds.first()?.clone();
         for more in &rounds[1..] {
@@ -43,7 +43,7 @@ impl Turns {
         Some(all)
     }
 
-    /// In microseconds.
+    /// Returns a quantile in microseconds.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let last = self.delays_ns.len().checked_sub(1)?;
         Some(self.delays_ns[(last as f64 * share).round() as usize] as f64 / 1_000.0)
@@ -53,7 +53,7 @@ impl Turns {
         sum / self.delays_ns.len() as f64
     }
 
-    /// Jain's index: the square of the sum over the number times the sum of squares.
+    /// Returns Jain's index: the square of the sum over the number times the sum of squares.
     pub fn fairness(&self) -> Option<f64> {
         let (sum, clients) = (self.turns.iter().sum::<u64>(), self.turns.len() as u64);
         let squares: u64 = self.turns.iter().map(|turns| turns * turns).sum();

@@ -1,4 +1,5 @@
-//! Clients that wait for one lock until they have it, each as an application of its own would: with its own connections.
+//! Clients that wait for one lock until they have it, each as an application of its own would: with its own
+//! connections.
 
 use std::time::Duration;
 
@@ -11,17 +12,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::etcd;
 use crate::server::connect;
 
-/// Length of the leases, in milliseconds: nothing expires while it is measured.
+/// The length of the leases, in milliseconds: none expires during a measurement.
 const TTL_MS: u64 = 60_000;
 
-/// How long LOCK.ACQUIRE waits, in milliseconds: longer than any measurement.
+/// The wait of LOCK.ACQUIRE, in milliseconds: longer than any measurement.
 const WAIT_MS: u64 = 600_000;
 
-/// Compares and deletes: the release of a `SET NX PX` lock.
+/// The release of a `SET NX PX` lock: compares and deletes.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// A lock as Redisson has it: a hash with one field for the holder, counting its holds. Nil: taken; else the ms it is held.
+/// The acquisition of Redisson's lock: a hash with one field for the holder, counting its holds. Nil: taken; else the
+/// ms it is held.
 const TRY_HASH: &str = "
 local holder, ttl = ARGV[1], ARGV[2]
 if redis.call('exists', KEYS[1]) == 1 and redis.call('hexists', KEYS[1], holder) == 0 then
@@ -31,7 +33,7 @@ redis.call('hincrby', KEYS[1], holder, 1)
 redis.call('pexpire', KEYS[1], ttl)
 return nil";
 
-/// Gives it back, and tells everybody who waits.
+/// The release of Redisson's lock, which notifies every waiter.
 const RELEASE_HASH: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
 if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then return 0 end
@@ -50,18 +52,19 @@ pub enum Way {
     Polling { every: Duration },
     /// rslock's `acquire`, with its own delay between tries or with another one.
     Rslock { every: Option<Duration> },
-    /// Redisson's pattern: who does not get the lock subscribes to a channel on which its release is told.
+    /// Redisson's pattern: a client that does not get the lock subscribes to a channel on which its release is
+    /// announced.
     PubSub,
 }
 
-/// What a way needs of servers.
+/// The needs of a way.
 #[derive(Clone)]
 pub enum Backend {
     Redis(Way, u16),
     Etcd(etcd::Client),
 }
 
-/// One client.
+/// A client.
 pub enum Waiter {
     Palisade { connection: MultiplexedConnection, key: String, owner: String },
     PalisadeClient { locks: Client, key: String, held: Option<Guard> },
@@ -72,7 +75,7 @@ pub enum Waiter {
 }
 
 impl Waiter {
-    /// The `n`th client that waits for `key`, connected.
+    /// Returns the `n`th client that waits for `key`, connected.
     pub async fn new(backend: &Backend, key: &str, n: usize) -> Self {
         let (key, owner) = (key.to_owned(), format!("owner-{n:014}"));
         let address = |port: &u16| format!("redis://127.0.0.1:{port}");
@@ -127,7 +130,7 @@ impl Waiter {
         }
     }
 
-    /// Gives it back.
+    /// Releases the lock.
     pub async fn release(&mut self) {
         match self {
             Self::Palisade { connection, key, owner } => {
@@ -171,7 +174,7 @@ impl Subscriber {
         Self { connection, messages, key, channel, owner, take, give_back }
     }
 
-    /// Tries; subscribes; tries whenever a release is told, or when the lock would have expired.
+    /// Tries; subscribes; tries at each announced release, or when the lock would have expired.
     async fn acquire(&mut self) {
         if self.try_acquire().await.is_none() {
             return;
@@ -183,13 +186,13 @@ impl Subscriber {
         self.connection.unsubscribe(&self.channel).await.unwrap();
     }
 
-    /// Nothing: it has the lock. Else how long somebody else has it, in milliseconds.
+    /// Tries to take the lock. Returns `None` if it has it, else how long somebody else has it, in milliseconds.
     async fn try_acquire(&mut self) -> Option<u64> {
         let mut take = self.take.key(&self.key);
         take.arg(&self.owner).arg(TTL_MS).invoke_async(&mut self.connection).await.unwrap()
     }
 
-    /// Returns at the next message that a lock was given back.
+    /// Returns at the next message that a lock was released.
     async fn message(&mut self) {
         while let Some(push) = self.messages.recv().await {
             if push.kind == redis::PushKind::Message {

@@ -1,6 +1,7 @@
-//! How many rounds permits of a quorum take where as many clients as there are permits ask at the same moment.
+//! The number of rounds that permits of a quorum take if as many clients as there are permits ask at the same moment.
 //!
-//! Rounds are counted by a node: one of the five tells by MONITOR which connection sends LOCK.ACQUIRE, and each client has one for that.
+//! A node counts the rounds: one of the five shows by MONITOR which connection sends LOCK.ACQUIRE, and each client has
+//! one for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use crate::raw::{Raw, request};
 use crate::results::{Budget, Table};
 use crate::server::Server;
 
-/// How many nodes it is measured on.
+/// The number of nodes.
 pub const NODES: usize = 5;
 
 const CLIENTS: usize = 8;
 const LIMIT: u16 = 8;
 
-/// Bursts, each for a key of its own.
+/// The number of bursts, each for a key of its own.
 const BURSTS: usize = 200;
 
-/// Measures bursts on `nodes`. Table, budgets.
+/// Measures bursts on `nodes`. Returns table and budgets.
 pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
     eprintln!("quorum: {BURSTS} bursts of {CLIENTS} clients for {LIMIT} permits");
     let mut monitor = Raw::connect(nodes[0].port());
@@ -92,7 +93,7 @@ pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
     (table, budgets)
 }
 
-/// How often each connection sent LOCK.ACQUIRE before `mark`.
+/// Returns the number of LOCK.ACQUIRE that each connection sent before `mark`.
 fn acquires(monitor: &mut Raw, mark: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     loop {

@@ -1,4 +1,4 @@
-//! What it costs to hold many locks: one client extends them all in the background.
+//! The cost of holding many locks: one client extends them all in the background.
 
 use std::process;
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use crate::raw::Raw;
 use crate::results::Table;
 use crate::server::{Server, cpu_of_threads, field};
 
-/// How many nodes it is measured on.
+/// The number of nodes.
 pub const NODES: usize = 5;
 
-/// How many locks are held.
+/// The numbers of held locks.
 const HELD: [usize; 3] = [100, 1_000, 10_000];
 
-/// Their leases: extended every third of that.
+/// The length of their leases, which are extended after each third.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Locks that are taken at a time, to begin with.
+/// The number of locks that are taken at a time at the beginning.
 const AT_A_TIME: usize = 100;
 
-/// A bystander takes a lock so often meanwhile.
+/// The interval at which a bystander takes a lock meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The name of the client's thread.
 const THREAD: &str = "palisade";
 
-/// Measures on `nodes`, for two rounds of each number. Table.
+/// Measures on `nodes`, for two rounds of each number. Returns the table.
 pub async fn measure(nodes: &[Server]) -> Table {
     let mut table = Table::new("holding", format!("Locks held by one client, leases of 10 s, {NODES} nodes"))
         .numbers("locks", "", 0)

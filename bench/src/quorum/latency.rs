@@ -1,4 +1,4 @@
-//! How long a lock on a majority takes to get and to give back, with all nodes well or some of them not.
+//! The time to take and to release a lock on a majority, with all nodes well or some of them not.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::slow_link::SlowLink;
 use crate::results::{Axis, Bars, Budget, Form, Plot, Table};
 use crate::server::Server;
 
-/// Locks and raw SETs in one round of the comparison.
+/// The locks and raw SETs in one round of the comparison.
 const BATCH: usize = 200;
 
-/// What a slow link adds in each direction: many round trips of the loopback.
+/// The delay that a slow link adds in each direction: many round trips of the loopback.
 const SLOW: Duration = Duration::from_millis(2);
 
-/// Where giving back waits for a slow node, so many times fewer rounds do.
+/// The divisor of the number of rounds if the release waits for a slow node.
 const FEWER: usize = 4;
 
-/// What some of the nodes are.
+/// The state of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Healthy,
@@ -38,7 +38,8 @@ impl State {
         }
     }
 
-    /// In which so many nodes still have a majority. A dead node stays dead: last.
+    /// Returns the states in which this number of nodes still has a majority. A dead node stays dead, so that comes
+    /// last.
     fn all_of(nodes: usize) -> Vec<Self> {
         match nodes {
             0..=2 => vec![Self::Healthy],
@@ -48,24 +49,24 @@ impl State {
     }
 }
 
-/// What was measured, in nanoseconds.
+/// The measurements, in nanoseconds.
 struct Measured {
     sets: Histogram<u64>,
-    /// By a thread of their own.
+    /// Raw SETs by a thread of their own.
     sets_apart: Histogram<u64>,
     deletes: Histogram<u64>,
     acquires: Histogram<u64>,
     releases: Histogram<u64>,
-    /// Locks that were not got: too few nodes answered in time.
+    /// Locks that were not obtained: too few nodes answered in time.
     failed: u64,
 }
 
-/// A quantile in microseconds.
+/// Returns a quantile in microseconds.
 fn of(histogram: &Histogram<u64>, share: f64) -> f64 {
     histogram.value_at_quantile(share) as f64 / 1_000.0
 }
 
-/// Measures each set of nodes in all states. Table, plots, budgets.
+/// Measures each set of nodes in all states. Returns table, plots and budgets.
 pub async fn measure(sets_of_nodes: &[Vec<Server>], rounds: usize) -> (Table, Vec<Plot>, Vec<Budget>) {
     let mut table = Table::new("latency", "A lock on a majority, beside as many raw SETs")
         .numbers("nodes", "", 0)
@@ -221,7 +222,7 @@ async fn compare(ports: Vec<u16>, rounds: usize) -> Measured {
             guard.release().await;
             record(&mut measured.releases, start);
         }
-        // What was given back in the background does not belong to the next round.
+        // Releases in the background do not belong to the next round.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     measured

@@ -19,7 +19,7 @@ use crate::server::Server;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many nodes.
+    /// Nodes.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5,7")]
     nodes: Vec<usize>,
 
@@ -27,7 +27,7 @@ pub struct Options {
     #[arg(long, default_value_t = 10)]
     rounds: usize,
 
-    /// How far apart clients' clocks are: up to this much ahead and behind, in milliseconds.
+    /// The distance of clients' clocks: up to this much ahead and behind, in milliseconds.
     #[arg(long, value_delimiter = ',', default_value = "0,1,5,50")]
     skew_ms: Vec<u64>,
 
@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "100,500,2000,5000")]
     rate: Vec<u64>,
 
-    /// How long each rate and skew, and each number of tasks, is measured, in seconds.
+    /// The time for which each rate and skew, and each number of tasks, is measured, in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
@@ -47,8 +47,8 @@ pub struct Options {
 /// Measures on nodes that `start` starts.
 pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let length = Duration::from_secs(options.seconds);
-    // A new node's tokens do not follow its clock at first, and locks take two rounds: nodes of the later parts start first, and have
-    // passed that by then.
+    // A new node's tokens do not follow its clock at first, and locks take two rounds: nodes of the later parts start
+    // first, and have passed that by then.
     let of_latency: Vec<Vec<Server>> =
         options.nodes.iter().map(|&count| (0..count).map(|_| start()).collect()).collect();
     let of_throughput: Vec<Server> = (0..throughput::NODES).map(|_| start()).collect();

@@ -1,8 +1,8 @@
-//! How many locks need one round only, with clients whose clocks are apart.
+//! The number of locks that need one round only, with clients whose clocks are apart.
 //!
-//! A lock needs one round if a majority of nodes took the token that the client proposed, which is its clock. It needs a second one if
-//! those tokens were behind what a node had issued for that key. Readers of one key need no order among themselves: as long as
-//! somebody reads, a proposal between their tokens is taken.
+//! A lock needs one round if a majority of nodes accepted the token that the client proposed, which is its clock. It
+//! needs a second one if those tokens were behind what a node had issued for that key. Readers of one key need no order
+//! among themselves: as long as somebody reads, a proposal between their tokens is accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,44 +21,44 @@ use crate::server::{Server, connect};
 
 const NODES: usize = 5;
 
-/// Clients, their clocks spread evenly from behind to ahead.
+/// The number of clients, their clocks spread evenly from behind to ahead.
 const CLIENTS: usize = 10;
 
-/// Each is taken by one client after the other.
+/// The number of keys. Each is taken by one client after the other.
 const KEYS: u32 = 1_000;
 
-/// How long new nodes are watched: until their tokens follow their clocks, and on.
+/// The time for which new nodes are watched: until their tokens follow their clocks, and beyond.
 const FIRST: Duration = Duration::from_secs(15);
 
-/// What the budget is about, and new nodes are watched with.
+/// The rate and skew that the budget is for, and with which new nodes are watched.
 const BUDGETED_RATE: u64 = 2_000;
 const BUDGETED_SKEW_MS: u64 = 5;
 
-/// What is taken, over and over.
+/// A kind of lock that is taken, over and over.
 #[derive(Clone, Copy)]
 struct Taken {
     name: &'static str,
-    /// One key, as one of its readers; else the lock of one of [`KEYS`].
+    /// True for one key, as one of its readers; false for the lock of one of [`KEYS`].
     shared: bool,
     held: Duration,
 }
 
 const ALONE: Taken = Taken { name: "alone", shared: false, held: Duration::ZERO };
 
-/// Readers that are gone at once leave the key free now and then; of others somebody always reads.
+/// The readers: those that leave at once make the key free from time to time; of the others somebody always reads.
 const READERS: [Taken; 2] = [
     Taken { name: "shared", shared: true, held: Duration::ZERO },
     Taken { name: "shared, for 20 ms", shared: true, held: Duration::from_millis(20) },
 ];
 
-/// Locks taken in one second, and those of them that needed a second round.
+/// The locks taken in one second, and those of them that needed a second round.
 #[derive(Default)]
 struct Second {
     taken: AtomicU64,
     fenced: AtomicU64,
 }
 
-/// Share of locks with one round, in per cent; none if none was taken.
+/// Returns the share of locks with one round, in per cent; `None` if none was taken.
 fn share<'a>(seconds: impl IntoIterator<Item = &'a Second>) -> Option<f64> {
     let (mut taken, mut fenced) = (0, 0);
     for second in seconds {
@@ -68,7 +68,8 @@ fn share<'a>(seconds: impl IntoIterator<Item = &'a Second>) -> Option<f64> {
     (taken > 0).then(|| (taken - fenced) as f64 / taken as f64 * 100.0)
 }
 
-/// Measures each of `rates` with each of `skews_ms` for `length`, and first of all new nodes. Tables, plot, budgets.
+/// Measures each of `rates` with each of `skews_ms` for `length`, and new nodes first of all. Returns tables, plot and
+/// budgets.
 pub async fn measure(
     start: &impl Fn() -> Server,
     rates: &[u64],
@@ -135,7 +136,7 @@ pub async fn measure(
 /// Waits until `node` issues tokens of its clock.
 pub async fn follows_its_clock(node: &Server) {
     let mut connection = connect(node.port()).await;
-    // A new key each time: one in a row would be one ahead of its own last.
+    // A new key each time: a repeated one would be one ahead of its own last.
     for n in 0.. {
         let key = format!("probe-{n}");
         let token = cmd("LOCK.ACQUIRE").arg(&key).arg("probe").arg(1_000).query_async::<u64>(&mut connection).await;
@@ -148,7 +149,7 @@ pub async fn follows_its_clock(node: &Server) {
     }
 }
 
-/// The rules' own machine, driven with proposals of clocks that are apart: what came of it, second by second.
+/// Runs the rules' own machine, with proposals of clocks that are apart. Returns the results second by second.
 async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Duration) -> Vec<Second> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -158,7 +159,7 @@ async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Du
         }
         clients.push(connections);
     }
-    // What is under way at the end belongs to the last.
+    // Locks under way at the end belong to the last second.
     let seconds = Arc::new((0..length.as_secs()).map(|_| Second::default()).collect::<Vec<_>>());
     let mut tasks = Vec::new();
     let start = Instant::now();
@@ -195,7 +196,7 @@ async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Du
     Arc::into_inner(seconds).expect("every task has ended")
 }
 
-/// Takes and releases `key`; its token and how many rounds it took, or nothing if somebody else had it.
+/// Takes and releases `key`. Returns its token and number of rounds, or `None` if somebody else had it.
 async fn acquire(
     connections: Vec<MultiplexedConnection>,
     key: &str,

@@ -1,4 +1,4 @@
-//! The floor that any client of several nodes has: raw commands to all at once, done when a majority has answered.
+//! The floor of any client of several nodes: raw commands to all at once, done when a majority has answered.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 
 use crate::server::connect;
 
-/// A node that takes no connection for so long is taken for dead, and not asked.
+/// The time after which a node that accepts no connection counts as dead, and is not asked.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The same asked of a thread that has the connections, as those of the client are: what the way there and back takes.
+/// The raw commands through a thread that has the connections, as in the client: this includes the way there and back.
 pub struct RawSetsApart {
     raw: RawSets,
     thread: Handle,
-    /// Dropped, it ends.
+    /// Ends the thread when it is dropped.
     _stop: oneshot::Sender<()>,
 }
 
@@ -59,20 +59,20 @@ impl RawSets {
     pub async fn connect(ports: &[u16]) -> Self {
         let mut connections = Vec::new();
         for &port in ports {
-            // A frozen node takes connections and says nothing.
+            // A frozen node accepts connections and is silent.
             connections.extend(tokio::time::timeout(CONNECT_TIMEOUT, connect(port)).await.ok());
         }
         Self { connections, majority: majority(ports.len()) }
     }
 
-    /// `SET key owner NX PX ttl` on all, until a majority has answered.
+    /// Sends `SET key owner NX PX ttl` to all, and waits until a majority has answered.
     pub async fn set(&self, key: &str) {
         let mut command = cmd("SET");
         command.arg(key).arg("owner-of-20-bytes-xx").arg("NX").arg("PX").arg(10_000);
         self.ask(&command, self.majority).await;
     }
 
-    /// `DEL key` on all, until all have answered, as a lock is given back.
+    /// Sends `DEL key` to all, and waits until all have answered, as a release does.
     pub async fn delete(&self, key: &str) {
         self.ask(cmd("DEL").arg(key), self.connections.len()).await;
     }

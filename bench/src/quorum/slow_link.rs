@@ -1,4 +1,4 @@
-//! A link that takes its time: a proxy on the loopback that passes everything on in order, each piece so long after it came.
+//! A slow link: a proxy on the loopback that passes everything on in order, each piece after a fixed delay.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,13 +7,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// The proxy: in a thread of its own, so that the client's thread does none of its work. It lives as long as the process.
+/// The proxy, in a thread of its own, so that the client's thread does none of its work. It lives as long as the
+/// process.
 pub struct SlowLink {
     port: u16,
 }
 
 impl SlowLink {
-    /// A link to the server on `port` that adds `delay` in each direction. Timers are good to a millisecond.
+    /// Opens a link to the server on `port` that adds `delay` in each direction. Timers are good to a millisecond.
     pub fn to(port: u16, delay: Duration) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -30,7 +31,7 @@ impl SlowLink {
         Self { port: here }
     }
 
-    /// Where to connect to.
+    /// Returns the port to connect to.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -52,7 +53,7 @@ async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             let mut piece = vec![0; 1 << 14];
             let length = from.read(&mut piece).await?;
             piece.truncate(length);
-            // Nothing more: the channel ends.
+            // The input has ended: so does the channel.
             if length == 0 || under_way.send((Instant::now() + delay, piece)).is_err() {
                 drop(under_way);
                 return Ok(());

@@ -1,4 +1,4 @@
-//! How many locks on a majority one client takes and gives back in a second, with many tasks at a time.
+//! The number of locks on a majority that one client takes and releases in a second, with many tasks at a time.
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use crate::quantiles;
 use crate::results::{Axis, Budget, Form, Line, Plot, Table};
 use crate::server::{Server, cpu_of_process};
 
-/// How many nodes it is measured on.
+/// The number of nodes.
 pub const NODES: usize = 5;
 
-/// Short turns of both, so that what disturbs the machine disturbs them alike.
+/// The number of rounds: short turns of both, so that what disturbs the machine disturbs them alike.
 const ROUNDS: usize = 8;
 
-/// So many tasks are what the budget is about.
+/// The number of tasks that the budget is for.
 const BUDGETED_TASKS: usize = 256;
 
-/// What some tasks did, in one turn or in all.
+/// The results of some tasks, in one turn or in all.
 struct Measured {
-    /// Pairs, and how long it took.
+    /// The number of pairs, and their time.
     pairs: u64,
     took: Duration,
-    /// Of taking, in nanoseconds.
+    /// The times of taking, in nanoseconds.
     times: Histogram<u64>,
-    /// Not got: too few nodes answered in time.
+    /// Locks that were not obtained: too few nodes answered in time.
     failed: u64,
-    /// CPU of this process, and of the nodes.
+    /// The CPU time of this process, and of the nodes.
     cpu: [Duration; 2],
 }
 
@@ -38,7 +38,7 @@ impl Measured {
         self.pairs as f64 / self.took.as_secs_f64()
     }
 
-    /// CPU of a pair in microseconds.
+    /// Returns the CPU of a pair in microseconds.
     fn cpu_us(&self, whose: usize) -> f64 {
         self.cpu[whose].as_secs_f64() * 1e6 / self.pairs as f64
     }
@@ -52,7 +52,7 @@ impl Measured {
     }
 }
 
-/// Measures each number of `tasks` on `nodes` for `length`. Table, plot, budget.
+/// Measures each number of `tasks` on `nodes` for `length`. Returns table, plot and budget.
 pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot, Vec<Budget>) {
     let mut table = Table::new("throughput", format!("Taken and given back by one client, {NODES} nodes"))
         .numbers("tasks", "", 0)
@@ -130,7 +130,7 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form }, budgets)
 }
 
-/// Tells how long SET took.
+/// Returns how long SET took.
 async fn set_and_delete(raw: RawSets, key: String) -> Option<Duration> {
     let start = Instant::now();
     raw.set(&key).await;
@@ -139,7 +139,7 @@ async fn set_and_delete(raw: RawSets, key: String) -> Option<Duration> {
     Some(took)
 }
 
-/// Tells how long taking it took.
+/// Returns how long taking the lock took.
 async fn take_and_release(locks: Client, key: String) -> Option<Duration> {
     let start = Instant::now();
     let guard = locks.try_lock(&key).await.ok()?;
@@ -148,12 +148,12 @@ async fn take_and_release(locks: Client, key: String) -> Option<Duration> {
     Some(took)
 }
 
-/// CPU of this process, and of the nodes, so far.
+/// Returns the CPU time of this process, and of the nodes, so far.
 fn cpu(nodes: &[Server]) -> [Duration; 2] {
     [cpu_of_process(std::process::id()), nodes.iter().map(Server::cpu_of_all_threads).sum()]
 }
 
-/// `count` tasks do `pair` on a key of their own over and over.
+/// Runs `pair` in `count` tasks, on a key of their own, over and over.
 async fn together<C, F>(
     count: usize,
     length: Duration,

@@ -1,25 +1,25 @@
-//! The machine that a run was made on.
+//! The machine of a run.
 
 use std::fs::read_to_string;
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure depends on besides the programs.
+/// The conditions of a figure besides the programs.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
-    /// As many as this process may use.
+    /// The cores that this process may use.
     pub cores: usize,
-    /// Whether it is a virtual one: others may share its processors.
+    /// True for a virtual machine: others may share its processors.
     pub virtual_machine: bool,
     pub memory_gib: f64,
     pub kernel: String,
-    /// Load averages of the last 1, 5 and 15 minutes when the run began.
+    /// The load averages of the last 1, 5 and 15 minutes when the run began.
     pub load_at_start: [f64; 3],
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Reads the present state of this machine.
     pub fn now() -> Self {
         let cpu_info = read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = read_to_string("/proc/meminfo").unwrap_or_default();
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// Returns the machine in one line.
     pub fn line(&self) -> String {
         format!(
             "{}{}, {} cores, {:.0} GiB, Linux {}; load average at the start {:.2}, {:.2}, {:.2}",
@@ -52,7 +52,7 @@ impl Machine {
     }
 }
 
-/// The first value of a file of `name : value` lines.
+/// Returns the first value in a file of `name : value` lines.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

@@ -1,6 +1,7 @@
-//! What a benchmark came to: tables, plots and budgets, and on which machine, with which versions, by which command.
+//! The results of a benchmark: tables, plots and budgets, and on which machine, with which versions, by which command.
 //!
-//! A benchmark returns an [`Outcome`]. A [`Run`] of it is written as JSON for programs, Markdown for people, SVG for the eye.
+//! A benchmark returns an [`Outcome`]. A [`Run`] of it is written as JSON for programs, Markdown for people, SVG for
+//! the eye.
 
 mod budgets;
 mod machine;

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// A picture of figures that are in the tables too.
 #[derive(Serialize, Deserialize)]
 pub struct Plot {
-    /// For the file's name: unique in its run.
+    /// The file's name: unique in its run.
     pub name: String,
     pub title: String,
     pub form: Form,
 }
 
-/// What it shows.
+/// The form of a plot.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -23,10 +23,10 @@ pub enum Form {
     Lines { x: Axis, y: Axis, lines: Vec<Line> },
 }
 
-/// What is along an axis.
+/// The scale of an axis.
 #[derive(Serialize, Deserialize)]
 pub struct Axis {
-    /// With the unit.
+    /// The label with the unit.
     pub label: String,
     pub logarithmic: bool,
 }
@@ -35,7 +35,7 @@ pub struct Axis {
 #[derive(Serialize, Deserialize)]
 pub struct Bars {
     pub name: String,
-    /// One for each category; nothing: not measured.
+    /// The values, one for each category; `None` if not measured.
     pub values: Vec<Option<f64>>,
 }
 
@@ -47,19 +47,19 @@ pub struct Line {
 }
 
 impl Axis {
-    /// From zero, in equal steps.
+    /// Returns an axis from zero, in equal steps.
     pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), logarithmic: false }
     }
 
-    /// In powers of ten; every value is above zero.
+    /// Returns an axis in powers of ten; every value is above zero.
     pub fn logarithmic(label: &str) -> Self {
         Self { label: label.to_owned(), logarithmic: true }
     }
 }
 
 impl Plot {
-    /// The picture.
+    /// Returns the picture.
     pub fn svg(&self) -> String {
         draw::svg(self)
     }

@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// Figures in rows, each column with its unit.
 #[derive(Serialize, Deserialize)]
 pub struct Table {
-    /// For programs: unique in its run.
+    /// The name for programs: unique in its run.
     pub name: String,
     pub title: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// What a reader must know to read it right.
+    /// Remarks that a reader needs to read it right.
     pub notes: Vec<String>,
 }
 
-/// A column's head.
+/// The head of a column.
 #[derive(Serialize, Deserialize)]
 pub struct Column {
     pub name: String,
-    /// Empty: none, or text.
+    /// The unit; empty if there is none, or for text.
     pub unit: String,
-    /// Digits after the point. Nothing: text.
+    /// The digits after the point; `None` for text.
     pub decimals: Option<usize>,
 }
 
@@ -32,22 +32,22 @@ pub struct Column {
 pub enum Cell {
     Number(f64),
     Text(String),
-    /// Not measured here.
+    /// An empty cell: not measured here.
     Nothing,
 }
 
 impl Table {
-    /// A table without columns or rows.
+    /// Returns a table without columns or rows.
     pub fn new(name: &str, title: impl Into<String>) -> Self {
         Self { name: name.to_owned(), title: title.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// One column more, of words.
+    /// Adds a column of words.
     pub fn words(self, name: &str) -> Self {
         self.with(name, "", None)
     }
 
-    /// One column more, of numbers in `unit`, shown with so many `decimals`.
+    /// Adds a column of numbers in `unit`, shown with `decimals` digits after the point.
     pub fn numbers(self, name: &str, unit: &str, decimals: usize) -> Self {
         self.with(name, unit, Some(decimals))
     }
@@ -57,18 +57,18 @@ impl Table {
         self
     }
 
-    /// One row more, a cell for each column.
+    /// Adds a row, a cell for each column.
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         assert_eq!(N, self.columns.len(), "a row of {} has as many cells as it has columns", self.name);
         self.rows.push(cells.into());
     }
 
-    /// One note more.
+    /// Adds a note.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// The table in Markdown, with its title and notes.
+    /// Returns the table in Markdown, with its title and notes.
     pub fn markdown(&self) -> String {
         let mut text = format!("### {}\n\n", self.title);
         for column in &self.columns {

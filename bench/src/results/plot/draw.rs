@@ -15,15 +15,15 @@ const WIDTH: u32 = 900;
 const LINES_HEIGHT: u32 = 480;
 const BAR: u32 = 18;
 const BETWEEN_CATEGORIES: u32 = 10;
-/// Title, legend, and below the axis with its label.
+/// The heights of the title, of a line of the legend, and of the space below the axis with its label.
 const TITLE: u32 = 34;
 const LEGEND_LINE: u32 = 20;
 const BELOW: u32 = 60;
-/// About how wide a character is: the picture is made without the fonts it is shown in.
+/// The approximate width of a character: the picture is made without the fonts it is shown in.
 const CHARACTER: u32 = 7;
 const FONT: (&str, i32) = ("sans-serif", 13);
 
-/// Colours that stay apart for the colour-blind (Okabe and Ito).
+/// Colours that the colour-blind can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -35,7 +35,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(240, 228, 66),
 ];
 
-/// The picture of `plot`.
+/// Returns the picture of `plot`.
 pub fn svg(plot: &Plot) -> String {
     let names: Vec<&str> = match &plot.form {
         Form::Bars { series, .. } => series.iter().map(|bars| bars.name.as_str()).collect(),
@@ -207,7 +207,7 @@ where
     }
 }
 
-/// A number with about three digits that count.
+/// Returns a number with about three significant digits.
 fn short(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 100.0 || v == v.trunc() => 0,
