@@ -1,4 +1,4 @@
-//! Commands: what the server is told about each, and how it calls them.
+//! Commands: their registration with the server, and how it calls them.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::ManuallyDrop;
@@ -14,38 +14,39 @@ use super::log::{c_text, warn};
 use super::reply::{Reply, send, send_integer};
 use super::string::{KeyName, string_bytes};
 
-/// One command: what it is, and what it does.
+/// A command: its description, and its action.
 pub trait Command {
-    /// What the server, its clients and its documentation know of it.
+    /// The description for the server, its clients and its documentation.
     const SPEC: Spec;
 
-    /// Does it.
+    /// Runs the command.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 }
 
-/// What is told about a command.
+/// The description of a command.
 pub struct Spec {
     /// The name, arguments and summary.
     pub command: grammar::Spec,
-    /// Its cost.
+    /// The command's complexity.
     pub complexity: &'static str,
-    /// The version it came with.
+    /// The first version with the command.
     pub since: &'static str,
-    /// Who should be allowed to use it.
+    /// The clients that should be allowed to use it.
     pub acl: AclGroup,
-    /// Whether a replica must refuse it, also one that takes writes from clients.
+    /// True if a replica must refuse it, also one that accepts writes from clients.
     pub master_only: bool,
-    /// Whether its answer promises something: then it is refused once a panic was caught, since nothing is certain any more.
+    /// True if its answer promises something: then it is refused once a panic was caught, since nothing is certain any
+    /// longer.
     pub refused_when_poisoned: bool,
 }
 
 impl Spec {
-    /// Makes a command that replicas answer too, and that promises nothing.
+    /// Creates a command that replicas answer too, and that promises nothing.
     pub const fn new(command: grammar::Spec, acl: AclGroup, since: &'static str, complexity: &'static str) -> Self {
         Self { command, complexity, since, acl, master_only: false, refused_when_poisoned: false }
     }
 
-    /// Returns the command for masters alone.
+    /// Returns the command for masters only.
     pub const fn master_only(self) -> Self {
         Self { master_only: true, ..self }
     }
@@ -56,23 +57,23 @@ impl Spec {
     }
 }
 
-/// Who a command is for: becomes ACL categories where the server has them for modules.
+/// The clients that a command is for: it becomes ACL categories if the server has them for modules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AclGroup {
-    /// Those who use locks, and change them.
+    /// Clients that use locks, and change them.
     Write,
-    /// Those who look at locks.
+    /// Clients that read locks.
     Read,
     /// Operators.
     Operator,
-    /// Operators who look at the node as a whole.
+    /// Operators who inspect the node as a whole.
     Admin,
-    /// Everybody.
+    /// All clients.
     Help,
 }
 
 impl AclGroup {
-    /// The categories, without the module's own.
+    /// Returns the categories, without the module's own.
     fn categories(self) -> &'static str {
         match self {
             AclGroup::Write => "write fast",
@@ -84,7 +85,7 @@ impl AclGroup {
     }
 }
 
-/// The server's flags for what a command does with its key.
+/// Returns the server's flags for a command's use of its key.
 fn key_flags(access: KeyAccess) -> u64 {
     use raw::*;
     u64::from(match access {
@@ -97,21 +98,21 @@ fn key_flags(access: KeyAccess) -> u64 {
 
 /// A command that is being run.
 pub struct Call<'a> {
-    /// The server.
+    /// The server's context.
     pub ctx: Context<'a>,
     argv: &'a [*mut raw::RedisModuleString],
-    /// Where in `argv` the arguments after the key begin.
+    /// The place in `argv` where the arguments after the key begin.
     after_key: usize,
 }
 
 impl<'a> Call<'a> {
-    /// The key, for a command that has one.
+    /// Returns the key, for a command that has one.
     pub fn key(&self) -> KeyName<'a> {
         // SAFETY: the server keeps the arguments for the length of the call; arity says that there is one.
         unsafe { KeyName::new(self.argv[1]) }
     }
 
-    /// The arguments after the command's key, or its name if it has none.
+    /// Iterates over the arguments after the command's key, or after its name if it has no key.
     #[inline(always)]
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         // SAFETY: the server keeps the arguments for the length of the call.
@@ -122,24 +123,24 @@ impl<'a> Call<'a> {
 /// The module's own ACL category.
 const ACL_CATEGORY: &CStr = c"lock";
 
-/// A command as it is registered.
+/// A command in the form for registration.
 pub struct Entry {
-    /// What is told of it.
+    /// The command's description.
     pub spec: &'static Spec,
     trampoline: Trampoline,
 }
 
-/// How the server calls a command.
+/// The function by which the server calls a command.
 type Trampoline = extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
 impl Entry {
-    /// That of command `C`.
+    /// Returns the entry of command `C`.
     pub const fn of<C: Command>() -> Self {
         Self { spec: const { &C::SPEC }, trampoline: trampoline::<C> }
     }
 }
 
-/// Makes a command known to the server.
+/// Registers a command with the server.
 pub fn register(ctx: Context<'_>, entry: &Entry) -> Result<(), String> {
     let Entry { spec, trampoline } = *entry;
     let (name, flags) = (c_text(spec.command.name), c_text(spec.command.flags));
@@ -160,7 +161,7 @@ pub fn register(ctx: Context<'_>, entry: &Entry) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the ACL category `lock` known where the server can (Redis 7.4, Valkey 8.0).
+/// Registers the ACL category `lock` if the server can (Redis 7.4, Valkey 8.0).
 pub(super) fn add_acl_category(ctx: Context<'_>) {
     // SAFETY: the module is being loaded; the name is a constant.
     unsafe {
@@ -185,7 +186,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     }
 }
 
-/// Tells the server what COMMAND DOCS and hints show.
+/// Sends the server the description that COMMAND DOCS and hints show.
 fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -220,7 +221,7 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     unsafe { api!(RedisModule_SetCommandInfo(command, &info)) == raw::REDISMODULE_OK as c_int }
 }
 
-/// Texts as C has them, for as long as this is there.
+/// Texts as C strings, which live as long as this value.
 #[derive(Default)]
 struct Texts(Vec<CString>);
 
@@ -255,13 +256,13 @@ fn raw_argument(argument: &Argument, texts: &mut Texts) -> raw::RedisModuleComma
             Shape::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
         },
         token: argument.option.map_or(null(), |word| texts.add(word)),
-        // What comes with a word may be left out.
+        // Arguments with a word are optional.
         flags: if argument.option.is_some() { raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 },
         ..END_OF_ARGUMENTS
     }
 }
 
-/// The key is the first argument; without an access, the end of a list.
+/// Returns the key specification: the key is the first argument. Without an access it marks the end of a list.
 fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     use raw::*;
     let (begin_search_type, find_keys_type) = match access {
@@ -305,8 +306,8 @@ extern "C" fn trampoline<C: Command>(
         let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
         C::run(&Call { ctx, argv, after_key })
     };
-    // What is answered is sent from where it is put together: handed on it is copied piece by piece, which takes as long as a look at
-    // the key. An integer, which nearly every answer is, has nothing to be dropped.
+    // The answer is sent from where it is created. Passed on, it would be copied piece by piece, which takes as long as
+    // looking up the key. An integer, which nearly every answer is, has nothing to drop.
     boundary::run(C::SPEC.command.name, || {
         let answer = ManuallyDrop::new(run());
         is_decided = true;
@@ -317,7 +318,8 @@ extern "C" fn trampoline<C: Command>(
             drop(ManuallyDrop::into_inner(answer));
         }
     });
-    // A failure while an answer is being sent cannot be answered: it would be taken for the next command's.
+    // A failure while an answer is being sent cannot be answered: the error would be taken for the next command's
+    // answer.
     if !is_decided {
         boundary::run(C::SPEC.command.name, || send(ctx, &Err(Refusal::Panicked)));
     }

@@ -12,76 +12,76 @@ use super::context::Context;
 use super::log::c_text;
 use super::string::string_bytes;
 
-/// A number that an operator sets.
+/// A parameter that is a number.
 pub struct NumericConfig {
-    /// Its name after `lock.`.
+    /// The name after `lock.`.
     pub name: &'static CStr,
-    /// Where it is kept.
+    /// The present value.
     pub value: AtomicI64,
-    /// What it is if nobody sets it.
+    /// The default value.
     pub default: i64,
-    /// Its smallest value.
+    /// The smallest value.
     pub min: i64,
-    /// Its largest value.
+    /// The largest value.
     pub max: i64,
-    /// Whether it is fixed once the server runs.
+    /// True if it is fixed once the server runs.
     pub immutable: bool,
 }
 
 impl NumericConfig {
-    /// Makes a number with its default, and the smallest and largest value.
+    /// Creates a number with its default, and the smallest and largest value.
     pub const fn new(name: &'static CStr, default: i64, (min, max): (i64, i64)) -> Self {
         Self { name, value: AtomicI64::new(default), default, min, max, immutable: false }
     }
 
-    /// Returns the number fixed once the server runs.
+    /// Returns the number as one that is fixed once the server runs.
     pub const fn immutable(self) -> Self {
         Self { immutable: true, ..self }
     }
 
-    /// Its value now.
+    /// Returns the present value.
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 }
 
-/// A word that an operator chooses.
+/// A parameter that is one of several words.
 pub struct ChoiceConfig {
-    /// Its name after `lock.`.
+    /// The name after `lock.`.
     pub name: &'static CStr,
-    /// What can be chosen.
+    /// The possible words.
     pub words: &'static [&'static CStr],
-    /// Which of them is chosen; which it is if nobody chooses stands first.
+    /// The index of the chosen word; the default is the first.
     pub value: AtomicI64,
 }
 
 impl ChoiceConfig {
-    /// Which word is chosen.
+    /// Returns the index of the chosen word.
     pub fn get(&self) -> usize {
         self.value.load(Ordering::Relaxed) as usize
     }
 }
 
-/// A text that an operator sets.
+/// A parameter that is a text.
 pub struct TextConfig {
-    /// Its name after `lock.`.
+    /// The name after `lock.`.
     pub name: &'static CStr,
-    /// Where it is kept.
+    /// The present value.
     pub value: Mutex<String>,
-    /// The text to keep of what was set, or why it is refused.
+    /// The function that returns the text to store for an operator's value, or why it is refused.
     pub read: fn(&[u8]) -> Result<String, &'static str>,
-    /// Whether it is fixed once the server runs.
+    /// True if it is fixed once the server runs.
     pub immutable: bool,
 }
 
 impl TextConfig {
-    /// Its value now.
+    /// Returns the present value.
     pub fn get(&self) -> String {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Makes `config` known, with `default` in place of its own if the module was given one as an argument.
+/// Registers `config`, with `default` in place of its own if the module was given one as an argument.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
     taken(config.name, unsafe {
@@ -100,7 +100,7 @@ pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Optio
     })
 }
 
-/// Makes a choice known, with the word number `default` if nobody chooses.
+/// Registers a choice, with the word number `default`.
 pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default: usize) -> Result<(), String> {
     let mut words: Vec<_> = config.words.iter().map(|word| word.as_ptr()).collect();
     let values: Vec<c_int> = (0..words.len() as c_int).collect();
@@ -122,7 +122,7 @@ pub fn register_choice(ctx: Context<'_>, config: &'static ChoiceConfig, default:
     })
 }
 
-/// Makes a text known, with `default` if nobody sets it.
+/// Registers a text, with `default`.
 pub fn register_text(ctx: Context<'_>, config: &'static TextConfig, default: &str) -> Result<(), String> {
     let default = c_text(default);
     // SAFETY: as in `register`; the server copies the default.
@@ -164,7 +164,7 @@ pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
 
 extern "C" fn get_text(_name: *const c_char, config: *mut c_void) -> *mut raw::RedisModuleString {
     thread_local! {
-        /// The server reads the answer and leaves it to us: it lives until the next one.
+        /// The last answer. The server reads it and leaves it to the module: it lives until the next one.
         static ANSWER: Cell<*mut raw::RedisModuleString> = const { Cell::new(null_mut()) };
     }
     boundary::run("reading a parameter", || {

@@ -1,7 +1,7 @@
 //! The data type: how the server saves, loads, measures and frees locks.
 //!
-//! `free` may run on another thread (lazy freeing), so it touches the lock's own memory only. `unlink` runs on the main
-//! thread before a key goes, for whatever reason but a flush: there the node forgets the lock.
+//! `free` may run on another thread (lazy freeing), so it touches only the lock's own memory. `unlink` runs on the main
+//! thread before a key is removed for any reason except a flush: there the node forgets the lock.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -14,16 +14,16 @@ use super::log::warn;
 use super::string::{KeyName, string_bytes};
 use super::{boundary, key, value};
 
-/// The name that TYPE tells, nine characters as the server wants it.
+/// The name that TYPE returns: nine characters, as the server demands.
 const NAME: &CStr = c"redislock";
 
-/// The version of what is saved. The record has a version of its own: this one stays.
+/// The version of the encoding. The record has a version of its own, so this one stays.
 const ENCODING_VERSION: c_int = 1;
 
-/// Version of the struct of callbacks: that of Redis 7.0, since servers refuse one newer than their own.
+/// The version of the struct of callbacks: that of Redis 7.0, since servers refuse one newer than their own.
 const METHODS_VERSION: u64 = 4;
 
-/// What the server asks about locks.
+/// The server's callbacks about locks.
 pub trait DataType {
     /// The internal command that re-creates a lock when the AOF is rewritten: `command key bytes`.
     const AOF_COMMAND: &'static CStr;
@@ -31,18 +31,18 @@ pub trait DataType {
     /// Appends the lock's record to `out`.
     fn save(lock: &Lock, out: &mut Vec<u8>);
 
-    /// The lock of a record that arrives for the key `name`, if it is a possible one. The server may still drop it:
-    /// once it is stored, an event of the key follows.
+    /// Returns the lock of a record that arrives for the key `name`, if it is a possible one. The server may still drop
+    /// it: once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>>;
 
-    /// The key `name` that holds the lock leaves `db`, or its name there, and it is not the module that deletes it. The context is good
-    /// for flags of the server alone.
+    /// Handles a lock whose key `name` leaves `db`, or its name there, when the module does not delete it. The context
+    /// is only good for flags of the server.
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock);
 
-    /// A lock has left: what that means for others. The context is good for timers alone.
+    /// Handles the consequences of a removed lock for others. The context is only good for timers.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
-    /// Bytes of memory that a lock takes under a name of this length, beside the key itself.
+    /// Returns the memory of a lock under a name of this length, beside the key itself, in bytes.
     fn memory(lock: &Lock, name_bytes: usize) -> usize;
 }
 
@@ -63,7 +63,7 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
         unlink: None,
         // Without a copy callback COPY refuses: one grant must not become two.
         copy: None,
-        // Locks live for seconds: what a defragmentation would move is gone before it pays.
+        // Locks live for seconds: they are gone before a defragmentation pays.
         defrag: None,
         mem_usage2: Some(mem_usage::<D>),
         free_effort2: None,
@@ -138,7 +138,8 @@ fn record<D: DataType>(lock: &Lock) -> Vec<u8> {
     record
 }
 
-/// What DEBUG DIGEST compares between a master and its replica: all but times, which differ between machines.
+/// Computes what DEBUG DIGEST compares between a master and its replica: everything except times, which differ between
+/// machines.
 extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     boundary::run("digesting a lock", || {
         // SAFETY: the value is a lock of ours, the digest the server's; both last for the call.
@@ -159,7 +160,7 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     });
 }
 
-/// May run on any thread.
+/// Frees a lock; may run on any thread.
 extern "C" fn free(value: *mut c_void) {
     boundary::run("freeing a lock", || {
         if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
@@ -170,7 +171,7 @@ extern "C" fn free(value: *mut c_void) {
 }
 
 extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
-    // Whoever deletes it knows.
+    // The caller that deletes it knows.
     if key::is_deleting() {
         return;
     }

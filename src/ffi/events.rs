@@ -1,7 +1,7 @@
-//! What the server tells about itself: its cron, role, loading and end, emptied and swapped databases, and keys that
-//! appear under a name by another way than a command of ours, or are evicted.
+//! The server's events: its cron, role, loading and end, emptied and swapped databases, and keys that appear under a
+//! name other than by a command of ours, or are evicted.
 //!
-//! Callbacks of key events change memory only: what they wrote would stand in the AOF before its own cause.
+//! Callbacks of key events change only memory: anything that they wrote would precede its own cause in the AOF.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,58 +12,58 @@ use super::context::{self, Context};
 use super::slots::{self, SlotEvents};
 use super::string::KeyName;
 
-/// What the module does about it.
+/// The module's handlers of events.
 pub trait Events: SlotEvents {
-    /// About ten times a second (`hz`), whatever the wall clock does.
+    /// Called about ten times a second (`hz`), whatever the wall clock does.
     fn cron(ctx: Context<'_>);
 
-    /// A database, or all (`None`), is about to be emptied.
+    /// Called when a database, or all (`None`), is about to be emptied.
     fn flush(ctx: Context<'_>, db: Option<u32>);
 
-    /// Two databases changed places.
+    /// Called when two databases have been swapped.
     fn swap(ctx: Context<'_>, one: u32, other: u32);
 
-    /// The server starts to read its data.
+    /// Called when the server starts to read its data.
     fn loading(from: Source);
 
-    /// The server has read its data, or failed to (not `complete`).
+    /// Called when the server has read its data, or failed to (not `complete`).
     fn loaded_all(ctx: Context<'_>, complete: bool);
 
-    /// A replica has come and is in step.
+    /// Called when a replica has come and is in step.
     fn replica_came(ctx: Context<'_>);
 
-    /// The server forked: a child writes its data as it is now, to a file or to replicas.
+    /// Called when the server has forked: a child writes its present data to a file or to replicas.
     fn forked(ctx: Context<'_>);
 
-    /// The server is a master from now on, or a replica.
+    /// Called when the server is a master from now on, or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
 
-    /// CONFIG SET named these parameters.
+    /// Called when CONFIG SET has named these parameters.
     fn configured(ctx: Context<'_>, names: &[&CStr]);
 
-    /// The server ends, its data is saved if it is to be.
+    /// Called when the server ends, after its data is saved if it is saved at all.
     fn shutdown(ctx: Context<'_>);
 
-    /// The key of the selected database that was unlinked last made room.
+    /// Called when the last unlinked key of the selected database was evicted.
     fn evicted(ctx: Context<'_>, name: KeyName<'_>);
 
-    /// The key `name` of the selected database was loaded from an RDB file or stream.
+    /// Called when the key `name` of the selected database was loaded from an RDB file or stream.
     fn loaded(ctx: Context<'_>, name: KeyName<'_>);
 
-    /// The key `name` of the selected database is there by RENAME, MOVE or RESTORE.
+    /// Called when the key `name` of the selected database has appeared by RENAME, MOVE or RESTORE.
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival);
 }
 
-/// How a key got its name.
+/// The way by which a key got its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It had another name, or was in another database.
+    /// The key had another name, or was in another database.
     Moved,
-    /// From a payload.
+    /// The key came from a payload.
     Restored,
 }
 
-/// Where the server reads its data from.
+/// The source of the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// An RDB file.
@@ -74,7 +74,7 @@ pub enum Source {
     Aof,
 }
 
-/// The events of the server that are subscribed to, and what a log calls each.
+/// The subscribed events of the server, each with its name in the log.
 const EVENTS: [(u64, &str); 9] = [
     (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, "a change of role"),
     (raw::REDISMODULE_EVENT_CRON_LOOP, "the cron event"),
@@ -87,7 +87,7 @@ const EVENTS: [(u64, &str); 9] = [
     (raw::REDISMODULE_EVENT_SHUTDOWN, "shutting down"),
 ];
 
-/// Has the server call `E`.
+/// Subscribes the handlers `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
     for (id, _) in EVENTS {
@@ -167,7 +167,7 @@ extern "C" fn on_event<E: Events>(
 }
 
 thread_local! {
-    /// The database that a key is being moved out of: MOVE tells of it right before the one it moves to.
+    /// The database that a key is being moved out of: MOVE reports it right before the one that it moves to.
     static MOVED_FROM: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -190,7 +190,7 @@ extern "C" fn on_key<E: Events>(
         b"move_from" => MOVED_FROM.set(Some(ctx.db())),
         b"move_to" => {
             E::arrived(ctx, name, Arrival::Moved);
-            // Some Valkeys call back with the client that moves the key and leave it in the other database
+            // Some Valkeys call back with the client that moves the key, and leave it in the other database
             // (valkey-io/valkey#4024): its next commands, and a replica's, would run there.
             if let Some(db) = MOVED_FROM.take() {
                 ctx.select(db);

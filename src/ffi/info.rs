@@ -7,15 +7,15 @@ use super::boundary;
 use super::context::Context;
 use super::log::c_text;
 
-/// What INFO shows.
+/// The content of INFO.
 pub trait InfoSection {
     /// The name of a second section, after `lock_`.
     const LISTED: &'static CStr;
 
-    /// Names, without the `lock_` that the server puts before them, and values.
+    /// Returns names, without the `lock_` that the server puts before them, and values.
     fn fields() -> Vec<(&'static CStr, Field)>;
 
-    /// The same of the second section, which is there if it has any.
+    /// Returns names and values of the second section, which is shown if there are any.
     fn listed() -> Vec<(String, String)>;
 }
 
@@ -27,7 +27,7 @@ pub enum Field {
     Word(String),
 }
 
-/// Has the server ask `S`.
+/// Registers the section `S` with the server.
 pub fn register<S: InfoSection>(ctx: Context<'_>) -> Result<(), String> {
     // SAFETY: the module is being loaded.
     if unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(on_info::<S>))) } == raw::REDISMODULE_OK as c_int {
@@ -38,7 +38,7 @@ pub fn register<S: InfoSection>(ctx: Context<'_>) -> Result<(), String> {
 }
 
 extern "C" fn on_info<S: InfoSection>(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // A report of a crash must not look at state that the crash may have left half written.
+    // A crash report must not read state that the crash may have left half written.
     if for_crash_report != 0 {
         return;
     }

@@ -1,4 +1,4 @@
-//! Keys and the locks they hold.
+//! Keys and the locks that they hold.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -12,35 +12,35 @@ use super::context::Context;
 use super::string::KeyName;
 use super::{freeing, value};
 
-/// A key is being deleted by the module itself. Only the main thread, where keys are deleted, looks at it: what commands ask each time
-/// is cheaper so than of a thread's own.
+/// The module itself is deleting a key. Only the main thread, where keys are deleted, uses it: commands read it each
+/// time, and a thread-local would cost more.
 static DELETING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the module itself deletes the key that is being unlinked.
+/// Returns whether the module itself deletes the key that is being unlinked.
 pub(super) fn is_deleting() -> bool {
     DELETING.load(Relaxed)
 }
 
-/// The key holds something that is not a lock.
+/// An error: the key holds something that is not a lock.
 #[derive(Debug)]
 pub struct NotALock;
 
 /// An open key that is free or holds a lock.
 ///
-/// Opening, storing and deleting can call the module back (a key that expired by itself is unlinked): nobody holds on
-/// to the node's state across them.
+/// Opening, storing and deleting can call the module back (a key that expired by itself is unlinked), so the caller
+/// must not hold the node's state across them.
 pub struct LockKey<'a> {
     ctx: Context<'a>,
     name: KeyName<'a>,
-    /// Null: opened for reading, and absent.
+    /// The server's key; null if it was opened for reading, and is absent.
     raw: *mut raw::RedisModuleKey,
     lock: Option<NonNull<Lock>>,
-    /// It was not there before, so nobody gave it an expiry.
+    /// It did not exist before, so it has no expiry.
     is_new: bool,
 }
 
 impl<'a> LockKey<'a> {
-    /// Opens a key to look at its lock.
+    /// Opens a key to read its lock.
     #[inline(always)]
     pub fn read(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
         Self::open(ctx, name, raw::REDISMODULE_READ)
@@ -52,7 +52,7 @@ impl<'a> LockKey<'a> {
         Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
-    // Inlined, it is put together where it is needed, and not copied there.
+    // Inlined, so that it is created in place, and not copied there.
     #[inline(always)]
     fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, NotALock> {
         // SAFETY: context and name are live for 'a.
@@ -74,32 +74,32 @@ impl<'a> LockKey<'a> {
         Ok(key)
     }
 
-    /// Its name.
+    /// Returns the key's name.
     pub fn name(&self) -> KeyName<'a> {
         self.name
     }
 
-    /// The database that it is in, if it is there. In a transaction Valkey 9.1 calls back about a key of another database with a context
-    /// that names the client's database: the opened key is right where [`Context::db`] is not.
+    /// Returns the database of an existing key. In a transaction Valkey 9.1 calls back about a key of another database
+    /// with a context that names the client's database. The opened key is right where [`Context::db`] is not.
     pub fn db(&self) -> u32 {
         // SAFETY: the key is open, or null: then the server says -1.
         let db = unsafe { api!(RedisModule_GetDbIdFromModuleKey(self.raw)) };
         u32::try_from(db).unwrap_or(0)
     }
 
-    /// The lock it holds.
+    /// Returns the key's lock.
     pub fn lock(&self) -> Option<&Lock> {
         // SAFETY: the lock lives while the key is open and not deleted; `delete` clears this pointer.
         self.lock.map(|lock| unsafe { lock.as_ref() })
     }
 
-    /// The lock it holds, to change it in place.
+    /// Returns the key's lock, to change it in place.
     pub fn lock_mut(&mut self) -> Option<&mut Lock> {
         // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of ours.
         self.lock.map(|mut lock| unsafe { lock.as_mut() })
     }
 
-    /// The key now holds `lock`, in place of what it held.
+    /// Stores `lock` in the key, in place of its content.
     #[inline(always)]
     pub fn put(&mut self, lock: Box<Lock>) {
         if let Some(held) = self.lock_mut() {
@@ -120,7 +120,7 @@ impl<'a> LockKey<'a> {
         (self.lock, self.is_new) = (Some(value), true);
     }
 
-    /// Clears an expiry that somebody gave the key: a lease ends by its own deadline only.
+    /// Clears an expiry that a client set on the key: a lease ends only by its own deadline.
     pub fn clear_expiry(&mut self) {
         if self.is_new {
             return;
@@ -142,7 +142,7 @@ impl<'a> LockKey<'a> {
         DELETING.store(false, Relaxed);
     }
 
-    /// Tells those who WATCH or track the key that it changed.
+    /// Tells clients that WATCH or track the key that it changed.
     pub fn signal_modified(&self) {
         self.ctx.signal_modified(self.name);
     }

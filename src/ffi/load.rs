@@ -1,7 +1,7 @@
-//! How the server loads the module.
+//! The loading of the module by the server.
 //!
-//! `redis_module!` is not used: it registers through calls that servers below the supported ones lack, and would
-//! end such a server in place of a clear line; and its handlers let panics pass.
+//! `redis_module!` is not used, for two reasons. It registers through calls that servers below the supported ones lack,
+//! and would end such a server instead of logging a clear line. And its handlers let panics pass.
 
 use std::ffi::c_int;
 
@@ -14,28 +14,29 @@ use super::{boundary, command, config};
 /// The module's name: the prefix of its parameters and of its fields in INFO.
 const NAME: &std::ffi::CStr = c"lock";
 
-/// Valkey 9: the module does not mind slots that move in one step with their keys. Without it none of the server's do.
+/// The option by which the module accepts slots that move in one step with their keys (Valkey 9). Without it no slot of
+/// the server does.
 const OPTION_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The oldest server that has all that the module needs, as the API tells versions: 0x00MMmmpp.
+/// The oldest server with everything that the module needs, in the API's form of versions: 0x00MMmmpp.
 const OLDEST_SERVER: c_int = 0x0007_0000;
 
-/// 0.1.0 as MODULE LIST shows it: major × 10000 + minor × 100 + patch.
+/// The version 0.1.0 as MODULE LIST shows it: major × 10000 + minor × 100 + patch.
 const VERSION: c_int = 100;
 
-/// What is done when the server loads the module.
+/// The module's steps when the server loads it.
 pub trait Module {
-    /// Makes the module's type, commands, parameters and events known to the server.
+    /// Registers the module's type, commands, parameters and events with the server.
     fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String>;
 
-    /// Parameters are set, data is not loaded yet: from here on the module works.
+    /// Begins the module's work: parameters are set, data is not loaded yet.
     fn begin(ctx: Context<'_>) -> Result<(), String>;
 }
 
-/// What the entry is called with.
+/// The context that the entry receives.
 pub type EntryContext = *mut raw::RedisModuleCtx;
 
-/// What the entry is called with: the module's arguments.
+/// The module's arguments that the entry receives.
 pub type EntryArguments = *mut *mut raw::RedisModuleString;
 
 /// Makes a [`Module`] the one that the server finds in this library.
@@ -59,7 +60,7 @@ macro_rules! entry_point {
 }
 pub(crate) use entry_point;
 
-/// The server loads the module `M`.
+/// Loads the module `M`, when the server calls the entry.
 ///
 /// # Safety
 /// As for the entry.
@@ -116,7 +117,8 @@ fn load<M: Module>(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> 
     M::begin(ctx)
 }
 
-/// Why a server of this version is refused, if it is. Those before 6.0.9 do not tell their version: it is 0.
+/// Returns why a server of this version is refused, if it is. Servers before 6.0.9 do not report their version: it is
+/// 0.
 fn too_old(version: c_int) -> Option<String> {
     let told = match version {
         0 => "an older version".to_owned(),

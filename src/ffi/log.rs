@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use super::api::api;
 
-/// Writes a warning to the server's log: somebody has to do something.
+/// Writes a warning to the server's log: an operator has to act.
 pub fn warn(text: &str) {
     log(c"warning", text);
 }
@@ -21,7 +21,7 @@ fn log(level: &CStr, text: &str) {
     unsafe { api!(RedisModule_Log(null_mut(), level.as_ptr(), c"<lock> %s".as_ptr(), text.as_ptr())) };
 }
 
-/// `text` as a C string; a NUL byte in it, which C would take for its end, becomes a question mark.
+/// Returns `text` as a C string. A NUL byte in it, which C would take for its end, becomes a question mark.
 pub fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "?")).unwrap_or_default()
 }

@@ -1,23 +1,23 @@
-//! What the module keeps on the server's main thread.
+//! The module's values on the server's main thread.
 
 use std::cell::{RefCell, RefMut};
 use std::thread::ThreadId;
 
-/// A value that only the main thread uses: what a command asks for each time is cheaper so than a thread's own. A second borrow is a
-/// panic.
+/// A value for the main thread only, which is cheaper for each command than a thread-local. A second borrow is a panic.
 pub struct MainThread<T>(RefCell<T>);
 
-// SAFETY: commands, timers and events come on the server's main thread alone. What else there is, the thread that writes the state file and
-// `free`, has all that it needs with it and comes to nothing of this kind; builds with assertions, which tests run, look at each use.
+// SAFETY: commands, timers and events come only on the server's main thread. The other threads, which write the state
+// file and run `free`, carry all that they need and touch no such value; builds with assertions, which tests run, check
+// each use.
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {
-    /// It is `value` at first.
+    /// Creates it with `value`.
     pub const fn new(value: T) -> Self {
         Self(RefCell::new(value))
     }
 
-    /// The value, to change it.
+    /// Borrows the value for changes.
     #[inline(always)]
     pub fn borrow_mut(&self) -> RefMut<'_, T> {
         debug_assert!(is_main_thread(), "the server calls on its main thread");
@@ -25,7 +25,7 @@ impl<T> MainThread<T> {
     }
 }
 
-/// The thread on which this was asked first is the one that loaded the module.
+/// Returns whether this is the main thread, which is the first that asked: the one that loaded the module.
 fn is_main_thread() -> bool {
     static MAIN: std::sync::OnceLock<ThreadId> = std::sync::OnceLock::new();
     let this = std::thread::current().id();

@@ -1,12 +1,12 @@
-//! The seam to the server's C API: the only folder with `unsafe` in it.
+//! The seam to the server's C API: the only folder with `unsafe`.
 //!
-//! What the rest of the module needs from the server stands here as safe functions and types: [`Context`] to talk to
-//! it, [`KeyName`] and [`LockKey`] to reach a lock, traits to be called back by it. Nothing here knows a rule of
-//! locks. What all callbacks have in common: they come from the server through the one boundary in [`boundary`],
-//! which no panic passes, and on the main thread, but for `free` of the data type.
+//! It offers the server to the rest of the module as safe functions and types: [`Context`] to talk to it, [`KeyName`]
+//! and [`LockKey`] to reach a lock, traits to be called back by it. Nothing here knows a rule of locks. All callbacks
+//! come from the server through the one boundary in [`boundary`], which no panic passes. They come on the main thread,
+//! except for `free` of the data type.
 //!
-//! The API's functions are pointers that the server fills in when the module is loaded; what is newer than the
-//! oldest supported server (Redis 7.0) may be absent and is asked for each time.
+//! The API's functions are pointers that the server fills in when the module is loaded. Functions newer than the oldest
+//! supported server (Redis 7.0) may be absent and are checked at each use.
 
 mod api;
 mod blocked;
@@ -56,7 +56,8 @@ pub use timers::{TimerId, in_next_pass};
 pub use user::User;
 pub use value::locks_in_memory;
 
-/// The server counts the module's memory as its own. Tests have no server, so they use the system's allocator.
+/// The server's allocator, so that the server counts the module's memory as its own. Tests have no server, so they use
+/// the system's.
 #[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

@@ -1,4 +1,4 @@
-//! What replicas and the AOF are sent.
+//! Messages to replicas and the AOF.
 
 use std::ffi::{CStr, c_char};
 
@@ -7,8 +7,8 @@ use super::context::Context;
 use super::string::KeyName;
 
 impl Context<'_> {
-    /// Sends the command that is being run to the replicas and the AOF, as it came: at a fraction of the cost of any other. Not in a timer
-    /// or an event (`false`).
+    /// Sends the command that is being run to the replicas and the AOF, as it came, at a fraction of the cost of any
+    /// other. Returns false in a timer or an event, where it cannot.
     pub fn replicate_command(self) -> bool {
         if self.has_command() {
             // SAFETY: the context is live for the call and has a command.
@@ -17,8 +17,8 @@ impl Context<'_> {
         self.has_command()
     }
 
-    /// Counts one change of the data towards the next RDB file, where nobody hears of changes: what the others do then, at a fraction of
-    /// the cost. Not in a timer or an event (`false`).
+    /// Counts one change of the data towards the next RDB file, while nobody receives changes. The other functions do
+    /// that too, at a far higher cost. Returns false in a timer or an event, where it cannot.
     pub fn count_change(self) -> bool {
         // It is not sent, as nobody listens.
         self.replicate_command()
@@ -46,7 +46,8 @@ impl Context<'_> {
         unsafe { api!(RedisModule_Replicate(self.raw(), c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
     }
 
-    /// Sends `command one other option text` to the replicas, without the last two where the text is empty, and not to the AOF.
+    /// Sends `command one other option text` to the replicas, but not to the AOF. The last two are left out if the text
+    /// is empty.
     pub fn replicate_to_replicas(
         self,
         command: &'static CStr,

@@ -1,4 +1,4 @@
-//! What a command answers.
+//! The answers of commands.
 
 use std::ffi::{CStr, c_long};
 
@@ -8,14 +8,14 @@ use super::api::api;
 use super::context::Context;
 use super::log::c_text;
 
-/// The answer of a command.
+/// A command's answer.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Null: the honest "no" of a command, not an error.
     Null,
     /// An integer.
     Integer(u64),
-    /// Any bytes.
+    /// Arbitrary bytes.
     Bytes(Vec<u8>),
     /// OK.
     Ok,
@@ -27,7 +27,7 @@ pub enum Reply {
     Map(Vec<(&'static str, Reply)>),
     /// An error of the server's own kinds, code first.
     Error(String),
-    /// Nothing now: the client is blocked, and answered later.
+    /// No answer now: the client is blocked, and answered later.
     Later,
 }
 

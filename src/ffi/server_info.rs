@@ -1,4 +1,4 @@
-//! What the server tells about itself when it is asked: its parameters and its INFO.
+//! The server's parameters and its INFO.
 
 use std::ffi::{CStr, c_int};
 
@@ -7,17 +7,17 @@ use super::call::CallReply;
 use super::context::Context;
 
 impl Context<'_> {
-    /// What the server's configuration parameter `name` is.
+    /// Returns the server's configuration parameter `name`.
     pub fn parameter(self, name: &CStr) -> Option<String> {
         CallReply::of_words(self, c"CONFIG", c"GET", name)?.value().element(1)?.text()
     }
 
-    /// Whether the server's configuration parameter `name` is `value`.
+    /// Returns whether the server's configuration parameter `name` is `value`.
     pub fn parameter_is(self, name: &CStr, value: &str) -> bool {
         self.parameter(name).is_some_and(|is| is == value)
     }
 
-    /// The server is a Valkey.
+    /// Returns whether the server is a Valkey.
     pub fn is_valkey(self) -> bool {
         // SAFETY: the context is live; the data is freed right after it was asked.
         unsafe {
@@ -29,7 +29,7 @@ impl Context<'_> {
         }
     }
 
-    /// A number of the server's INFO.
+    /// Returns a number from the server's INFO.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY: the context is live; the data is freed right after it was read.
@@ -42,7 +42,7 @@ impl Context<'_> {
         (failed == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
-    /// A text of the server's INFO.
+    /// Returns a text from the server's INFO.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<String> {
         // SAFETY: the context is live; the data is freed right after the text in it was copied.
         unsafe {

@@ -1,8 +1,10 @@
-//! What a server of a cluster tells about slots that come and go: little, so the module listens where operators speak.
+//! Slots that come to and leave a server of a cluster. The server reports little, so the module watches operators'
+//! commands.
 //!
-//! An import of an empty slot takes a millisecond. So that it is seen as one, the CLUSTER commands that give or take slots are noticed
-//! when they come. The module looks before one is carried out, because the slot may have left a moment ago, and after it, before its client
-//! can have said the next thing. Only in a cluster: it costs every command a few instructions.
+//! An import of an empty slot takes a millisecond. To see it as one, the module notices the CLUSTER commands that give
+//! or take slots when they come. It reads the slots before such a command is performed, because a slot may have left a
+//! moment ago. It reads them again after it, before the client can have sent the next command. Only in a cluster: it
+//! costs every command a few instructions.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -13,29 +15,30 @@ use super::boundary;
 use super::context::{self, Context};
 use super::string::string_bytes;
 
-/// What the module does when slots come and go.
+/// The module's handlers for slots that come and go.
 pub trait SlotEvents {
-    /// A client sends one of [`CHANGE_SLOTS`]: called before it is carried out (or refused), and after.
+    /// Called before one of a client's [`CHANGE_SLOTS`] is performed (or refused), and after it.
     fn slots_change(ctx: Context<'_>);
 
-    /// These slots come here in one step with their keys.
+    /// Called when these slots come here in one step with their keys.
     fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
 
-    /// Slots begin to leave in one step with their keys, by the migration `job`, or that is over (not `is_under_way`).
+    /// Called when slots begin to leave in one step with their keys, by the migration `job`, or that is over (not
+    /// `is_under_way`).
     fn slots_leave(job: Job, is_under_way: bool);
 }
 
 /// The server's name of a migration.
 pub type Job = [u8; 40];
 
-/// How far a migration of slots to this node is.
+/// The progress of a migration of slots to this node.
 #[derive(Clone, Copy, Debug)]
 pub enum Import {
-    /// Their keys begin to come; the node does not serve them yet.
+    /// The keys begin to come; the node does not serve the slots yet.
     Begins,
-    /// They do not come after all.
+    /// The slots do not come after all.
     Fails,
-    /// The node serves them from now on.
+    /// The node serves the slots from now on.
     Ends,
 }
 
@@ -43,7 +46,7 @@ pub enum Import {
 const CHANGE_SLOTS: [&[u8]; 8] =
     [b"SETSLOT", b"FLUSHSLOT", b"ADDSLOTS", b"ADDSLOTSRANGE", b"DELSLOTS", b"DELSLOTSRANGE", b"FLUSHSLOTS", b"RESET"];
 
-/// Valkey 9: a slot moves in one step with its keys.
+/// The event of a slot that moves in one step with its keys (Valkey 9).
 const EVENT_ATOMIC_SLOT_MIGRATION: u64 = 19;
 
 const IMPORT_STARTED: u64 = 0;
@@ -53,7 +56,7 @@ const EXPORT_ABORTED: u64 = 3;
 const IMPORT_COMPLETED: u64 = 4;
 const EXPORT_COMPLETED: u64 = 5;
 
-/// What that event carries, in its first version.
+/// The data of that event, in its first version.
 #[repr(C)]
 struct Migration {
     version: u64,
@@ -70,13 +73,13 @@ struct Range {
 }
 
 thread_local! {
-    /// The module looks in this pass of the event loop.
+    /// The module reads the slots in this pass of the event loop.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the server tell `E` of slots.
+/// Subscribes the handlers `E`.
 pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
-    // A load that came to nothing may have left one that never came.
+    // A failed load may have left a mark whose pass never came.
     LOOKS.set(false);
     // SAFETY: the module is being loaded.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx.raw(), Some(on_command::<E>), 0)) };

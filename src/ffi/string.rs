@@ -23,7 +23,7 @@ impl<'a> KeyName<'a> {
         self.raw
     }
 
-    /// The name's bytes.
+    /// Returns the name's bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -44,7 +44,7 @@ impl<'a> KeyName<'a> {
     }
 }
 
-/// The bytes of a string of the server.
+/// Returns the bytes of a string of the server.
 ///
 /// # Safety
 /// `string` lives for `'a` and is not changed meanwhile.

@@ -1,4 +1,4 @@
-//! Timers of the server, and what is done in the next pass of its event loop.
+//! Timers of the server, and callbacks in the next pass of its event loop.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,17 +12,18 @@ use super::context::{Context, detached};
 pub struct TimerId(raw::RedisModuleTimerID);
 
 impl Context<'_> {
-    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: after a step of it, too early or late.
+    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: too early or too late after a step of it.
     pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
         // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
         TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw(), ms, Some(on_timer), callback as *mut c_void)) })
     }
 
-    /// Calls `callback` in the next pass of the event loop, after what clients have sent by then; the loop does not sleep
-    /// before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a millisecond.)
+    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then; the loop
+    /// does not sleep before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a
+    /// millisecond.)
     pub fn in_next_pass(self, callback: fn(Context<'_>)) {
         extern "C" fn on_wake(data: *mut c_void) {
-            // What is written here would be sent to nobody: a timer does it, in this very pass.
+            // Writes from here would be sent to nobody, so a timer does the work, in this very pass.
             detached(|ctx| {
                 // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
                 unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };

@@ -1,4 +1,4 @@
-//! Users of the server, and what its access rules let them do.
+//! Users of the server, and what the ACL rules permit them.
 
 use std::ptr::null_mut;
 
@@ -11,21 +11,22 @@ use super::string::{KeyName, string_bytes};
 pub struct User(*mut raw::RedisModuleString);
 
 impl User {
-    /// The user of the client whose command this is.
+    /// Returns the user of this command's client.
     pub fn of_client(ctx: Context<'_>) -> Self {
         // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to free,
         // since nothing is freed with this context by itself.
         Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
     }
 
-    /// Its name.
+    /// Returns the user's name.
     pub fn name(&self) -> &[u8] {
         // SAFETY: the string is ours, and lives as long as this.
         unsafe { string_bytes(self.0) }
     }
 
-    /// Whether the rules, as they are now, let this user run `command` on `key`; all after the key is of no interest to them.
-    /// Who was deleted may do nothing. (One that is switched off goes on, with the server too: it only cannot log in.)
+    /// Returns whether the present rules permit this user to run `command` on `key`; arguments after the key do not
+    /// matter to them. A deleted user is permitted nothing. (A disabled one continues, as with the server itself: it
+    /// only cannot log in.)
     pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
         KeyName::with(command.as_bytes(), |command| {
             let mut argv = [command.raw(), key.raw()];

@@ -1,4 +1,4 @@
-//! Locks on the heap that the server keeps for the module as values of keys, and how it knows that they are locks.
+//! Locks on the heap that the server keeps for the module as values of keys, and how it identifies them as locks.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use palisade_core::Lock;
 use super::api::raw;
 use super::freeing;
 
-/// So many locks were given to the server. Only the main thread gives any, so it need not count as one of several threads must.
+/// The number of locks given to the server. Only the main thread gives any, so it needs no atomic increment.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
-/// So many came back.
+/// The number of locks that came back.
 static TAKEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of locks in memory: held ones, and for a moment those that expired or wait to be freed.
+/// Returns the number of locks in memory: held ones and, briefly, those that expired or wait to be freed.
 pub fn locks_in_memory() -> usize {
     let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
     GIVEN.load(Ordering::Relaxed).wrapping_sub(taken_back)
@@ -29,7 +29,7 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
 /// Takes a lock back from the server and drops it. May run on any thread.
 ///
 /// # Safety
-/// `lock` comes from `give`, and nobody uses it any more.
+/// `lock` comes from `give`, and nobody uses it any longer.
 pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
@@ -38,15 +38,15 @@ pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
     freeing::free(lock, holders);
 }
 
-/// The server's handle of the data type. Not kept from a load that came to nothing: the server forgets that type.
+/// The server's handle of the data type. Not kept from a failed load: the server forgets that type.
 static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
 
-/// The server's handle of the data type; null before it is registered.
+/// Returns the server's handle of the data type; null before it is registered.
 pub(super) fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
-/// The server made the data type, and this is its handle.
+/// Sets the handle of the data type, which the server created.
 pub(super) fn set_handle(handle: *mut raw::RedisModuleType) {
     HANDLE.store(handle, Ordering::Relaxed);
 }
