@@ -11,8 +11,8 @@
 //! |---|---|---|
 //! | free | nothing, or a lock whose deadline has passed | every command, at once |
 //! | held | a lock whose deadline has not passed | its owner may extend, re-enter, release; others are refused |
-//! | reserved | nothing, or a lock whose deadline has passed | the owner whose turn it is may acquire it for a moment; others find it contended |
-//! | held, suspect | a lock that came from outside (`RESTORE`) or from an incarnation that the node cannot prove to remember | others are refused; its owner may only release it |
+//! | reserved | nothing, or a lock whose deadline has passed | its owner may acquire it for a moment; others are refused |
+//! | held, suspect | a lock from outside (`RESTORE`), or of an unproved incarnation | its owner may only release it |
 //!
 //! # Invariants
 //!
@@ -37,10 +37,11 @@
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `history` | past grants and waits, for people ([`History`], [`Log`]): no rule reads it |
 //! | `members` | a node's knowledge of the set of nodes that it belongs to ([`Membership`]) |
-//! | `tokens`, `guard`, `queue`, `keepalive` | a node's memory beside its locks: [`Tokens`]; [`Guard`], [`Evicted`], [`Slots`]; [`Waiting`]; [`KeepAlives`] |
-//! | `durability` | a node's memory across incarnations ([`NodeState`], [`Ledger`]), and what a start proves ([`Start`]) |
+//! | `tokens`, `guard` | the highest tokens ([`Tokens`]); reasons to refuse ([`Guard`], [`Evicted`], [`Slots`]) |
+//! | `queue`, `keepalive` | requests that wait ([`Waiting`]); leases that the node renews ([`KeepAlives`]) |
+//! | `durability` | a node's memory across incarnations ([`NodeState`], [`Ledger`]), and the proof at a start ([`Start`]) |
 //! | `node` | the [`Node`] with all these |
-//! | `rules` | [`acquire()`], [`release()`], [`extend()`], [`reenter()`], [`check()`], [`fence()`], [`annotate()`], [`break_lock()`], [`wait()`], [`hand_over()`], [`renew()`] |
+//! | `rules` | a function for each command, from [`acquire()`] to [`renew()`] |
 //! | [`engine`] | what happens when a command arrives, a lease ends or the server changes a key |
 //!
 //! Times, tokens, modes and limits, the requests of clients ([`request`]) and every error text ([`Refusal`]) are those

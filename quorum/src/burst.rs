@@ -27,7 +27,7 @@ enum Rule {
     Looks,
     /// Queues, and takes the number that most nodes reserve.
     Queues,
-    /// As [`Rule::Looks`], but always with the lowest free number.
+    /// Asks as [`Rule::Looks`], but always takes the lowest free number.
     Lowest,
 }
 

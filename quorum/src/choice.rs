@@ -21,14 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ask::{NodeId, majority};
 use crate::values::mode::Mode;
 
-/// Draws the number to ask for before anything is known, from 1 to `limit`.
+/// Draws the number to ask for before anything is known, from 1 to `limit`, with the draw `random`.
 pub fn first(limit: u16, random: u64) -> u16 {
     // Below `limit`, which is 16 bits.
     1 + u16::try_from(random % u64::from(limit.max(1))).unwrap_or(0)
 }
 
 /// Returns the numbers of `limit` permits that a node with these `grants` of others could grant. None are free if
-/// somebody waits there.
+/// requests wait there.
 pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     let (mut least, mut taken) = (limit, BTreeSet::new());
     for grant in grants {

@@ -77,7 +77,7 @@ fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
-/// Handles a new or changed lock in the key, as every node does, whoever decided it.
+/// Handles a new or changed lock in the key, as every node does, wherever it was decided.
 pub fn stored(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();

@@ -1,4 +1,4 @@
-//! One timer for all events that no command causes: leases that end, waits that are over, queues to check.
+//! The one timer for all events that no command causes: leases that end, waits that are over, queues to check.
 //!
 //! Timers of the server run on the wall clock, so a step of that clock can keep one asleep. The cron event, which
 //! cannot sleep so, takes over then.

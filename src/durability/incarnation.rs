@@ -84,7 +84,7 @@ pub fn put_stamp() {
     }
 }
 
-/// Has the state written; promises continue meanwhile.
+/// Requests a write of the state; promises continue meanwhile.
 pub fn save(now: Now) {
     give_to_writer(false, now, StateWriter::save);
 }

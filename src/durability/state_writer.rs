@@ -78,7 +78,8 @@ impl StateWriter {
         Ok((Self { shared }, last))
     }
 
-    /// Has `state` written, in place of any unwritten one; [`StateWriter::saved`] shows by its number when it is.
+    /// Requests a write of `state`, in place of any unwritten one; [`StateWriter::saved`] shows by its number when it
+    /// is done.
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {

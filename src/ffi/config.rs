@@ -152,7 +152,7 @@ fn taken(name: &CStr, status: c_int) -> Result<(), String> {
     }
 }
 
-/// Has the server set every parameter, from redis.conf or to its default.
+/// Makes the server set every parameter, from redis.conf or to its default.
 pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
     // SAFETY: the module is being loaded and has registered its parameters.
     if unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == raw::REDISMODULE_OK as c_int {

@@ -176,8 +176,8 @@ extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *c
         return;
     }
     boundary::run("unlinking a lock", || {
-        // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it and
-        // `LockKey` gave up its own before it deletes.
+        // SAFETY: the value is a lock of ours, allocated by us and so mutable; the server holds no reference into it
+        // and `LockKey` gave up its own before it deletes.
         let lock = unsafe { &mut *value.cast_mut().cast::<Lock>() };
         // SAFETY: the server's context, and the name in it, last for the call.
         let (db, name) = unsafe {

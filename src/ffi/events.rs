@@ -68,7 +68,7 @@ pub enum Arrival {
 pub enum Source {
     /// An RDB file.
     Snapshot,
-    /// Its master.
+    /// The server's master.
     Master,
     /// The AOF.
     Aof,

@@ -35,7 +35,7 @@ pub struct LockKey<'a> {
     /// The server's key; null if it was opened for reading, and is absent.
     raw: *mut raw::RedisModuleKey,
     lock: Option<NonNull<Lock>>,
-    /// It did not exist before, so it has no expiry.
+    /// True if it did not exist before, so it has no expiry.
     is_new: bool,
 }
 
@@ -95,7 +95,8 @@ impl<'a> LockKey<'a> {
 
     /// Returns the key's lock, to change it in place.
     pub fn lock_mut(&mut self) -> Option<&mut Lock> {
-        // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of ours.
+        // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of
+        // ours.
         self.lock.map(|mut lock| unsafe { lock.as_mut() })
     }
 

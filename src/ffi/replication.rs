@@ -57,8 +57,9 @@ impl Context<'_> {
         text: &str,
     ) {
         let (one, other) = (one as std::ffi::c_longlong, other as std::ffi::c_longlong);
-        // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length, which follow
-        // and outlive the call, and that the AOF is left out. Without a text the format has only the numbers.
+        // SAFETY: the context is live; the format announces two long longs, a C string and a buffer with its length,
+        // which follow and outlive the call, and that the AOF is left out. Without a text the format has only the
+        // numbers.
         unsafe {
             let format = if text.is_empty() { c"llA" } else { c"llcbA" };
             api!(RedisModule_Replicate(

@@ -88,7 +88,8 @@ pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
     }
     if ctx.is_valkey() {
         let event = raw::RedisModuleEvent { id: EVENT_ATOMIC_SLOT_MIGRATION, dataver: 1 };
-        // SAFETY: the module is being loaded. A server that does not know this event refuses: then no slot moves in this way.
+        // SAFETY: the module is being loaded. A server that does not know this event refuses: then no slot moves in
+        // this way.
         unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(on_migration::<E>))) };
     }
     Ok(())

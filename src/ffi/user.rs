@@ -13,8 +13,8 @@ pub struct User(*mut raw::RedisModuleString);
 impl User {
     /// Returns the user of this command's client.
     pub fn of_client(ctx: Context<'_>) -> Self {
-        // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to free,
-        // since nothing is freed with this context by itself.
+        // SAFETY: the context is that of a client's command, and every client has a user; the name, a copy, is ours to
+        // free, since nothing is freed with this context by itself.
         Self(unsafe { api!(RedisModule_GetCurrentUserName(ctx.raw())) })
     }
 
@@ -30,7 +30,8 @@ impl User {
     pub fn may_run(&self, command: &str, key: KeyName<'_>) -> bool {
         KeyName::with(command.as_bytes(), |command| {
             let mut argv = [command.raw(), key.raw()];
-            // SAFETY: the strings live for the calls; the server's record of the user is used right here and given back.
+            // SAFETY: the strings live for the calls; the server's record of the user is used right here and given
+            // back.
             unsafe {
                 let user = api!(RedisModule_GetModuleUserFromUserName(self.0));
                 if user.is_null() {

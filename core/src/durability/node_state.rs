@@ -10,14 +10,14 @@
 //! ceiling 1795234601882918      no token above it was issued, except on the stripes of the next line
 //! stripes 17:1826770601882918   stripes whose tokens may be above the ceiling, and their bounds; or: stripes none
 //! owed-max-ttl-ms 60000         the longest lease that may still run
-//! master told                   whether that includes what the node's master said: told; it said nothing: silent; no master: none
+//! master told                   told: that includes the master's leases; silent: it named none; none: no master
 //! boot 9c1e…                    the boot of the machine that times below belong to
 //! guard restart 123 456 62600   cause, since, until (boot clock, µs), milliseconds left when written; or: guard none
 //! lifted 123                    when an operator last lifted a guard (boot clock, µs); 0: never on this boot
-//! unproved-before 123           locks granted before may be of a forgotten incarnation (boot clock, µs); 0: there are none
-//! aof 1838 1795234601000000 56  all grants of this incarnation are in this AOF file (number, birth, bytes at least); or: aof none
-//! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest for another
-//!                               boot; or: end none
+//! unproved-before 123           earlier grants may be of a forgotten incarnation (boot clock, µs); 0: none are
+//! aof 1838 1795234601000000 56  the AOF file with all grants (number, birth, bytes at least); or: aof none
+//! end 123 3 9a… 77…             a clean end: when (boot clock, µs), locks that ran on: count, digest, digest
+//!                               for another boot; or: end none
 //! members 4 7f3a…@10.0.0.1:6379,… the latest decided set of nodes: version and list
 //! promised 0                    the smallest ballot for the next version that is still accepted, 32 hexadecimal digits
 //! accepted none                 the list accepted as the next version: ballot and list; or: accepted none

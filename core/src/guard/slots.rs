@@ -193,8 +193,8 @@ impl Slots {
         self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
     }
 
-    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`. The node
-    /// does not know its slot, or why locks there were deleted recently.
+    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`: the node
+    /// does not know its slot, or the cause of recent deletions there.
     // Inlined: one comparison outside a cluster.
     #[inline(always)]
     pub fn needs_look(&self, name: &[u8]) -> bool {

@@ -246,7 +246,7 @@ impl Entries {
         })
     }
 
-    /// Notes that the present time is `now` or later, so that the ring drops past ticks.
+    /// Notes that the present time is `now` or later, so that the ring needs no room for past ticks.
     #[inline]
     fn is_now(&mut self, now: BootTime) {
         self.from = tick_of(now).min(self.first_near).max(self.from);

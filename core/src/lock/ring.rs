@@ -128,7 +128,7 @@ mod tests {
                 prop_assert_eq!(ring.get(from + ahead), if comes { n } else { NONE });
                 prop_assert_eq!(ring.first_from(from), plain.keys().next().copied());
                 prop_assert_eq!(ring.last_from(from), plain.keys().last().copied());
-                // Only until the first number.
+                // Not beyond the first number.
                 from = (from + on).min(plain.keys().next().copied().unwrap_or(u64::MAX));
             }
             prop_assert!(plain.iter().all(|(moment, number)| ring.get(*moment) == *number));

@@ -1,4 +1,4 @@
-//! Reservations for told turns: the owner, the mode and the end of each.
+//! Reservations for announced turns: the owner, the mode and the end of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -227,7 +227,7 @@ impl Queues<'_> {
             let Some(first) = queue.first(unused_max) else { return self.kept_until(key) };
             if now <= first.until {
                 let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
-                // A turn is kept no longer than until its end, whoever asks for it again.
+                // A turn lasts only until its end, even if its owner asks for it again.
                 let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
                 return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
                     Some(mode) => Next::Request(request.clone(), mode),

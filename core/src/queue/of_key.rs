@@ -154,7 +154,7 @@ pub(crate) struct Queue {
     at_hand: BTreeSet<Place>,
     /// The number of callers behind all of them in their clients, each owner's counted once.
     behind: u64,
-    /// The told turns with reservations.
+    /// The announced turns, with their reservations.
     pub(crate) kept: Kept,
     /// The number of consecutive turns that were unused while others waited.
     unused_turns: u32,

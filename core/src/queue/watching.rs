@@ -1,8 +1,8 @@
 //! Clients that watch locks: each is answered once, when the lock is not in the state that it knows.
 //!
-//! They are in no queue and delay nobody. Watchers with the same known state of a lock are checked together, so many
-//! watchers of one lock cost its holder no more than one. None is forgotten: a watcher has a moment at which its time
-//! is over. Its lock is checked after every change, and when the known lease ends.
+//! They are in no queue and delay nobody. Watchers with the same known state of a lock are checked together, so a
+//! thousand watchers of one lock cost its holder as little as one. None is forgotten: a watcher has a moment at which
+//! its time is over. Its lock is checked after every change, and when the known lease ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

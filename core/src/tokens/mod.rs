@@ -32,7 +32,7 @@ pub struct Tokens {
     ceiling: u64,
     /// The number of issued tokens: tokens ahead of the clock are counted from the floor.
     issued: u64,
-    /// The ceiling that stripes need beyond the number of those with their own.
+    /// The ceiling demanded for stripes that found no room for one of their own.
     demanded: u64,
     stripes: StripeCeilings,
 }

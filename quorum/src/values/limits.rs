@@ -81,8 +81,7 @@ pub const ISSUED_LEAD: u64 = 200_000;
 /// enough that a node that restarts all day does not drive its tokens ahead.
 pub const START_LEAD: u64 = 10_000;
 
-/// The longest guard that an operator can arm, in milliseconds: the guard for the longest lease is one day and some
-/// more.
+/// The longest guard that an operator can arm, in milliseconds: two days, twice the longest lease.
 pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 
 /// The most evicted locks that are remembered individually, which bounds their memory on a server that has none to

@@ -79,7 +79,7 @@ fn reservations_are_bounded_and_end() {
     assert_eq!(key.node.load(), Load::NONE);
 }
 
-/// Two clients alternate in being told their turn, with the smallest ticket, and never acquire.
+/// Two clients with the smallest tickets get turns alternately, and never acquire.
 #[test]
 fn whoever_waits_longest_is_served_after_so_many_turns_that_nobody_used() {
     let mut key = Key::held();
