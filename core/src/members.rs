@@ -29,7 +29,7 @@ pub struct SavedMembership {
     pub decided: Members,
     /// The smallest ballot with which the node still takes part in an attempt for the next version.
     pub promised: Ballot,
-    /// The list that it accepted as the next version.
+    /// The list that the node accepted as the next version.
     pub accepted: Option<Accepted>,
 }
 

@@ -101,7 +101,7 @@ pub enum Out {
     Contended,
     /// The node is guarded.
     Guarded {
-        /// The time until it serves, in milliseconds.
+        /// The time until the node serves, in milliseconds.
         ms: u64,
     },
     /// No answer in time, or another error.

@@ -49,9 +49,9 @@ pub enum TellMember {
 pub enum MemberSays {
     /// A promise, with what the member accepted before.
     Promised {
-        /// The list that it accepted before, and its ballot.
+        /// The list that the member accepted before, and its ballot.
         accepted: Option<Accepted>,
-        /// The highest token that it issued.
+        /// The highest token that the member issued.
         floor: u64,
     },
     /// The member accepted the list.

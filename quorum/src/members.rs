@@ -41,7 +41,7 @@ pub type Ballot = u128;
 /// The list that a node accepted as the next version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Accepted {
-    /// The ballot in which it was accepted.
+    /// The ballot in which the list was accepted.
     pub ballot: Ballot,
     /// The list.
     pub list: Vec<Member>,

@@ -27,7 +27,7 @@ pub enum Refusal {
     },
     /// `GUARDED`: the node may have forgotten grants.
     Guarded {
-        /// The time until it serves, in milliseconds.
+        /// The time until the node serves, in milliseconds.
         left_ms: u64,
         /// The guard's cause.
         cause: Cause,
@@ -125,7 +125,7 @@ pub enum Refusal {
     NotesExhausted,
     /// `ERR`: not a ttl that this node accepts.
     Ttl {
-        /// The largest ttl that it accepts, in milliseconds.
+        /// The largest ttl that the node accepts, in milliseconds.
         max_ms: u32,
     },
     /// `ERR`: neither a token nor 0, which stands for a free lock.
@@ -143,7 +143,7 @@ pub enum Refusal {
     TokensExhausted,
     /// `ERR`: the command does not have this option.
     UnknownOption {
-        /// The options that it has.
+        /// The options that the command has.
         known: &'static str,
     },
     /// `ERR`: these options exclude each other.

@@ -5,9 +5,9 @@ use super::ask::majority;
 /// The outcome of a release, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// A majority said that this owner held it until now.
+    /// A majority said that this owner held the lock until now.
     Released,
-    /// A majority said that this owner did not hold it: it had ended before, or was broken.
+    /// A majority said that this owner did not hold the lock: it had ended before, or was broken.
     NotHeld,
     /// No majority said either, so the owner may have lost the lock before. On silent nodes it ends with its lease.
     Unknown,

@@ -55,7 +55,7 @@ impl Waiter {
         Self { turn: Turn::begin(nodes), until, refuses: vec![false; nodes] }
     }
 
-    /// Returns the moment until which it waits.
+    /// Returns the moment until which the request waits.
     pub fn until(&self) -> BootTime {
         self.until
     }

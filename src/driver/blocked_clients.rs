@@ -18,7 +18,7 @@ pub struct Asker {
     pub form: Form,
     /// The KEEPALIVE of its lease from then on.
     pub keepalive: Option<KeepAlive>,
-    /// The listener for its answer if it has to wait, instead of blocking it.
+    /// The listener for the client's answer, if it has to wait without being blocked.
     pub listener: Option<ClientId>,
 }
 

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::ffi::Context;
 
-/// Only the main thread uses it: commands read it each time, and a thread-local would cost more.
+/// The flag of `nobody_listens`. Only the main thread uses it: commands read it each time, and a thread-local would
+/// cost more.
 static NOBODY_LISTENS: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether nobody receives changes: there is no AOF and no replica.

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
 
-/// The time for which it counts whether enough replicas follow, in milliseconds. The server itself checks once a
+/// The time for which an answer counts whether enough replicas follow, in milliseconds. The server itself checks once a
 /// second.
 const REPLICAS_STAND_MS: u64 = 100;
 

@@ -29,9 +29,9 @@ thread_local! {
 
 /// The remains of an incarnation.
 struct LastIncarnation {
-    /// The state from its state file, if it is readable.
+    /// The state from the incarnation's state file, if it is readable.
     state: Option<NodeState>,
-    /// The findings beside it, before the server read its data.
+    /// The findings beside the state file, before the server read its data.
     found: Found,
 }
 

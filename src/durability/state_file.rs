@@ -52,7 +52,7 @@ pub struct StateFile {
 /// A state file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The state in it.
+    /// The state in the file.
     pub state: NodeState,
     /// The file's identity.
     pub file: FileId,

@@ -31,12 +31,12 @@ pub struct Spec {
     pub complexity: &'static str,
     /// The first version with the command.
     pub since: &'static str,
-    /// The clients that should be allowed to use it.
+    /// The clients that should be allowed to use the command.
     pub acl: AclGroup,
-    /// True if a replica must refuse it, also one that accepts writes from clients.
+    /// True if a replica must refuse the command, also one that accepts writes from clients.
     pub master_only: bool,
-    /// True if its answer promises something: then it is refused once a panic was caught, since nothing is certain any
-    /// longer.
+    /// True if the command's answer promises something: then it is refused once a panic was caught, since nothing is
+    /// certain any longer.
     pub refused_when_poisoned: bool,
 }
 

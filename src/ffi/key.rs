@@ -35,7 +35,7 @@ pub struct LockKey<'a> {
     /// The server's key; null if it was opened for reading, and is absent.
     raw: *mut raw::RedisModuleKey,
     lock: Option<NonNull<Lock>>,
-    /// True if it did not exist before, so it has no expiry.
+    /// True if the key did not exist before, so it has no expiry.
     is_new: bool,
 }
 

@@ -67,7 +67,7 @@ pub struct Beginning<'a> {
     pub max_ttl_ms: u32,
     /// `lock.max-clock-skew`, in milliseconds.
     pub skew_ms: u32,
-    /// True if it follows no master.
+    /// True if the node follows no master.
     pub is_master: bool,
 }
 

@@ -78,7 +78,7 @@ pub struct NodeState {
     pub master: Master,
     /// The boot that the times in this state belong to.
     pub boot: BootId,
-    /// The guard, if it was armed.
+    /// The guard, if one was armed.
     pub guard: Option<SavedGuard>,
     /// The time at which an operator last lifted a guard; zero if never on this boot.
     pub lifted: BootTime,
@@ -243,8 +243,8 @@ impl NodeState {
         self.file.is_some() && self.file == found.file && found.used_by == Some(self.incarnation())
     }
 
-    /// Returns whether it was read from another file than it was written to. The node that wrote it may be elsewhere,
-    /// or have continued.
+    /// Returns whether the state was read from another file than it was written to. The node that wrote it may be
+    /// elsewhere, or have continued.
     pub fn is_copy(&self, file: Option<FileId>) -> bool {
         self.file.is_some() && self.file != file
     }

@@ -26,7 +26,7 @@ pub struct Start<'a> {
     pub found: &'a Found,
     /// The loaded locks, without those that [`Start::counts`] leaves out.
     pub loaded: LocksDigest,
-    /// True if they came from the AOF.
+    /// True if the locks came from the AOF.
     pub from_aof: bool,
     /// This boot of this machine.
     pub boot: BootId,

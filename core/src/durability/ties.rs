@@ -15,7 +15,7 @@ pub struct FileId {
 pub struct AofFile {
     /// The file's identity.
     pub id: FileId,
-    /// The size that it had, in bytes: a shorter file is older.
+    /// The size that the file had, in bytes: a shorter one is older.
     pub bytes: u64,
 }
 

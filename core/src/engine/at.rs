@@ -41,7 +41,7 @@ impl At<'_> {
         Some(Box::new(grant))
     }
 
-    /// Returns whether somebody waits for the lock, or it is reserved.
+    /// Returns whether requests wait for the lock, or it is reserved.
     pub fn has_queue(&self) -> bool {
         self.node.waiting.has_queue(self.key)
     }

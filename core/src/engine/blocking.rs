@@ -13,7 +13,7 @@ use crate::values::limits::DISK_WAIT_MS;
 use crate::values::time::Now;
 
 impl Run<'_> {
-    /// Answers with the refusal, except when it passes: the disk may have the state by now, and a request with enough
+    /// Answers with the refusal, unless it is temporary: the disk may have the state by now, and a request with enough
     /// patience takes a place in the queue.
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal, at: &mut At<'_>) -> Option<Step> {

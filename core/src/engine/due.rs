@@ -26,7 +26,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Returns the key for which it is due.
+    /// Returns the key for which the work is due.
     pub fn key(&self) -> Key<'_> {
         match self {
             Work::Look(db, name) => Key { db: *db, name },

@@ -135,7 +135,7 @@ mod tests {
         assert!(evicted.is_empty());
     }
 
-    /// The holder acquired it again, and it was evicted again.
+    /// The holder acquired the lock again, and it was evicted again.
     #[test]
     fn the_later_end_of_two_that_were_evicted_counts() {
         let evictee = |holder: &str, end| Evictee { holder: holder.as_bytes().into(), end: at(end).boot };

@@ -17,7 +17,7 @@ use crate::values::time::BootTime;
 /// An armed guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// The moment after which it ends.
+    /// The moment after which the guard ends.
     pub until: BootTime,
     /// The time of the latest cause that makes locks in memory doubtful; zero if there was none.
     pub since: BootTime,
@@ -85,7 +85,7 @@ impl Guard {
         Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
     }
 
-    /// Refuses while it is armed.
+    /// Refuses while the guard is armed.
     pub fn ensure_open(&self, now: BootTime) -> Result<(), Refusal> {
         match self.armed(now) {
             Some(armed) => Err(Refusal::Guarded { left_ms: self.left_ms(now), cause: armed.cause }),

@@ -120,7 +120,7 @@ impl Slots {
         self.cover();
     }
 
-    /// Returns whether these are the slots that it served when last read.
+    /// Returns whether these are the slots that the node served when last read.
     pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }

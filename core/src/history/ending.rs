@@ -11,7 +11,7 @@ pub enum Ending {
     Expired,
     /// The lease was over, after it had been kept alive until the connection of its holder ended.
     Unconnected,
-    /// An operator broke it with LOCK.BREAK.
+    /// An operator broke the lock with LOCK.BREAK.
     Broken,
     /// Another command of the server deleted its key.
     Deleted,
@@ -19,7 +19,7 @@ pub enum Ending {
     Renamed,
     /// The database was emptied.
     Flushed,
-    /// The server evicted it to make room.
+    /// The server evicted the lock to make room.
     Evicted,
     /// The time of the request was over.
     TimedOut,

@@ -61,9 +61,9 @@ pub struct GrantEvent {
     pub note: Box<[u8]>,
     /// The length of its lease, in milliseconds.
     pub ttl_ms: u32,
-    /// The time that its owner waited for it, in milliseconds.
+    /// The time that the owner waited for the grant, in milliseconds.
     pub waited_ms: u64,
-    /// The time for which it had been held, in milliseconds.
+    /// The time for which the grant had been held, in milliseconds.
     pub held_ms: u64,
     /// The number of requests that waited for the lock.
     pub waiters: usize,

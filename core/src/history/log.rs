@@ -43,15 +43,15 @@ pub struct Entry {
     pub db: u32,
     /// The key. If it is longer than [`LOG_KEY_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub name: Box<[u8]>,
-    /// The owner that held it, or waited.
+    /// The owner that held the lock, or waited for it.
     pub owner: Box<[u8]>,
     /// A grant or a wait.
     pub about: About,
     /// The note. If it is longer than [`LOG_NOTE_BYTES_MAX`], its beginning and the number of omitted bytes.
     pub note: Box<[u8]>,
-    /// The time that its owner waited for it, in milliseconds.
+    /// The time that the owner waited for the lock, in milliseconds.
     pub waited_ms: u64,
-    /// The time for which it was held, in milliseconds.
+    /// The time for which the lock was held, in milliseconds.
     pub held_ms: u64,
     /// The ending.
     pub ending: Ending,

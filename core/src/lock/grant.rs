@@ -44,7 +44,7 @@ pub struct Grant {
     pub(super) entry: DeadlineEntry,
 }
 
-/// Facts for people only do not count: how long it was waited for, and whether its connection ended.
+/// Ignores facts for people: how long a grant was waited for, and whether its connection ended.
 impl PartialEq for Grant {
     fn eq(&self, other: &Self) -> bool {
         let fields = |grant: &Self| {
@@ -81,7 +81,7 @@ impl Grant {
         self
     }
 
-    /// Sets the time that its owner waited for it.
+    /// Sets the time that the owner waited for the grant.
     #[inline(always)]
     pub(crate) fn after(mut self, waited: Waited) -> Self {
         self.text.set_waited(waited);
@@ -98,7 +98,7 @@ impl Grant {
         now > self.deadline
     }
 
-    /// Returns whether it was granted to `owner`.
+    /// Returns whether the grant is of `owner`.
     pub fn is_of(&self, owner: Owner<'_>) -> bool {
         self.owner() == owner.bytes()
     }
@@ -168,7 +168,7 @@ impl Grant {
         self.deadline.minus_ms(self.ttl_ms)
     }
 
-    /// Returns whether it came from outside: it keeps others out until its deadline, and can only be released.
+    /// Returns whether the grant came from outside: it keeps others out until its deadline, and can only be released.
     pub fn is_from_outside(&self) -> bool {
         self.marks & SUSPECT != 0
     }
@@ -177,8 +177,8 @@ impl Grant {
         self.mark(SUSPECT, true);
     }
 
-    /// Returns whether another process of its owner continues it. A release by the attempt that acquired it, whose
-    /// owner never received it, then leaves it in place.
+    /// Returns whether another process of the owner continues the grant. A release by the attempt that acquired it,
+    /// whose owner never received it, then leaves it in place.
     #[inline]
     pub fn is_adopted(&self) -> bool {
         self.marks & ADOPTED != 0
@@ -188,7 +188,7 @@ impl Grant {
         self.mark(ADOPTED, true);
     }
 
-    /// Returns whether its lease was kept alive until the connection of its holder ended, and was not extended since.
+    /// Returns whether the lease was kept alive until the connection of its holder ended, and was not extended since.
     pub(crate) fn is_unconnected(&self) -> bool {
         self.marks & UNCONNECTED != 0
     }
@@ -197,8 +197,8 @@ impl Grant {
         self.mark(UNCONNECTED, true);
     }
 
-    /// Returns how long its owner waited for it, as far as this node knows: in this incarnation, without the client's
-    /// waits elsewhere.
+    /// Returns how long the owner waited for the grant, as far as this node knows: in this incarnation, without the
+    /// client's waits elsewhere.
     #[inline]
     pub(crate) fn waited(&self) -> Waited {
         self.text.waited()

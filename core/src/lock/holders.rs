@@ -127,7 +127,7 @@ impl Holders {
         GrantId(place)
     }
 
-    /// Sets the grant of its owner, whether it had one or not. `None` if it is incompatible with the others; nothing
+    /// Sets an owner's grant, whether the owner had one or not. `None` if it is incompatible with the others; nothing
     /// changes then.
     pub(crate) fn put(&mut self, mode: Mode, grant: Grant) -> Option<GrantId> {
         let own = self.find(Owner::new(grant.owner()).ok()?);

@@ -211,7 +211,7 @@ impl Lock {
         }
     }
 
-    /// Notes that it came to its key from elsewhere.
+    /// Notes that the lock came to its key from elsewhere.
     pub(crate) fn forget_past(&mut self) {
         if let Self::Joint(holders) = self {
             holders.forget_phase();

@@ -11,7 +11,7 @@ use crate::values::token::Token;
 /// The known past of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// The highest token that it ever had.
+    /// The highest token that the key ever had.
     pub last: u64,
     /// The number of swaps of databases: after one, a lock may have the past of another key.
     pub swaps: u32,
@@ -20,11 +20,11 @@ pub struct Past {
 /// The time from when a lock was last free until it is free again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Phase {
-    /// The lower bound for all grants in it: the highest token of the key before (if it begins with a reader, of all
-    /// grants but readers'), or of an exclusive grant in it.
+    /// The lower bound for all grants in the phase: the highest token of the key before (if it begins with a reader, of
+    /// all grants but readers'), or of an exclusive grant in it.
     floor: u64,
-    /// The highest token of each permit number in it, from number 1 on. A list takes less memory than a tree, and low
-    /// numbers are used first.
+    /// The highest token of each permit number in the phase, from number 1 on. A list takes less memory than a tree,
+    /// and low numbers are used first.
     numbers: Vec<u64>,
 }
 

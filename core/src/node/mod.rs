@@ -94,7 +94,7 @@ pub struct Node {
     pub(crate) keepalives: KeepAlives,
     /// Grants that an operator is breaking, in slices.
     pub(crate) breaking: VecDeque<Breaking>,
-    /// The set of nodes that it belongs to.
+    /// The set of nodes that the node belongs to.
     pub(crate) membership: Membership,
     /// The state that is on the disk, and that must be.
     pub(crate) ledger: Ledger,

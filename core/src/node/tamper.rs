@@ -20,7 +20,7 @@ pub struct Tamper<'a> {
     pub slots: &'a mut Slots,
     /// The waiting requests.
     pub waiting: &'a mut Waiting,
-    /// The set of nodes that it belongs to.
+    /// The set of nodes that the node belongs to.
     pub membership: &'a mut Membership,
     /// The state that is on the disk.
     pub ledger: &'a mut Ledger,

@@ -81,7 +81,7 @@ struct Listener {
     load: Load,
     requests: BTreeSet<WaiterId>,
     news: VecDeque<News>,
-    /// The end of its present wait for news, if it asks, and the id of its blocked client.
+    /// The end of the listener's present wait for news, if it asks, and the id of its blocked client.
     asks: Option<(BootTime, WaiterId)>,
 }
 

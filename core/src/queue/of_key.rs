@@ -54,26 +54,26 @@ pub struct Waiter {
     pub id: WaiterId,
     /// The object of the wait.
     pub want: Want,
-    /// The mode that it asks for.
+    /// The mode that the request asks for.
     pub wanted: Wanted,
     /// The beginning of the wait.
     pub since: BootTime,
     /// The latest end of the wait.
     pub until: BootTime,
-    /// True if it waits only for the disk, not for other requests: it is answered as soon as it is known who has the
-    /// lock.
+    /// True if the request waits only for the disk, not for other requests: it is answered as soon as it is known who
+    /// has the lock.
     pub at_once: bool,
-    /// The number of callers behind it in its client; all requests of one owner have the same.
+    /// The number of callers behind the request in its client; all requests of one owner have the same.
     pub behind: Behind,
-    /// True if it need not wait for those before it: when it came, its owner held the lock together with others, or it
-    /// was that owner's turn.
+    /// True if the request need not wait for those before it: when it came, its owner held the lock together with
+    /// others, or it was that owner's turn.
     pub(crate) is_at_hand: bool,
-    /// The user whose share it counts in.
+    /// The user in whose share the request counts.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
     /// The note, shared by requests of one owner with the same text.
     note: Arc<[u8]>,
-    /// The length of the note with which it came, in bytes.
+    /// The length of the note with which the request came, in bytes.
     note_bytes: usize,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Queue {
     pub(crate) kept: Kept,
     /// The number of consecutive turns that were unused while others waited.
     unused_turns: u32,
-    /// The time until which all requests in it can wait: others were refused.
+    /// The time until which all requests in the queue can wait: others were refused.
     pub(crate) postpone: BootTime,
     /// The place from which on requests that cannot wait until then have not been refused yet.
     pub(crate) not_told: Option<Place>,

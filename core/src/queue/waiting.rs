@@ -321,7 +321,7 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// Notes that the first in the queue left it. The queue is checked if the next request may join the holders of a
+    /// Notes that the first request left its queue. The queue is checked if the next request may join the holders of a
     /// joint lock, or if only its own turn keeps it from the lock.
     pub(super) fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;

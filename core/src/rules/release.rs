@@ -18,7 +18,7 @@ pub enum Released {
     Lowered(GrantId, u32),
     /// The grant already had at most the holds that the level leaves: nothing changed.
     Unchanged(u32),
-    /// This owner does not hold it, or not with that token, or another process of it does: nothing changed.
+    /// This owner does not hold the lock, or not with that token, or another process of it does: nothing changed.
     NotHeld,
 }
 

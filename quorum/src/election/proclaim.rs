@@ -39,7 +39,7 @@ pub enum Noted {
 }
 
 impl Proclaim {
-    /// Creates it for a lock that was just won: the lock's present token is the term.
+    /// Creates the proclamation of a lock that was just won: the lock's present token is the term.
     pub fn of(held: &Held, nodes: usize) -> Self {
         Self { term: held.token(), sequence: 0, has: vec![None; nodes] }
     }

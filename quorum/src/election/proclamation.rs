@@ -19,14 +19,14 @@ pub struct Proclamation {
 }
 
 impl Proclamation {
-    /// Formats it as a note.
+    /// Formats the proclamation as a note.
     pub fn note(&self) -> Vec<u8> {
         let mut note = format!("{PREFIX}{} ", self.term.get()).into_bytes();
         note.extend_from_slice(&self.value);
         note
     }
 
-    /// Reads it from a note; `None` if the note is another text.
+    /// Reads a proclamation from a note; `None` if the note is another text.
     pub fn read(note: &[u8]) -> Option<Self> {
         let rest = note.strip_prefix(PREFIX.as_bytes())?;
         let end = rest.iter().position(|&byte| byte == b' ')?;

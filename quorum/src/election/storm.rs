@@ -67,9 +67,9 @@ struct Server {
     clock: Clock,
     /// The notes of its grants.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
-    /// The last time at which it said, not guarded, that this leader does not hold the lock there.
+    /// The last time at which the server said, not guarded, that this leader does not hold the lock there.
     denied: BTreeMap<Owner, u64>,
-    /// The time since which it has had this leader's proclamation without a gap.
+    /// The time since which the server has had this leader's proclamation without a gap.
     proclaimed: BTreeMap<Owner, u64>,
 }
 

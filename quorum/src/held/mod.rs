@@ -102,17 +102,17 @@ impl Held {
         self.token
     }
 
-    /// Returns the length of its leases, in milliseconds.
+    /// Returns the length of the lock's leases, in milliseconds.
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms
     }
 
-    /// Returns the moment until which its owner may rely on it.
+    /// Returns the moment until which the lock's owner may rely on it.
     pub fn valid_until(&self) -> BootTime {
         self.valid_until
     }
 
-    /// Returns how many nodes are known to have it with at least the holder's token.
+    /// Returns how many nodes are known to have the lock with at least the holder's token.
     pub fn nodes_held(&self) -> usize {
         self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
     }
@@ -367,7 +367,7 @@ impl Held {
         (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
     }
 
-    /// Returns whether a majority has it as a reader's, so that other readers get in.
+    /// Returns whether a majority has the lock as a reader's, so that other readers get in.
     pub fn is_shared(&self) -> bool {
         let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
         self.members.iter().filter(shares).count() >= majority(self.members.len())

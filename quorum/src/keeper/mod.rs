@@ -63,7 +63,7 @@ pub struct Keeper {
     next: Option<BootTime>,
     /// A caller waits for the outcome of a round.
     is_awaited: bool,
-    /// A caller waits until a majority has it as a reader's.
+    /// A caller waits until a majority has the lock as a reader's.
     is_sharing: bool,
     is_lost: bool,
 }
@@ -91,11 +91,11 @@ pub struct Work {
 /// A change in a lock's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The round extended its validity.
+    /// The round extended validity.
     Extended,
-    /// The round can no longer extend it; its validity stays as it was.
+    /// The round can no longer extend validity, which stays as it was.
     NotExtended,
-    /// A majority has it as a reader's.
+    /// A majority has the lock as a reader's.
     Shared,
     /// Lost: nobody may rely on it from here on. The last news.
     Lost(WhyLost),
@@ -147,7 +147,7 @@ impl Keeper {
 
     // Orders.
 
-    /// Extends it now, to leases of this length; later news has the outcome. A round in progress serves instead.
+    /// Extends the lock now, to leases of this length; later news has the outcome. A round in progress serves instead.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         self.is_awaited = true;
         self.begin_round(ttl_ms, now, random)
@@ -166,7 +166,7 @@ impl Keeper {
         self.go_on(vec![], now, random)
     }
 
-    /// Makes its owner a reader; [`News::Shared`] follows.
+    /// Makes the lock's owner a reader; [`News::Shared`] follows.
     pub fn share(&mut self, now: BootTime, random: u64) -> Work {
         self.is_sharing = true;
         let calls = self.held.share();

@@ -33,7 +33,7 @@ command! {
 /// LOCK.ACQUIRE: acquires the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
-    /// The owner that wants it.
+    /// The owner that wants the lock.
     pub owner: Owner<'a>,
     /// The length of the lease, from the grant on.
     pub ttl: Ttl,
@@ -45,9 +45,9 @@ pub struct Acquire<'a> {
     pub fence: Option<Token>,
     /// A note for people.
     pub note: Note<'a>,
-    /// The time that it may wait in the queue.
+    /// The longest wait in the queue.
     pub patience: Patience,
-    /// The number of callers behind it in its client.
+    /// The number of callers behind the request in its client.
     pub behind: Behind,
 }
 

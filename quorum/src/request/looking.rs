@@ -1,4 +1,4 @@
-//! Commands that read a lock or wait for it, and the operator's command that breaks it.
+//! Commands that read a lock or wait for one, and the operator's command that breaks one.
 
 use super::values::{Behind, ListedHolders, ListedWaiters, ListenerName, Note, NoteSequence, Owner, Patience, Ticket};
 use super::words::{Count, KnownToken, wanted};
@@ -112,7 +112,7 @@ command! {
 pub struct Wait<'a> {
     /// The owner that waits.
     pub owner: Owner<'a>,
-    /// The mode in which it would acquire.
+    /// The mode in which the owner would acquire.
     pub wanted: Wanted,
     /// The longest wait in the queue.
     pub patience: Patience,
@@ -120,7 +120,7 @@ pub struct Wait<'a> {
     pub ticket: Option<Ticket>,
     /// A note for people.
     pub note: Note<'a>,
-    /// The number of callers behind it in its client.
+    /// The number of callers behind the request in its client.
     pub behind: Behind,
 }
 

@@ -108,7 +108,7 @@ command! {
     #[derive(Clone, Copy, Debug)]
     pub struct Floor {
         [RAISE token]
-        /// The token to raise it to.
+        /// The new floor, if it is higher.
         raise: TokenFloor,
     }
 }

@@ -63,7 +63,7 @@ struct Told {
 
 struct Client {
     acquisition: u32,
-    /// The mode in which it asks nodes.
+    /// The mode in which the client asks nodes.
     asks: Mode,
     stage: Stage,
     clock: Clock,
@@ -78,7 +78,7 @@ enum Says {
     Show,
     /// Another process continues the grant.
     Adopt,
-    /// Frees it. An attempt whose owner never received the lock sends a plain release.
+    /// Frees the lock. An attempt whose owner never received the lock sends a plain release.
     Release {
         is_plain: bool,
     },

@@ -372,7 +372,7 @@ impl Taker {
         self.limit.is_some_and(|limit| now >= limit)
     }
 
-    /// Returns how long it may wait from now on, in milliseconds, at most as long as nodes let a request wait.
+    /// Returns how long the caller may wait from now on, in milliseconds, at most as long as nodes let a request wait.
     fn patience_ms(&self, now: BootTime) -> u32 {
         let most = WAIT_MAX_MS;
         self.limit.map_or(most, |limit| u32::try_from(limit.us_since(now) / 1_000).unwrap_or(most).min(most))

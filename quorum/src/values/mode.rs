@@ -32,7 +32,7 @@ impl Permit {
 pub enum Mode {
     /// No other owner holds the lock.
     Exclusive,
-    /// Others may hold it in this mode too.
+    /// Others may hold the lock in this mode too.
     Shared,
     /// Others may hold other numbers, within both limits.
     Permit(Permit),
