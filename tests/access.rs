@@ -32,7 +32,7 @@ fn read_permission_is_enough_to_look() {
     assert!(error(watcher.say("LOCK.RELEASE k me")).starts_with("NOPERM"));
 }
 
-/// What the user of docs/acl.md can do, and cannot.
+/// Checks the permissions of the user of docs/acl.md, and their limits.
 fn assert_limited(server: &Server) {
     let mut app = server.client();
     assert!(app.say("LOCK.INFO orders:1").is_error("NOAUTH"), "nobody gets in without a password");
@@ -50,7 +50,7 @@ fn assert_limited(server: &Server) {
     assert_eq!(app.say(&format!("LOCK.FENCE orders:1 me {token}")), int(token));
     assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
     assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
-    // Handed over by the timer of the node, which no user's rules bind.
+    // Handed over by the node's timer, which no user's rules bind.
     app.say("LOCK.ACQUIRE orders:1 me 300");
     let mut next = server.client();
     next.say("AUTH app secret");
@@ -84,7 +84,7 @@ fn assert_limited(server: &Server) {
     }
 }
 
-/// A server where nobody gets in without a password, with an application's user, over a restart.
+/// Restarts a server where nobody gets in without a password, with an application's user.
 fn locked(rule: &str) {
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users.acl");
@@ -123,7 +123,7 @@ fn the_user_of_the_page_by_category_can_lock_and_little_else() {
     locked(&acl_rules("+@lock")[0]);
 }
 
-/// Rules that change bind who waits already: the lock that a user may no longer ask for does not pass to it.
+/// Rules that change bind waiting users too: a lock that a user may no longer ask for does not pass to it.
 #[test]
 fn a_user_that_is_deleted_no_longer_waits() {
     let server = Server::start();
@@ -144,7 +144,7 @@ fn a_user_that_is_deleted_no_longer_waits() {
     assert!(matches!(app.hear(), Reply::Error(_)), "hung up on");
 }
 
-/// A client of user `app`, which may do what the rules say, that waits for k.
+/// Starts a client of user `app`, which has the permissions, and waits for k.
 fn app_waits(server: &Server, line: &str) -> Client {
     let before = server.info("waiters");
     let mut app = server.client();
@@ -154,7 +154,7 @@ fn app_waits(server: &Server, line: &str) -> Client {
     app
 }
 
-/// What a user may not do any more it does not get by having asked before; whoever is next gets it in the same step.
+/// A user that lost a permission does not benefit from an earlier request; the next one gets the lock in the same step.
 #[test]
 fn who_lost_the_permission_while_waiting_is_passed_over() {
     let rules = "ACL SETUSER app on nopass ~k +lock.acquire +lock.wait";
@@ -197,7 +197,7 @@ fn who_was_deleted_while_waiting_is_passed_over() {
     assert_eq!(server.info("hand_overs"), 1);
 }
 
-/// Who may still have it gets it: also a user that was switched off, which the server lets go on too.
+/// A user that still has the permission gets the lock: also one that was switched off, which the server lets go on too.
 #[test]
 fn who_kept_the_permission_is_served() {
     for change in ["off", "~other", "+get", "-lock.release"] {

@@ -2,7 +2,7 @@
 
 use crate::harness::{Client, Reply, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 
-/// Alone and adopted; adopted with two holds and a later note; of two readers one adopted.
+/// Takes locks: alone and adopted; adopted with two holds and a later note; of two readers one adopted.
 fn fill(client: &mut Client) {
     for line in [
         "LOCK.ACQUIRE alone me 60000",
@@ -20,7 +20,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// A plain RELEASE leaves what was adopted and frees the rest, and LEVEL or TOKEN frees what was adopted.
+/// Checks that a plain RELEASE leaves what was adopted and frees the rest, and LEVEL or TOKEN frees what was adopted.
 #[track_caller]
 fn assert_adopted(client: &mut Client) {
     for (key, holds) in [("alone", 1), ("noted", 2), ("shared", 1)] {
@@ -119,7 +119,7 @@ fn stays_with_a_lock_that_moves_or_changes() {
         assert_eq!(client.say(&format!("LOCK.RELEASE {key} me")), null(), "{change}");
         assert_eq!(client.say(&format!("LOCK.INFO {key}")).field("holds"), int(1), "{change}");
     }
-    // A payload that a client hands in is suspect, and adopted as it was.
+    // A payload that a client hands in is suspect, and still adopted.
     let dump = client.say("DUMP k");
     assert_eq!(client.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
     assert_eq!(client.say("LOCK.RELEASE copy me"), null());

@@ -1,4 +1,4 @@
-//! Bad input gets an error that names what is wrong and its bounds, and changes nothing.
+//! Bad input gets an error that names the fault and its bounds, and changes nothing.
 
 use crate::harness::{Server, error, int, null, text};
 

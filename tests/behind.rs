@@ -1,8 +1,8 @@
-//! What a request that waits says for people: a note, and how many wait behind it in its client.
+//! The parts of a waiting request for people: a note, and the number that wait behind it in its client.
 
 use crate::harness::{Reply, Server, error, int, text, waits};
 
-/// Owner, note and number behind of each who waits for k; and the sum.
+/// Returns owner, note and number behind of each waiter for k; and the sum.
 fn shown(server: &Server) -> (Vec<(String, String, i64)>, i64) {
     let info = server.client().say("LOCK.INFO k WAITERS 10");
     let entry = |waiter: &Reply| {

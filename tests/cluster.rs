@@ -1,17 +1,17 @@
-//! In a cluster a lock is granted where its slot is served, and waiters are sent there.
+//! In a cluster a lock is granted where its slot is served, and waiters are redirected there.
 
 use crate::harness::{Member, Reply, cluster, error, in_step, int, joined, not_here, null, queues, text, wait_until};
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
 
-/// The slot is on its way from `source` to `target`.
+/// Starts to move the slot from `source` to `target`.
 fn begin_move(source: &Member, target: &Member) {
     target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
     source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
 }
 
-/// The slot is `to`'s.
+/// Assigns the slot to `to`.
 fn end_move(source: &Member, target: &Member, to: &Member) {
     for member in [target, source] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
@@ -23,7 +23,8 @@ fn migrate(source: &Member, target: &Member) {
     assert_eq!(source.client().say(&line), text("OK"));
 }
 
-/// Has `from` begin to move these slots, each by a job of its own and in one step with its keys; `false`: this server cannot.
+/// Makes `from` begin to move these slots, each by a job of its own and in one step with its keys. Returns `false` if
+/// this server cannot.
 fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
     let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
     match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {
@@ -72,7 +73,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
     for waiter in &mut waiters {
         assert!(waiter.hear().is_error("TRYAGAIN"), "its slot is on its way");
     }
-    // Where it is now it keeps others out, and the source has not granted it again beside it.
+    // It keeps others out where it is now, and the source has not granted it again beside it.
     assert!(me.say("EXISTS k").is_error("ASK"));
     let mut there = other.client();
     there.say("ASKING");
@@ -104,7 +105,7 @@ fn a_lock_that_gets_free_while_its_slot_moves_is_handed_over_by_nobody() {
 #[test]
 fn waiters_of_a_slot_that_is_gone_are_redirected() {
     let (one, other) = cluster();
-    // Waiting for a key that is free, which only a guard brings about: nothing tells them when the slot goes.
+    // Waiting for a key that is free, which needs a guard: nothing tells the waiters when the slot goes.
     one.client().say("LOCK.GUARD ARM 3000");
     let mut waiter = queues(&one.server, "a").0;
     begin_move(&one, &other);
@@ -124,7 +125,7 @@ fn a_lock_that_expires_while_its_slot_moves() {
     assert_eq!(one.server.info("held"), 0);
 }
 
-/// A cluster that is down takes no writes, though it may be read: what a client is refused, nobody gets by waiting.
+/// A cluster that is down accepts no writes, though it may be read: what a client is refused, nobody gets by waiting.
 #[test]
 fn a_cluster_that_is_down_hands_nothing_over() {
     let (one, _other) = cluster();
@@ -139,7 +140,7 @@ fn a_cluster_that_is_down_hands_nothing_over() {
     assert_eq!((one.server.info("hand_overs"), one.server.info("waiters")), (0, 0));
 }
 
-/// A slot that was elsewhere for less time than there is between two looks at the cluster: no token falls back behind those that were
+/// A slot was elsewhere for less time than there is between two checks of the cluster: no token falls behind those
 /// issued there meanwhile.
 #[test]
 fn a_slot_that_moves_away_and_back_at_once() {
@@ -173,7 +174,7 @@ fn a_slot_that_moves_away_and_back_at_once() {
     }
 }
 
-/// Where the server moves slots in one step, held locks go along and their waiters are sent after them.
+/// On servers that move slots in one step, held locks go along and their waiters are redirected.
 #[test]
 fn a_slot_that_moves_in_one_step() {
     let (one, other) = cluster();
@@ -194,7 +195,8 @@ fn a_slot_that_moves_in_one_step() {
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 
-/// The server gives an export up when it has to send replicas a command of no slot, as that with which they are told of ceilings.
+/// The server gives up an export when it has to send replicas a command of no slot, such as the one that tells them of
+/// ceilings.
 #[test]
 fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards() {
     let [one, other, replica] = joined(["0 16383", "", ""]);
@@ -211,7 +213,7 @@ fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards(
     for n in 0..30 {
         me.say(&format!("SET {{k}}{n} v"));
     }
-    // With the lock a snapshot of more than three seconds: longer than there is between two ceilings.
+    // With the lock, a snapshot takes more than three seconds: longer than the time between two ceilings.
     assert_eq!(me.say("CONFIG SET rdb-key-save-delay 100000"), text("OK"));
     let mut states = |slots: &[i64]| {
         let state = |job: &Reply| (job.field("state").as_text(), job.field("message").as_text());
@@ -222,7 +224,7 @@ fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards(
         if !migrate_slots(&one, slots, &other) {
             return;
         }
-        // What was sent before is there.
+        // Everything sent before has arrived.
         let mut writer = one.client();
         writer.say("SET elsewhere v");
         in_step(&mut writer);

@@ -14,7 +14,7 @@ fn three() -> [Member; 3] {
     joined(["0 5460", "5461 10922", "10923 16383"])
 }
 
-/// What the member says that a redirection names.
+/// Sends the line to the member that a redirection names.
 fn say_where_redirected<'a>(members: &'a [Member], reply: Reply, line: &str) -> (&'a Member, Client, Reply) {
     let reply = error(reply);
     let address = reply.split(' ').nth(2).unwrap_or_else(|| panic!("no redirection: {reply}"));
@@ -74,7 +74,7 @@ fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     for member in [target, source, &members[0]] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", target.id)), text("OK"));
     }
-    // They ask again where they asked, are sent on, and stand in the queue there.
+    // They repeat their requests, are redirected, and stand in the queue there.
     let mut there: Vec<Client> = vec![];
     for (waiter, line) in waiters.iter_mut().zip(lines) {
         let moved = error(waiter.say(line));
@@ -111,7 +111,7 @@ fn a_master_that_is_away_concerns_its_own_locks_alone() {
     assert_eq!(members[1].client().say("LOCK.EXTEND k me 60000"), int(token));
 }
 
-/// A replica of the cluster that takes over by hand: its master stops writes, hands over its stream, and steps down.
+/// A replica of the cluster takes over by command: its master stops writes, hands over its stream, and steps down.
 #[test]
 fn a_replica_takes_over_and_is_guarded() {
     let members = joined(["0 5460", "5461 10922", "10923 16383", ""]);
@@ -147,7 +147,7 @@ fn a_replica_takes_over_and_is_guarded() {
     assert_eq!(copy.insist("LOCK.RELEASE k nobody"), null());
 }
 
-/// A master steps down in the middle of a BREAK of many grants: not every server ends what its clients wait for.
+/// A master steps down in the middle of a BREAK of many grants: not every server ends its clients' waits.
 #[test]
 fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     const HOLDERS: i64 = 50_000;
@@ -163,7 +163,7 @@ fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     let lines: Vec<_> = (1..HOLDERS).map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
     assert!(me.pipeline(&lines).iter().all(|reply| *reply == int(shared)));
     let mut operator = old.client();
-    // A server that was stopped reads what came meanwhile in its order: BREAK begins, and no slice is done while writes are paused.
+    // A server that was stopped reads its input in order: BREAK begins, and no slice is done while writes are paused.
     let frozen = Frozen::new(&old.server);
     operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
     me.ask("CLIENT PAUSE 600000 WRITE");
@@ -176,7 +176,8 @@ fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     wait_until("the old master follows", || me.say("ROLE").as_list()[0] == text("slave"));
 }
 
-/// Fails over to this replica. The server gives such a fail-over up after 5 s, which a busy machine may need: it is asked for again.
+/// Fails over to this replica. The server gives such a failover up after 5 s, which a busy machine may need: it is
+/// repeated.
 fn take_over(replica: &mut Client) {
     let mut asked: Option<Instant> = None;
     wait_until("it took over", || {

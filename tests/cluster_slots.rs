@@ -15,12 +15,13 @@ fn guarded_slots(member: &Member) -> u64 {
     member.server.info("guarded_slots")
 }
 
-/// The slot is `to`'s, as `at` knows.
+/// Assigns the slot to `to`, in the view of `at`.
 fn assign(at: &Member, to: &Member) {
     assert_eq!(at.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
 }
 
-/// Three masters, of which the last has nothing and the second, with the slot of `k`, died while `k` was held; and its token.
+/// Returns three masters and a token. The last has nothing; the second, with the slot of `k`, died while `k` was held
+/// with it.
 fn one_died() -> ([Member; 3], i64) {
     let mut members = joined(["0 5460 10923 16383", "5461 10922", ""]);
     let token = members[1].client().insist("LOCK.ACQUIRE k me 60000").as_int();
@@ -28,7 +29,7 @@ fn one_died() -> ([Member; 3], i64) {
     (members, token)
 }
 
-/// How `to` says that it is given the slot.
+/// Gives the slot to the last member by this command.
 fn given(members: &[Member; 3], by: &str) {
     let [first, _, to] = members;
     match by {
@@ -49,18 +50,18 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
         let to = &members[2];
         let mut client = to.client();
         given(&members, by);
-        // In the very next command; counted from its beginning, a moment before the look, and rounded up.
+        // In the very next command; counted from its beginning, a moment before the check, and rounded up.
         let left = guarded_ms(client.say("LOCK.ACQUIRE k you 60000"));
         assert!((30_000..=62_601).contains(&left), "{by}: {left}");
         for line in ["LOCK.WAIT k you 1000", "LOCK.ACQUIRE k you 60000 WAIT 1000", "LOCK.ACQUIRE {k}2 you 60000"] {
             assert!(error(client.say(line)).contains("without its locks"), "{by}: {line}");
         }
-        // The node as a whole serves, and so do those of the others.
+        // The node as a whole serves, and so do the other slots.
         assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
         assert_eq!((client.say("LOCK.GUARD"), guarded_slots(to)), (int(0), 1));
         assert!(members[0].client().insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000")).as_int() > 0);
         assert_eq!(guarded_slots(&members[0]), 0);
-        // Who waits long enough is served when it ends, here by an operator's word.
+        // A client that waits long enough is served when the guard ends, here by an operator's word.
         let mut waiter = waits(&to.server, "LOCK.ACQUIRE k you 60000 WAIT 600000").0;
         assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
         assert!(waiter.hear().as_list()[0].as_int() > token, "{by}");
@@ -69,7 +70,7 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
     }
 }
 
-/// The guard of a slot outlasts a restart that proves everything else: then of the whole node.
+/// The guard of a slot outlasts a restart that proves everything else: then it is that of the whole node.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_restart() {
     let (mut members, _) = one_died();
@@ -84,7 +85,7 @@ fn the_guard_of_a_slot_outlasts_a_restart() {
     assert!(guarded_ms(to.client().say("LOCK.ACQUIRE k you 60000")) > 20_000);
 }
 
-/// What a node had when it ended is its own when it starts again: proved, there is nothing to guard.
+/// The locks of a node that ended are its own when it starts again: with the proof, there is nothing to guard.
 #[test]
 fn a_restart_that_proves_its_locks_serves_its_slots() {
     let (mut one, _other) = cluster_with_aof();
@@ -102,8 +103,8 @@ fn cluster_with_aof() -> (Member, Member) {
     members.into()
 }
 
-/// Free slots are moved in a millisecond each: they are not taken for slots that came without their locks. Tokens go on
-/// where the owner before was.
+/// Free slots are moved in a millisecond each: they do not count as slots that came without their locks. Tokens go on
+/// from the former owner's.
 #[test]
 fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     // Of two new nodes the later one has the higher tokens.
@@ -122,7 +123,7 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
         if asked {
             assert!(here.say(&format!("LOCK.ACQUIRE {key} me 60000")).is_error("ASK"));
             let mut reply = Reply::Null;
-            // One that waited for the disk is sent back to the source: ASKING was for the moment at which it came.
+            // A request that waited for the disk is redirected to the source: ASKING was for the moment of its arrival.
             wait_until("it is granted", || {
                 there.say("ASKING");
                 reply = there.say(&format!("LOCK.ACQUIRE {key} me 60000"));
@@ -140,7 +141,7 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     assert_eq!(guarded_slots(&to), 0);
 }
 
-/// The import is given up, and then the slot assigned all the same.
+/// The import is given up, and the slot is then assigned all the same.
 #[test]
 fn a_slot_whose_import_was_given_up_is_guarded() {
     let (from, to) = cluster();
@@ -152,7 +153,7 @@ fn a_slot_whose_import_was_given_up_is_guarded() {
     assert!(guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 30_000);
 }
 
-/// A command that is not carried out, and one that is none, change nothing.
+/// A command that is not carried out, and one that does not exist, change nothing.
 #[test]
 fn what_is_said_of_slots_by_the_way_changes_nothing() {
     let (one, _other) = cluster();
@@ -166,7 +167,7 @@ fn what_is_said_of_slots_by_the_way_changes_nothing() {
     assert_eq!(guarded_slots(&one), 0);
 }
 
-/// Whether the server can empty a slot.
+/// Returns true if the server can empty a slot.
 fn can_flush_slots(client: &mut Client) -> bool {
     let can =
         !matches!(client.say("CLUSTER FLUSHSLOT 1"), Reply::Error(text) if text.to_lowercase().contains("unknown"));
@@ -189,7 +190,7 @@ fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
         client.insist("LOCK.ACQUIRE {k}short me 1000");
         client.insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000"));
         let mut waiter = queues(&one.server, "you").0;
-        // Asked in the same breath.
+        // Sent in the same batch.
         let lines = [format!("CLUSTER FLUSHSLOT {SLOT} {how}"), "LOCK.ACQUIRE k thief 60000".to_owned()];
         let replies = client.pipeline(&lines);
         assert_eq!(replies[0], text("OK"), "{how}");
@@ -197,7 +198,7 @@ fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
         assert!((30_000..=60_000).contains(&left), "{how}: {left}");
         assert!(guarded_ms(client.say("LOCK.ACQUIRE {k}short me 1000")) > 30_000, "the slot as a whole");
         assert_eq!((one.server.info("hand_overs"), guarded_slots(&one)), (handed_over, 1));
-        // Other slots are not concerned.
+        // Other slots are not affected.
         assert_eq!(client.say(&format!("LOCK.RELEASE {ELSEWHERE} me")), int(0));
         assert!(client.insist(&format!("LOCK.ACQUIRE {ELSEWHERE} you 60000")).as_int() > token);
         assert_eq!(client.say(&format!("LOCK.RELEASE {ELSEWHERE} you")), int(0));

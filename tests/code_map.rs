@@ -1,12 +1,12 @@
-//! The code map of docs/architecture.md names every folder. (That its links lead somewhere: `links.rs`.)
+//! The code map of docs/architecture.md names every folder. (`links.rs` checks its links.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that are built or brought along.
+/// Folders of build results and of other sources.
 const NOT_OURS: [&str; 3] = ["target", "data", "node_modules"];
 
-/// The folders in `folder`, deeper ones too if they are asked for.
+/// Returns the folders in `folder`; with `deep`, also deeper ones.
 fn folders(folder: &Path, deep: bool) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_ours = |path: &PathBuf| {
@@ -35,7 +35,7 @@ fn the_code_map_names_every_folder() {
     let entry_of = |folder: &Path| entries.iter().find(|(linked, _)| linked == folder).map(|(_, entry)| *entry);
     let sources = ["core/src", "src"].map(|source| root.join(source));
     let mut missing = vec![];
-    // Each has an entry, but for the two that have a list.
+    // Each has an entry, except for the two that have a list.
     let with_a_list = ["core", "src"].map(|folder| root.join(folder));
     let top = folders(&root, false).into_iter().filter(|folder| !with_a_list.contains(folder));
     for folder in top.chain(sources.iter().flat_map(|source| folders(source, false))) {
@@ -43,7 +43,7 @@ fn the_code_map_names_every_folder() {
             missing.push(folder);
             continue;
         };
-        // What is inside is named in its entry.
+        // The folders inside are named in its entry.
         let source = if sources.iter().any(|source| folder.starts_with(source)) { folder } else { folder.join("src") };
         let is_crate = source.is_dir() && (source.join("lib.rs").exists() || source.join("main.rs").exists());
         if is_crate || sources.iter().any(|root| source.starts_with(root)) {

@@ -1,5 +1,5 @@
-//! docs/commands: the page of each command, as the server tells of it, its errors as they are, and its examples as they run;
-//! docs/errors.md, which has all errors. Which pages there are: `documented.rs`.
+//! docs/commands: the page of each command, with the server's description, its errors as they are, and its examples as
+//! they run; docs/errors.md, which has all errors. `documented.rs` checks which pages there are.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use palisade_core::{Cause, Refusal};
 use crate::descriptions::{has_categories, typed};
 use crate::harness::{Client, Reply, Server, error, text};
 
-/// Stands for what differs between the uses of one text.
+/// The placeholder for the part that differs between the uses of one text.
 const ANY: &str = "…";
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
 }
 
-/// Every page, by its command's name; the index as README.
+/// Returns every page by its command's name; the index as README.
 pub fn pages() -> Vec<(String, String)> {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let mut pages: Vec<_> = files
@@ -30,26 +30,26 @@ pub fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// The lines that begin with `start`, without it.
+/// Returns the lines that begin with `start`, without it.
 fn after<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     page.lines().filter_map(move |line| line.strip_prefix(start))
 }
 
-/// The words of a list in a page.
+/// Returns the words of a list in a page.
 pub fn words(list: &str) -> Vec<String> {
     let mut words: Vec<_> = list.split(", ").filter(|word| *word != "none").map(str::to_owned).collect();
     words.sort();
     words
 }
 
-/// The words of a list in an answer.
+/// Returns the words of a list in an answer.
 pub fn told(list: &Reply) -> Vec<String> {
     let mut words: Vec<_> = list.as_list().iter().map(Reply::as_text).collect();
     words.sort();
     words
 }
 
-/// The value of `- NAME: value`.
+/// Returns the value of `- NAME: value`.
 #[track_caller]
 pub fn fact<'a>(page: &'a str, name: &str) -> &'a str {
     let start = format!("- {name}: ");
@@ -96,7 +96,7 @@ fn pages_say_what_the_server_tells() {
     }
 }
 
-/// The command with values for what it must have, and an option that it does not know.
+/// Returns the command with values for its required arguments, and an unknown option.
 fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     let required = arguments.iter().filter(|argument| !argument.starts_with('['));
     let values = required.map(|argument| match argument.as_str() {
@@ -107,10 +107,10 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     format!("{name} {} NOSUCH", values.collect::<Vec<_>>().join(" "))
 }
 
-/// Every refusal, with `ANY` where its text takes a word from elsewhere.
+/// Returns every refusal, with `ANY` for words of its text from elsewhere.
 fn refusals() -> Vec<Refusal> {
     use Refusal::*;
-    // A new one does not compile until it is here, and then belongs into the list too.
+    // A new one does not compile until it is here; it belongs into the list too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         BytesFull { .. } | ShareTaken { .. } | OutOfMemory => {}
@@ -222,7 +222,7 @@ fn refusals() -> Vec<Refusal> {
     ]
 }
 
-/// Their texts.
+/// Returns their texts.
 pub fn error_texts() -> Vec<String> {
     let mut texts: Vec<_> = refusals().iter().map(Refusal::to_string).collect();
     texts.push(format!("ERR not a lock record: {ANY}"));
@@ -247,11 +247,11 @@ fn the_errors_of_the_pages_are_those_that_there_are() {
     }
 }
 
-/// Whoever looks for the text of an error in docs/errors.md finds what to do.
+/// A reader who looks for the text of an error in docs/errors.md finds what to do.
 #[test]
 fn the_page_of_errors_has_each_and_no_others() {
     let page = fs::read_to_string(folder().with_file_name("errors.md")).unwrap();
-    // Those that no node answers come last; agent/src/refused.rs looks at them.
+    // Errors that no node answers come last; agent/src/refused.rs checks them.
     let (page, _) = page.split_once("\n## Errors of an agent\n").expect("a section of them");
     let rows = after(page, "| `").filter(|row| row.starts_with("ERR "));
     let errors: Vec<_> = after(page, "- `").chain(rows).filter_map(|line| line.split('`').next()).collect();
@@ -266,7 +266,8 @@ fn the_page_of_errors_has_each_and_no_others() {
     }
 }
 
-/// Whether an example's `line` is what was `shown`: numbers of more than one digit are any numbers, and `ANY` is any text.
+/// Returns true if an example's `line` is what was `shown`: numbers of more than one digit are any numbers, and `ANY`
+/// is any text.
 pub fn fits(line: &str, shown: &str) -> bool {
     if let Some((start, end)) = line.split_once(ANY).or_else(|| shown.split_once(ANY)) {
         let whole = if line.contains(ANY) { shown } else { line };
@@ -281,7 +282,7 @@ pub fn fits(line: &str, shown: &str) -> bool {
         })
 }
 
-/// A line as numbers and what is between them.
+/// Splits a line into numbers and the text between them.
 fn parts(line: &str) -> Vec<&str> {
     let mut parts = vec![];
     let mut rest = line;
@@ -300,7 +301,7 @@ fn examples_run_as_they_are_shown() {
     for (name, page) in pages() {
         let server = Server::start();
         let mut client = server.client_resp3();
-        // A busy machine may take longer from one command to the next than a reservation is shown to last.
+        // A busy machine may take longer from one command to the next than a reservation in the example lasts.
         client.say("CONFIG SET lock.handoff-window 10000");
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
@@ -318,7 +319,7 @@ fn examples_run_as_they_are_shown() {
     assert!(examples > 50, "{examples} examples");
 }
 
-/// Sends a line as redis-cli takes it: words between double quotes are one.
+/// Sends a line as redis-cli reads it: words between double quotes are one.
 pub fn ask(client: &mut Client, line: &str) -> Reply {
     let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
         0 => part.split_whitespace().collect(),
@@ -327,7 +328,7 @@ pub fn ask(client: &mut Client, line: &str) -> Reply {
     client.send(&words.map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// A reply as redis-cli shows it, as far as the examples need it.
+/// Returns a reply as redis-cli shows it, as far as the examples need it.
 pub fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Null => "(nil)".to_owned(),

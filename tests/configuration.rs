@@ -1,4 +1,4 @@
-//! What an operator sets, and what the server says of it.
+//! The operator's settings, and the server's report of them.
 
 use std::path::Path;
 
@@ -19,7 +19,8 @@ fn defaults_and_what_can_be_changed() {
     assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
 }
 
-/// The table of docs/configuration.md: the default and the bounds of each parameter. (That it has all: `documented.rs`.)
+/// The table of docs/configuration.md: the default and the bounds of each parameter. (`documented.rs` checks that it is
+/// complete.)
 #[test]
 fn the_page_has_every_parameter_as_it_is() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();

@@ -1,5 +1,5 @@
-//! What a state file says counts only for the data that it is about: not for a copy of either, not for data that another incarnation
-//! used since, not for an older AOF.
+//! A state file counts only for its own data: not for a copy of either, not for data that another incarnation used
+//! since, not for an older AOF.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use crate::harness::{
     Server, Setup, assert_guarded, assert_remembers, free_port, held, int, read, state_file, text, wait_until,
 };
 
-/// Copies the files of `from` to `to`, as cp does: but for those that only a running server has.
+/// Copies the files of `from` to `to`, as cp does, except for those that only a running server has.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Puts the copy in `from` in the place of the server's files.
+/// Replaces the server's files by the copy in `from`.
 fn restore(from: &Path, server: &Server) {
     for entry in fs::read_dir(server.dir()).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
@@ -39,8 +39,8 @@ fn snapshots() -> Setup {
     Setup::new().option("save", "3600 1")
 }
 
-/// A node ends in order, and its proof is not used up: what starts in its folder next has another state file, or none. That
-/// one grants something and is killed.
+/// A node ends in order, and its proof is not used up: the next server in its folder has another state file, or none.
+/// That one grants something and is killed.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];
@@ -60,7 +60,7 @@ fn data_that_another_life_used_proves_nothing() {
     }
 }
 
-/// The same: without a name of its own the state file is named after the port.
+/// A state file without a name of its own is named after the port: another port makes it another file.
 #[test]
 fn data_that_was_used_under_another_port_proves_nothing() {
     let mut server = snapshots().start();
@@ -77,7 +77,7 @@ fn data_that_was_used_under_another_port_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A copy that was made while the node served knows nothing of what it granted afterwards.
+/// A copy that was made while the node served does not have its later grants.
 #[test]
 fn a_copy_of_a_node_that_served_is_guarded() {
     for setup in [snapshots(), Setup::new().aof()] {
@@ -112,7 +112,7 @@ fn a_copy_of_a_node_that_had_ended_in_order_is_guarded_once_that_went_on() {
     }
 }
 
-/// The state file is in its place, but the AOF is one from a backup: as new files, or written over those that were there.
+/// The state file is in its place, but the AOF comes from a backup: as new files, or written over the present ones.
 #[test]
 fn an_older_aof_that_was_put_back_is_not_believed() {
     for in_place in [false, true] {
@@ -133,7 +133,7 @@ fn an_older_aof_that_was_put_back_is_not_believed() {
     }
 }
 
-/// The line of the state file about the AOF: number, birth, bytes.
+/// Returns the line of the state file about the AOF: number, birth, bytes.
 fn aof_line(server: &Server) -> Vec<u64> {
     let state = read(state_file(server));
     let line = state.lines().find_map(|line| line.strip_prefix("aof ")).unwrap().to_owned();
@@ -144,7 +144,7 @@ fn known_bytes(server: &Server) -> u64 {
     aof_line(server).get(2).copied().unwrap_or(0)
 }
 
-/// The server removes files of a former AOF while they are looked at.
+/// Returns the files of the present AOF. The server may remove those of a former one meanwhile.
 fn increments(folder: &Path) -> Vec<fs::Metadata> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));
@@ -180,7 +180,7 @@ fn without_its_stamp_data_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// Saved while it was held, and long over: the file still has it at every start.
+/// A lock that was saved while it was held, and has long ended: the file still has it at every start.
 #[test]
 fn a_lock_that_had_ended_before_does_not_stand_in_the_way_of_a_proof() {
     let mut server = snapshots().start();

@@ -1,7 +1,7 @@
-//! Crashes at random moments under load, many in a row: no token comes back, nothing is granted while a lock that was
-//! acknowledged can still be valid, and where the node can prove what it granted nobody waits.
+//! Crashes at random moments under load, many in a row: no token comes back, and nothing is granted while an
+//! acknowledged lock can still be valid. If the node can prove what it granted, nobody waits.
 //!
-//! `PALISADE_ROUNDS` says how many crashes of each kind (default 3; `make crash` runs 100).
+//! `PALISADE_ROUNDS` sets the number of crashes of each kind (default 3; `make crash` runs 100).
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,17 +15,17 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, seed, state_file};
 
-/// Longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
+/// The longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
 const KEYS: usize = 12;
 const WORKERS: usize = 4;
 
-/// What clients were told of one key, over all incarnations.
+/// The answers about one key, over all incarnations.
 #[derive(Clone, Copy)]
 struct Told {
     /// The largest token.
     token: i64,
-    /// Until when its last acknowledged holder may rely on it, counted from before it asked.
+    /// The end of its last acknowledged holder's validity, counted from before the request.
     valid_until: Instant,
 }
 
@@ -73,7 +73,7 @@ fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, hist
             }
         }
         if random.random_range(0..2) == 0 {
-            // From the moment it is sent it may be free.
+            // From the moment of sending it may be free.
             history.gave_back(key);
             if client.try_say(&format!("LOCK.RELEASE k{key} {owner}")).is_none() {
                 return;
@@ -82,7 +82,7 @@ fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, hist
     }
 }
 
-/// What happens between a crash and the next start.
+/// An action between a crash and the next start.
 type Between = fn(&mut Server, usize);
 
 fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
@@ -112,7 +112,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         let ttl_ms = server.info("max_ttl_ms");
         let mut client = server.client();
         let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
-        // What the node says of itself. (A short guard may be over before a busy machine lets us ask.)
+        // The node's own verdict. (A short guard may be over before a busy machine lets us ask.)
         let log = server.log();
         let verdict = log.lines().rfind(|line| line.ends_with("of its last incarnation")).unwrap();
         assert_eq!(verdict.contains(", remembers every grant "), remembers, "{what}, round {round}:\n{log}");
@@ -120,7 +120,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         assert!(!(remembers && refused), "{what}, round {round}: {fresh:?}\n{log}");
         guarded += usize::from(!remembers);
         proved += usize::from(remembers);
-        // Every key is asked for until it is granted.
+        // Every key is requested until it is granted.
         let told = history.0.lock().unwrap().clone();
         held += told.values().filter(|told| told.valid_until > Instant::now()).count();
         for (key, told) in told {

@@ -2,7 +2,7 @@
 
 use crate::harness::{Setup, int, not_here, text, wait_until};
 
-/// Locks, of which three of four are broken: what is left lies apart.
+/// The number of locks, of which three of four are broken: the rest lie apart.
 const LOCKS: usize = 20_000;
 
 #[test]

@@ -1,8 +1,8 @@
-//! What the server tells of the commands: COMMAND DOCS, INFO, GETKEYS, HELP. redis-cli makes its hints of it.
+//! The server's descriptions of the commands: COMMAND DOCS, INFO, GETKEYS, HELP. redis-cli makes its hints of them.
 
 use crate::harness::{Client, Reply, Server, text};
 
-/// name, arity, what it does with its key, whether it writes, its arguments as a person types them.
+/// Name, arity, flags of the key, whether it writes, and its arguments as a person types them.
 const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
     (
         "LOCK.ACQUIRE",
@@ -55,7 +55,7 @@ fn command_docs_show_every_argument() {
     let mut client = server.client();
     for (name, _, _, _, arguments) in COMMANDS {
         let docs = client.say(&format!("COMMAND DOCS {name}")).as_list();
-        // Servers differ in the case in which they tell a module command's name.
+        // Servers differ in the case of a module command's name.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
         let newer = [
@@ -79,7 +79,7 @@ fn command_docs_show_every_argument() {
     }
 }
 
-/// An argument of COMMAND DOCS as a person types it.
+/// Returns an argument of COMMAND DOCS as a person types it.
 pub fn typed(argument: &Reply) -> String {
     let fields = argument.as_list();
     let has = |name: &str| fields.chunks(2).any(|pair| pair[0] == text(name));
@@ -105,7 +105,7 @@ fn command_info_has_arity_flags_and_keys() {
         let info = list[0].as_list();
         assert_eq!(info[1].as_int(), arity, "{name}");
         let flags = texts(&info[2]);
-        // Lists take as long as they are.
+        // Lists take time in proportion to their length.
         let is_list = ["LOCK.LOG", "LOCK.TOP"].contains(&name);
         assert_eq!(flags.contains(&"fast".to_owned()), !is_list, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
@@ -151,7 +151,7 @@ fn help_lists_every_command() {
     );
 }
 
-/// Whether the server has ACL categories for modules' commands: Redis from 7.4, Valkey from 8.0.
+/// Returns true if the server has ACL categories for modules' commands: Redis from 7.4, Valkey from 8.0.
 pub fn has_categories(client: &mut Client) -> bool {
     texts(&client.say("ACL CAT")).contains(&"lock".to_owned())
 }

@@ -1,5 +1,6 @@
-//! Lists in docs, README and man pages have what the server tells of itself, and nothing else: commands, options, first words of
-//! errors, parameters, causes of a guard, features. What is said of each entry is for `command_pages.rs` and `configuration.rs`.
+//! Lists in docs, README and man pages have the same entries as the server's own lists: commands, options, first words
+//! of errors, parameters, causes of a guard, features. `command_pages.rs` and `configuration.rs` check the text of each
+//! entry.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use crate::command_pages::{error_texts, fact, pages, told, words};
 use crate::harness::{Client, Server};
 use crate::links::documents;
 
-/// Between servers, or in builds for tests: not for clients.
+/// Commands between servers, or in builds for tests: not for clients.
 const INTERNAL: [&str; 3] = ["LOCK.EFFECT", "LOCK.CEILING", "LOCK.PANIC"];
 
 /// Errors that no node answers; agent/src/refused.rs compares them with their section.
@@ -70,7 +71,7 @@ fn lists_have_what_the_server_tells_and_nothing_else() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The pages of commands are those of LOCK.HELP, which has all that the server was told of.
+/// The pages of commands are those of LOCK.HELP, which has all that the server knows.
 #[test]
 fn each_command_has_a_page_and_each_page_a_command() {
     let server = Server::start();
@@ -87,7 +88,7 @@ fn each_command_has_a_page_and_each_page_a_command() {
     }
 }
 
-/// A row of the README has the command as LOCK.HELP shows it, as far as it does not leave options out (`…`).
+/// A row of the README has the command as LOCK.HELP shows it, except for options that it leaves out (`…`).
 #[test]
 fn the_readme_has_arguments_as_they_are() {
     let server = Server::start();
@@ -116,7 +117,8 @@ fn the_readme_has_arguments_as_they_are() {
     assert!(rows > 10, "{rows}");
 }
 
-/// The categories of docs/acl.md are those on the pages of commands, which are compared with servers that have categories.
+/// The categories of docs/acl.md are those on the pages of commands, which are compared with servers that have
+/// categories.
 #[test]
 fn the_categories_of_users_have_the_commands_of_the_pages() {
     let page = text_of("docs/acl.md");
@@ -139,7 +141,7 @@ fn the_categories_of_users_have_the_commands_of_the_pages() {
     assert_eq!(categories, 5);
 }
 
-/// A name that was removed or changed is left behind nowhere.
+/// No document keeps a name that was removed or changed.
 #[test]
 fn no_document_names_a_command_or_parameter_that_there_is_not() {
     let server = Server::start();
@@ -159,7 +161,7 @@ fn no_document_names_a_command_or_parameter_that_there_is_not() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One figure for the memory of a lock, in one place: that of the benchmark.
+/// There is one figure for the memory of a lock, in one place: that of the benchmark.
 #[test]
 fn the_memory_of_a_lock_is_as_measured() {
     let measured = text_of("docs/benchmarks/memory-redis-7.md");
@@ -173,7 +175,7 @@ fn the_memory_of_a_lock_is_as_measured() {
 }
 
 impl Told {
-    /// Asks the server what it tells of itself.
+    /// Asks the server for its list.
     fn by(self, client: &mut Client) -> Words {
         let codes = || error_texts().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect::<Words>();
         match self {
@@ -201,7 +203,7 @@ impl Told {
     }
 }
 
-/// The text of a document, or what a program prints.
+/// Returns the text of a document, or the output of a program.
 fn text_of(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     if path.extension().is_some() {
@@ -212,32 +214,32 @@ fn text_of(document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The text under a heading, up to the next one.
+/// Returns the text under a heading, up to the next one.
 #[track_caller]
 fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     let found = text.split("\n#").find(|part| part.trim_start_matches(['#', ' ']).lines().next() == Some(heading));
     found.unwrap_or_else(|| panic!("no section {heading}"))
 }
 
-/// The words of the first cells of all tables.
+/// Returns the words of the first cells of all tables.
 fn in_first_cells(text: &str, is: fn(&str) -> bool) -> Words {
     let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     cells.flat_map(tokens).filter(|word| is(word)).map(str::to_owned).collect()
 }
 
-/// The words of the lines that begin so.
+/// Returns the words of the lines that begin with `start`.
 fn in_lines(text: &str, start: &str, is: fn(&str) -> bool) -> Words {
     let lines = text.lines().filter(|line| line.starts_with(start));
     lines.flat_map(tokens).filter(|word| is(word)).map(str::to_owned).collect()
 }
 
-/// The code spans between `before` and the end of its line.
+/// Returns the code spans between `before` and the end of its line.
 fn quoted_after(text: &str, before: &str) -> Words {
     let rest = text.split(before).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_default();
     rest.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The arguments of a syntax, each option with its value as one.
+/// Returns the arguments of a syntax, each option with its value as one.
 fn arguments(syntax: &str) -> Vec<String> {
     let mut arguments: Vec<String> = vec![];
     for word in syntax.split(' ').skip(1) {

@@ -114,7 +114,7 @@ fn paused_writes_delay_the_clean_up_and_nothing_else() {
     }
     client.say("CLIENT PAUSE 100000 WRITE");
     wait_until("every lease ends", || (0..1_000).all(|n| client.say(&format!("LOCK.INFO k{n}")) == null()));
-    // The cron event and the timer come by meanwhile, and must leave the locks alone.
+    // The cron event and the timer run meanwhile, and must leave the locks alone.
     let ticks = |client: &mut crate::harness::Client| client.info_field("uptime_in_seconds");
     let before = ticks(&mut client);
     wait_until("some time passes", || ticks(&mut client) >= before + 2);

@@ -1,4 +1,4 @@
-//! A disk without a free byte, with each setting of the AOF: what docs/operations.md says of it.
+//! A disk without a free byte, with each setting of the AOF, as docs/operations.md describes it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,11 +9,11 @@ use tempfile::NamedTempFile;
 
 use crate::harness::{Server, Setup, int, not_here, null, wait_until};
 
-/// A small file system in memory in place of a server's folder; gone with its value.
+/// A small file system in memory in place of a server's folder; dropping it unmounts it.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None`: mounting is not permitted here.
+    /// Mounts it; `None` if mounting is not permitted here.
     fn under(folder: &Path) -> Option<Self> {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(folder).output();
         mounted.is_ok_and(|output| output.status.success()).then(|| Self(folder.to_owned()))
@@ -35,7 +35,7 @@ impl Drop for Disk {
     }
 }
 
-/// A server on a disk that has become full, where `held` is held. It logs to another disk, into this file.
+/// Returns a server on a disk that has become full, where `held` is held. It logs to another disk, into this file.
 fn on_a_full_disk(fsync: &str, log: &Path) -> Option<(Server, Disk)> {
     let log = log.to_str().unwrap();
     let mut server = Setup::new().aof().option("appendfsync", fsync).option("logfile", log).start();
@@ -80,7 +80,7 @@ fn a_server_that_writes_each_grant_ends() {
     assert_eq!(client.say("LOCK.RELEASE held me"), int(0));
 }
 
-/// With `everysec` it goes on, refuses whatever writes, and writes again as soon as there is room.
+/// With `everysec` it goes on, refuses all writes, and writes again as soon as there is room.
 #[test]
 fn a_server_that_writes_every_second_refuses() {
     let log = NamedTempFile::new().unwrap();

@@ -56,7 +56,7 @@ fn random_arguments() {
     let mut random = StdRng::seed_from_u64(seed());
     let server = Server::start();
     let mut client = server.client();
-    // What waits is sent on its way by an operator.
+    // An operator unblocks waiting requests.
     let id = client.say("CLIENT ID").as_int();
     let mut operator = server.client();
     let done = Arc::new(AtomicBool::new(false));

@@ -31,7 +31,7 @@ fn lift_and_arm_are_the_operators_word() {
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
     let armed = client.say("LOCK.GUARD arm 50000").as_int();
     assert!((49_000..=50_000).contains(&armed));
-    // What was granted before cannot be vouched for: only looked at, released and broken.
+    // Nobody can vouch for earlier grants: they can only be read, released and broken.
     for line in [
         "LOCK.ACQUIRE other me 1000".to_owned(),
         "LOCK.ACQUIRE k me 1000 RETRY".to_owned(),
@@ -44,7 +44,7 @@ fn lift_and_arm_are_the_operators_word() {
     }
     assert_eq!(client.say("LOCK.NODE").field("guard_reason"), text("operator"));
     assert_eq!(client.say("LOCK.INFO k").field("owner"), text("me"));
-    // A shorter one does not end a longer one, and it outlives a clean restart.
+    // A shorter guard does not end a longer one, which outlives a clean restart.
     assert!(client.say("LOCK.GUARD ARM 5").as_int() > 40_000);
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
     wait_until("it is on the disk", || read(state_file(&server)).contains("\nguard operator "));
@@ -89,7 +89,7 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
     }
 }
 
-/// The end of loading took the guard of a flush that the AOF replayed for that of a reload, and undid it.
+/// The end of loading mistook the guard of a flush that the AOF replayed for that of a reload, and undid it.
 #[test]
 fn a_flush_that_only_the_aof_knows_of_is_guarded() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// A load after a flush was taken for a reload of what the flush had dropped.
+/// A load after a flush was mistaken for a reload of what the flush had dropped.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());
@@ -193,7 +193,7 @@ fn an_evicted_key_that_is_no_lock_bars_nothing() {
     assert_eq!(server.info("evicted"), 0);
 }
 
-/// What survives a flush was never in doubt: those who hold it go on.
+/// Locks that survive a flush were never in doubt: their holders go on.
 #[test]
 fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     let server = Server::start();

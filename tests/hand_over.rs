@@ -1,8 +1,8 @@
-//! A lock that gets free passes to the first who waits, whatever freed it, before anybody who asks later.
+//! A free lock passes to the first waiter, whatever freed it, before any later request.
 
 use crate::harness::{Reply, Server, Setup, int, null, queues, text, wait_until, waits};
 
-/// The token and the time waited of a grant that was waited for.
+/// Returns the token and the waiting time of a grant after a wait.
 fn grant(reply: &Reply) -> (i64, i64) {
     match reply {
         Reply::List(list) => (list[0].as_int(), list[1].as_int()),
@@ -15,7 +15,7 @@ fn whatever_frees_the_lock_passes_it_on_in_order_with_growing_tokens() {
     let server = Server::start();
     let mut me = server.client();
     let mut last = me.say("LOCK.ACQUIRE k o0 60000").as_int();
-    // What frees the lock of owner n, and what that is answered.
+    // The causes that free the lock of owner n, and their answers.
     let causes = [
         ("LOCK.RELEASE k o0", int(0)),
         ("LOCK.BREAK k", Reply::Null),
@@ -132,7 +132,7 @@ fn a_repeated_request_waits_for_no_one_else_and_a_grant_answers_both() {
     assert_eq!(grant(&again.say("LOCK.ACQUIRE k a 60000 WAIT 60000 RETRY")).0, token);
 }
 
-/// Told twice that it is theirs, for leases of different length, its owner has it for the longer.
+/// With two requests for leases of different length, their owner has the lock for the longer.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_asked_for() {
     let server = Server::start();
@@ -179,7 +179,7 @@ fn inside_transactions_and_scripts_the_answer_is_at_once() {
     assert_eq!(server.info("waiters"), 0);
 }
 
-/// A hand-over in a transaction is the next holder's from there on.
+/// A hand-over in a transaction takes effect from there on.
 #[test]
 fn a_release_in_a_transaction_passes_on_in_it() {
     let server = Server::start();
@@ -227,7 +227,7 @@ fn a_hand_over_waits_until_writes_go_on() {
     grant(&next.hear());
 }
 
-/// The background may not grant what the server would refuse a client: a master that lost its replicas would otherwise
+/// The background may not grant what the server would refuse a client: otherwise a master that lost its replicas would
 /// go on granting what its successor grants too.
 #[test]
 fn without_enough_replicas_a_lease_that_ends_passes_to_nobody() {

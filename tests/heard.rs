@@ -1,10 +1,11 @@
-//! Answers that a listener hears: many requests wait over one connection, each in its place as if it blocked one of its own.
+//! Answers that a listener hears: many requests wait over one connection, each in its place as if it blocked one of its
+//! own.
 
 use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, pair, queues, text, wait_until, waits};
 
 const NAME: &str = "drawn-at-random-1";
 
-/// A connection that listens, and does not ask now; and its id.
+/// Returns a connection that listens, and does not ask now; and its id.
 fn listener(server: &Server) -> (Client, i64) {
     let mut client = server.client();
     let id = client.say("CLIENT ID").as_int();
@@ -12,12 +13,12 @@ fn listener(server: &Server) -> (Client, i64) {
     (client, id)
 }
 
-/// It asks for news, for a minute.
+/// Asks for news, for a minute.
 fn asks(listener: &mut Client) {
     listener.ask(&format!("LOCK.HEAR {NAME} 60000"));
 }
 
-/// What is told of each key and owner.
+/// Returns the news of each key and owner.
 #[track_caller]
 fn news(reply: &Reply) -> Vec<(String, String, Reply)> {
     let one = |news: &Reply| match &news.as_list()[..] {
@@ -31,7 +32,7 @@ fn told(key: &str, owner: &str, told: Reply) -> (String, String, Reply) {
     (key.to_owned(), owner.to_owned(), told)
 }
 
-/// All of the next `count` news.
+/// Returns all of the next `count` news.
 fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
     let mut all = vec![];
     while all.len() < count {
@@ -41,14 +42,14 @@ fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
     all
 }
 
-/// It waits, and is heard.
+/// Sends a wait that is heard.
 #[track_caller]
 fn wait(client: &mut Client, key: &str, owner: &str, rest: &str) {
     let line = format!("LOCK.WAIT {key} {owner} 60000 HEARD {NAME}{rest}");
     assert_eq!(client.say(&line), text("WAITING"), "{line}");
 }
 
-/// A lock that is held, by `me`, and who holds it.
+/// Holds a lock for `me`, and returns the holder's client.
 fn held(server: &Server) -> Client {
     let mut me = server.client();
     assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
@@ -63,7 +64,7 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
         let (mut ear, _) = listener(&server);
         let mut asker = if resp3 { server.client_resp3() } else { server.client() };
         asks(&mut ear);
-        // What can be said at once is said at once.
+        // Immediate answers come at once.
         assert_eq!(asker.say(&format!("LOCK.WAIT free a 60000 HEARD {NAME}")), int(1));
         assert_eq!(asker.say(&format!("LOCK.WAIT k me 60000 HEARD {NAME}")), int(1));
         assert!(asker.say(&format!("LOCK.WAIT k me 60000 SHARED HEARD {NAME}")).is_error("OWNED"));
@@ -78,7 +79,7 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
         assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
         // It is reserved, as after any other turn.
         assert_eq!(me.say("LOCK.ACQUIRE l me 60000"), null());
-        // What comes while nobody asks is kept.
+        // News that comes while nobody asks is kept.
         me.say("LOCK.RELEASE m me");
         me.say("LOCK.RELEASE k me");
         asks(&mut ear);
@@ -119,7 +120,7 @@ fn the_order_is_that_of_the_queue() {
     assert_eq!(fifth.hear().as_list().len(), 2);
 }
 
-/// As a blocked client's connection: when it ends its requests leave, and nobody waits behind them.
+/// Like a blocked client's connection: when it ends its requests leave, and nobody waits behind them.
 #[test]
 fn when_the_listener_ends_its_requests_leave() {
     for how in ["closed, asking", "closed, idle", "killed, asking", "killed, idle", "renamed"] {
@@ -186,7 +187,7 @@ fn each_is_told_when_its_time_is_up_and_the_listener_too() {
     assert_eq!((server.info("waiters"), server.info("wait_timeouts")), (0, 1));
 }
 
-/// As RELEASE does for every request; asked again with its ticket it stands where it stood.
+/// Like every request, it ends with a RELEASE; repeated with its ticket, it stands where it stood.
 #[test]
 fn a_request_is_taken_back_by_a_release_of_its_owner() {
     let server = Server::start();
@@ -198,7 +199,7 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say("LOCK.RELEASE k a"), null());
     asks(&mut ear);
     assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
-    // Or by a wait of no time, which does not touch what it holds or what is kept for it.
+    // Or by a wait of no time, which affects neither what it holds nor its reservation.
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
     assert_eq!(server.info("waiters"), 1, "it had none any more");
     wait(&mut asker, "k", "a", " TICKET 1");
@@ -220,7 +221,7 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
 }
 
-/// What is refused later is told as text, in the words of the error.
+/// A later refusal comes as text, in the words of the error.
 #[test]
 fn refusals_that_come_later_are_news() {
     let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();
@@ -264,7 +265,7 @@ fn what_cannot_be_heard_is_refused_and_changes_nothing() {
         assert!(error(me.say(&format!("LOCK.WAIT k a 0 HEARD {name}"))).contains("16 to 64 bytes"));
     }
     assert!(error(me.say(&format!("LOCK.HEAR {NAME} -1"))).starts_with("ERR the time to wait"));
-    // Another user's is as if it were not there.
+    // Another user's listener does not exist for it.
     me.say("ACL SETUSER app on nopass ~* +lock.wait +lock.hear");
     let mut app = server.client();
     app.say("AUTH app x");
@@ -285,7 +286,7 @@ fn what_cannot_be_heard_is_refused_and_changes_nothing() {
     assert_eq!((server.info("waiters"), server.info("listeners")), (0, 1));
 }
 
-/// The lock that a user may no longer ask for does not pass to it, over whichever connection it asked.
+/// A lock that a user may no longer ask for does not pass to it, over whichever connection it asked.
 #[test]
 fn who_lost_the_permission_is_passed_over() {
     let server = Server::start();
@@ -324,7 +325,7 @@ fn a_demoted_master_tells_listeners_and_grants_nothing() {
     let reply = hears(&mut ear, 150);
     assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("UNBLOCKED ")), "{reply:?}");
     assert_eq!(server.info("turns"), 0);
-    // A replica can be listened to, and one that is promoted serves.
+    // A replica accepts listeners, and one that is promoted serves.
     assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 20")), Reply::List(vec![]));
     me.say("REPLICAOF NO ONE");
     me.lift();
@@ -335,7 +336,7 @@ fn a_demoted_master_tells_listeners_and_grants_nothing() {
     assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
 }
 
-/// Who asks while the master is demoted is answered, by the server or with the news.
+/// A client that asks while the master is demoted is answered, by the server or with the news.
 #[test]
 fn a_listener_that_asks_is_not_forgotten_by_a_demotion() {
     let (server, replica) = pair();
@@ -378,7 +379,7 @@ fn a_slot_that_moves_sends_them_away() {
     assert!(other.client().say(&format!("LOCK.WAIT k a 1 HEARD {NAME}")).is_error("NOLISTENER"));
 }
 
-/// While writes are paused nobody is told a turn; right after, the first is.
+/// While writes are paused nobody hears of a turn; right after, the first does.
 #[test]
 fn a_pause_of_writes_is_waited_for() {
     let server = Server::start();
@@ -393,7 +394,7 @@ fn a_pause_of_writes_is_waited_for() {
     assert_eq!(me.say("EXISTS short"), int(0));
 }
 
-/// Each of ten thousand has its place, costs about as much as the queue's own memory, and is told in order.
+/// Each of ten thousand has its place, costs about as much as the queue's own memory, and is answered in order.
 #[test]
 fn ten_thousand_over_one_connection() {
     const COUNT: u64 = 10_000;
@@ -426,7 +427,7 @@ fn ten_thousand_over_one_connection() {
     }
     assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
     let left = me.info_field("used_memory");
-    // And as many at once, one key each: all are told, each once.
+    // And as many at once, one key each: all are answered, each once.
     for slice in (0..COUNT).collect::<Vec<_>>().chunks(500) {
         let lines: Vec<_> = slice.iter().map(|n| format!("LOCK.ACQUIRE k{n} me 60000")).collect();
         assert!(me.pipeline(&lines).iter().all(|reply| reply.as_int() > 0));
@@ -439,7 +440,7 @@ fn ten_thousand_over_one_connection() {
     let all = hears(&mut ear, COUNT as usize);
     let expected: Vec<_> = (0..COUNT).map(|n| told(&format!("k{n}"), &format!("o{n}"), int(1))).collect();
     assert!(all == expected, "in the order of their releases");
-    // Reservations and what was kept of them go with the keys.
+    // Reservations and their bookkeeping go with the keys.
     me.say("CONFIG SET lock.handoff-window 1");
     me.say("FLUSHALL");
     wait_until("memory is given back", || {

@@ -1,6 +1,6 @@
 //! A hostile client: random commands on many connections at once, garbage on others, and AOFs that end in the middle.
 //!
-//! `PALISADE_COMMANDS` says how many commands (default 20000; `make hostile` sends a million).
+//! `PALISADE_COMMANDS` sets the number of commands (default 20000; `make hostile` sends a million).
 
 mod commands;
 
@@ -18,29 +18,29 @@ use rand::{RngExt, SeedableRng};
 use self::commands::{Command, Source};
 use crate::harness::{Client, Reply, Server, Setup, int, seed, text, wait_until};
 
-/// Connections that send at once.
+/// The number of connections that send at once.
 const CONNECTIONS: usize = 8;
 
-/// Commands that a connection sends before it reads.
+/// The number of commands that a connection sends before it reads.
 const BATCH: usize = 40;
 
-/// Between two looks at who waits.
+/// The interval between two checks of who waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// How long writes are paused, and after how many looks again.
+/// The length of a pause of writes, and the number of checks between two pauses.
 const PAUSE_MS: u32 = 15;
 const PAUSE_EVERY: usize = 100;
 
-/// How much more memory may be used after all commands than after the first half, everything flushed. (What servers keep for
-/// later use fills up in the first ten thousand.)
+/// The most by which memory may grow from the first half of the commands to the end, with everything flushed. (The
+/// servers' own caches fill up in the first ten thousand.)
 const GROWTH_BYTES_MAX: u64 = 256 * 1024;
 
-/// How many commands are sent.
+/// Returns the number of commands to send.
 fn commands() -> usize {
     std::env::var("PALISADE_COMMANDS").ok().and_then(|commands| commands.parse().ok()).unwrap_or(20_000)
 }
 
-/// What a server's log never says.
+/// Checks that the server's log has no sign of a failure.
 fn assert_calm(server: &Server) {
     let log = server.log();
     for sign in ["BUG REPORT", "ASSERTION", "the lock module failed", "panicked", "crashed by signal"] {
@@ -48,11 +48,11 @@ fn assert_calm(server: &Server) {
     }
 }
 
-/// One connection: sends, reads, learns; connects again when it is killed.
+/// Runs one connection: sends, reads, learns; connects again when it is killed.
 fn attack(server: &Server, source: &mut Source, commands: usize, newest: &AtomicI64) {
     let connect = || {
         let mut client = server.client();
-        // It may be killed before it says anything.
+        // It may be killed before it answers.
         if let Some(Reply::Int(id)) = client.try_say("CLIENT ID") {
             newest.fetch_max(id, Ordering::Relaxed);
         }
@@ -98,10 +98,10 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
     }
 }
 
-/// Sends everybody who waits on its way, so that long waits keep no connection from its next batch, and pauses writes now
-/// and then.
+/// Unblocks every waiter, so that long waits keep no connection from its next batch, and pauses writes from time to
+/// time.
 ///
-/// Always with ERROR: without it Redis 7.0 fails where the client waits for the end of a pause, with or without a module,
+/// Always with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or without a module,
 /// and sends nothing at all to one whose answer is on its way.
 fn hurry(server: &Server, over: &AtomicBool) {
     let mut client = server.client();
@@ -137,7 +137,7 @@ fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut 
         scope.spawn(move || hurry(server, over));
         let attacks: Vec<_> =
             sources.iter_mut().map(|source| scope.spawn(move || attack(server, source, each, newest))).collect();
-        // Whatever becomes of them, the others are to end too.
+        // Whatever becomes of them, the others have to end too.
         let ends: Vec<_> = attacks.into_iter().map(|attack| attack.join()).collect();
         over.store(true, Ordering::Relaxed);
         for end in ends {
@@ -148,7 +148,7 @@ fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut 
     });
 }
 
-/// Undoes what hostile operators set, empties everything, and says how much memory is used.
+/// Undoes what hostile operators set, empties everything, and returns the memory in use.
 fn calm(server: &Server) -> u64 {
     let mut client = server.client();
     for line in [
@@ -174,7 +174,7 @@ fn calm(server: &Server) -> u64 {
     client.info_field("used_memory")
 }
 
-/// It grants: a lock that nobody holds, with a token above all that were told.
+/// Checks that it grants a lock that nobody holds, with a token above all known ones.
 fn serves(client: &mut Client) {
     client.lift();
     let token = client.insist("LOCK.ACQUIRE after me 1000").as_int();
@@ -203,7 +203,7 @@ fn random_commands_on_many_connections() {
     assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes used, then {after}");
     assert_calm(&server);
 
-    // What the AOF has of it loads again.
+    // The AOF's part of it loads again.
     storm(&server, &mut sources, commands / 10, &mut random);
     server.kill();
     server.start_again();
@@ -212,7 +212,7 @@ fn random_commands_on_many_connections() {
     assert_calm(&server);
 }
 
-/// The AOF's last file.
+/// Returns the AOF's last file.
 fn tail_of_the_aof(server: &Server) -> PathBuf {
     let files = fs::read_dir(server.dir().join("appendonlydir")).unwrap().map(|file| file.unwrap().path());
     let incremental = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof"));
@@ -220,7 +220,7 @@ fn tail_of_the_aof(server: &Server) -> PathBuf {
     incremental.max_by_key(|file| file.to_string_lossy().rsplit('.').nth(2).unwrap().parse::<u32>().unwrap()).unwrap()
 }
 
-/// `command` as it stands in an AOF.
+/// Returns `command` as an AOF has it.
 fn written(command: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for argument in command {
@@ -249,7 +249,7 @@ fn an_aof_with_any_end_loads_or_is_refused_plainly() {
         match round % 4 {
             0 => bytes.truncate(random.random_range(0..bytes.len())),
             1 => {
-                // A whole command whose record is none.
+                // A whole command with an invalid record.
                 let at = random.random_range(0..whole.len() - 100);
                 bytes.extend(written(&[b"LOCK.EFFECT", b"k1", &whole[at..at + random.random_range(0..100)]]));
                 bytes.extend(written(&[b"LOCK.CEILING", b"9223372036854775807", b"-1"]));

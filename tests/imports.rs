@@ -1,26 +1,26 @@
 //! Imports go one way: no files of a crate import each other in a circle, and no folders.
 //!
-//! What counts are the paths of `use` and those that begin with `crate::` or `super::` anywhere else, but for tests. An import by
-//! way of a `pub use` is one of the file that has the item.
+//! The paths of `use` count, and those that begin with `crate::` or `super::` anywhere else, except in tests. An import
+//! by way of a `pub use` counts for the file that has the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The sources that are held to it.
+/// The sources that are checked.
 const ROOTS: [&str; 9] =
     ["quorum/src", "core/src", "src", "client/src", "agent/src", "cli/src", "sim/src", "bench/src", "fuzz/src"];
 
 /// A module's path in its crate.
 type Module = Vec<String>;
 
-/// Which file imports which.
+/// The imports of each file.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// A crate's modules: what each imports, and what it passes on under which name.
+/// A crate's modules: the imports of each, and what it passes on under which name.
 struct Sources {
     imports: BTreeMap<Module, Vec<Module>>,
-    /// `None`: an item of another crate.
+    /// The modules of passed-on names; `None` for an item of another crate.
     passed_on: BTreeMap<Module, BTreeMap<String, Option<Module>>>,
 }
 
@@ -43,7 +43,7 @@ fn the_seam_imports_nothing_from_outside() {
     }
 }
 
-/// The program and the agent reach nodes over connections of the client: of redis-rs they have commands and values.
+/// The program and the agent reach nodes over connections of the client: from redis-rs they use commands and values.
 #[test]
 fn programs_have_no_connections_of_their_own() {
     let allowed = ["Arg", "Cmd", "FromRedisValue", "Value", "cmd"];
@@ -80,7 +80,7 @@ fn a_circle_is_found_also_by_way_of_a_re_export() {
 }
 
 impl Sources {
-    /// Those in the folder `root`.
+    /// Reads the modules in the folder `root`.
     fn read(root: PathBuf) -> Self {
         Self::of(texts(root))
     }
@@ -119,7 +119,7 @@ impl Sources {
         Self { imports, passed_on }
     }
 
-    /// The module that has the item at `path`.
+    /// Returns the module that has the item at `path`.
     fn of_item(&self, path: &[String]) -> Option<Module> {
         let len = (0..=path.len()).rev().find(|&len| self.imports.contains_key(&path[..len]))?;
         let (module, item) = path.split_at(len);
@@ -139,7 +139,7 @@ impl Sources {
     }
 }
 
-/// The modules in the folder `root`, each with its text, but for those of tests.
+/// Returns the modules in the folder `root`, each with its text, except for those of tests.
 fn texts(root: PathBuf) -> Vec<(Module, String)> {
     let mut folders = vec![(root, Module::new())];
     let mut texts = vec![];
@@ -162,7 +162,7 @@ fn texts(root: PathBuf) -> Vec<(Module, String)> {
     texts
 }
 
-/// A text without its tests and comments.
+/// Returns a text without its tests and comments.
 fn code(text: &str) -> String {
     let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(super) mod tests {"];
     let text = tests.iter().fold(text, |text, tests| text.split(tests).next().unwrap());
@@ -177,7 +177,7 @@ fn module(name: &str) -> Module {
     name.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// The trees of `use`, and whether each is public.
+/// Returns the trees of `use`, and whether each is public.
 fn uses(code: &str) -> Vec<(bool, String)> {
     let statement = |statement: &str| {
         let (before, tree) = statement.rsplit_once("use ")?;
@@ -187,7 +187,7 @@ fn uses(code: &str) -> Vec<(bool, String)> {
     code.split(';').filter_map(statement).collect()
 }
 
-/// The paths of a tree of `use`, each with the name that it gets.
+/// Returns the paths of a tree of `use`, each with its name.
 fn branches(tree: &str, before: &[String]) -> Vec<(Module, String)> {
     let tree = tree.trim();
     if let Some((path, inner)) = tree.strip_suffix('}').and_then(|tree| tree.split_once('{')) {
@@ -208,7 +208,7 @@ fn branches(tree: &str, before: &[String]) -> Vec<(Module, String)> {
     vec![(path, name)]
 }
 
-/// Paths from `crate::` or `super::` on, outside of `use`.
+/// Returns paths from `crate::` or `super::` on, outside of `use`.
 fn inline(code: &str) -> impl Iterator<Item = Module> {
     let is_part = |c: char| c.is_alphanumeric() || "_:$".contains(c);
     code.split(move |c| !is_part(c))
@@ -217,7 +217,7 @@ fn inline(code: &str) -> impl Iterator<Item = Module> {
         .map(module)
 }
 
-/// The same with a folder in place of the files in it.
+/// Returns the graph with a folder in place of the files in it.
 fn folders(graph: &Graph) -> Graph {
     let folder = |file: &String| file.split("::").next().unwrap().to_owned();
     let mut folders = Graph::new();
@@ -228,7 +228,8 @@ fn folders(graph: &Graph) -> Graph {
     folders
 }
 
-/// A circle, if there is one, from file to file: what is left once all that import nothing more are taken away has one.
+/// Returns a circle from file to file, if there is one: what is left without the files that import nothing further has
+/// one.
 fn circle(graph: &Graph) -> Option<String> {
     let mut left = graph.clone();
     loop {
@@ -240,7 +241,7 @@ fn circle(graph: &Graph) -> Option<String> {
         left.retain(|file, _| !leaves.contains(file));
         left.values_mut().for_each(|imported| imported.retain(|file| !leaves.contains(file)));
     }
-    // Each of these imports another of them: whoever follows that comes back.
+    // Each of these imports another of them: following the imports comes back.
     let mut path = vec![left.keys().next()?];
     loop {
         let next = left[path[path.len() - 1]].first()?;

@@ -9,24 +9,24 @@ use crate::harness::{
     Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
 };
 
-/// A lease of this many milliseconds ends within the patience of a test, and is not over because a machine is busy.
+/// The ttl in milliseconds: short enough for the patience of a test, and too long to end because a machine is busy.
 const TTL: u64 = 1_000;
 
-/// A client that holds `k` with KEEPALIVE, and its token.
+/// Returns a client that holds `k` with KEEPALIVE, and its token.
 fn keeps(server: &Server) -> (Client, i64) {
     let mut client = server.client();
     let token = client.insist(&format!("LOCK.ACQUIRE k me {TTL} KEEPALIVE 3600000")).as_int();
     (client, token)
 }
 
-/// The lease is prolonged: it is held for longer than its ttl, with the same token.
+/// Checks that the lease is prolonged: it is held for longer than its ttl, with the same token.
 fn is_kept(server: &Server, token: i64) {
     let renewals = server.info("renewals");
     wait_until("it is prolonged", || server.info("renewals") >= renewals + 4);
     assert_eq!(server.client().say("LOCK.INFO k").field("token"), int(token));
 }
 
-/// The lease ends by itself.
+/// Waits until the lease ends by itself.
 fn ends(server: &Server) {
     let mut client = server.client();
     wait_until("it ends", || client.say("LOCK.INFO k") == null());
@@ -61,13 +61,13 @@ fn however_the_connection_ends() {
             let id = me.say("CLIENT ID").as_int();
             assert_eq!(server.client().say(&format!("CLIENT KILL ID {id}")), int(1));
         },
-        // It says nothing for too long.
+        // It is silent for too long.
         |server, me| {
             server.client().say("CONFIG SET timeout 1");
             wait_until("it is cut off", || server.client().info_field("connected_clients") == 1);
             drop(me);
         },
-        // It does not read what it is told.
+        // It does not read its output.
         |server, mut me| {
             server.client().send(&[b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 200000 0 0"]);
             server.client().send(&[b"SET", b"large", &vec![b'x'; 100_000]]);
@@ -116,7 +116,7 @@ fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     }
 }
 
-/// However late this test is: its own clock is read before and after what the server did in between.
+/// However late this test is: it reads its own clock before and after what the server did in between.
 #[test]
 fn it_ends_at_the_time_that_its_holder_named() {
     const KEPT: i64 = 3_000;
@@ -149,7 +149,7 @@ fn it_ends_at_the_time_that_its_holder_named() {
 fn what_its_holder_does_meanwhile() {
     let server = Server::start();
     let (mut me, token) = keeps(&server);
-    // Neither ends it.
+    // None of these ends it.
     for line in ["RESET", "SELECT 1", "SELECT 0", "LOCK.REENTER k me", "LOCK.RELEASE k me", "LOCK.NOTE k me text"] {
         assert!(!matches!(me.say(line), Reply::Error(_)), "{line}");
     }
@@ -164,7 +164,7 @@ fn what_its_holder_does_meanwhile() {
     let kept = |server: &Server| server.client().say("LOCK.INFO k HOLDERS 9").field("grants").as_list();
     is_kept(&server, raised);
     assert_eq!(kept(&server)[1].field("keepalive"), int(0));
-    // Another connection gives it back.
+    // Another connection releases it.
     assert_eq!(server.client().say("LOCK.RELEASE k me"), int(0));
     assert_eq!((server.info("keepalives"), kept(&server).len()), (0, 1));
 }
@@ -220,7 +220,7 @@ fn whatever_takes_the_lock_away_ends_it() {
     assert_eq!(server.info("renewals"), 0, "nothing was prolonged that is gone");
 }
 
-/// A lock that is back under its name when the next prolongation is due stays kept: docs/keepalive.md says so.
+/// A lock that is back under its name when the next prolongation is due stays kept, as docs/keepalive.md says.
 #[test]
 fn a_lock_that_is_renamed_and_back_is_kept() {
     let server = Server::start();
@@ -229,7 +229,7 @@ fn a_lock_that_is_renamed_and_back_is_kept() {
     is_kept(&server, token);
 }
 
-/// A prolongation is a change of the key: docs/keepalive.md says so.
+/// A prolongation is a change of the key, as docs/keepalive.md says.
 #[test]
 fn a_prolongation_aborts_transactions_that_watch_the_lock() {
     let server = Server::start();
@@ -284,18 +284,18 @@ fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
     let seen = replica.client().say("LOCK.INFO k");
     assert_eq!((seen.field("token"), seen.field("keepalive")), (int(token), int(0)));
     assert!(seen.field("ttl").as_int() > 0, "it has not ended there");
-    // Promoted, it goes on until its end, as it was told.
+    // Promoted, it goes on until its known end.
     let mut next = replica.client();
     next.say("REPLICAOF NO ONE");
     wait_until("it ends", || next.say("LOCK.INFO k") == null());
-    // The master keeps its own until it follows; then nobody's.
+    // The master keeps its own until it follows; then it keeps none.
     is_kept(&master, token);
     follow(&master, &replica);
     wait_until("it follows", || master.info("keepalives") == 0);
     drop(me);
 }
 
-/// As its holder's EXTEND would be refused.
+/// The prolongation is refused as its holder's EXTEND would be.
 #[test]
 fn a_master_without_enough_replicas_prolongs_nothing() {
     let server = Server::start();
@@ -346,7 +346,7 @@ fn a_slot_that_leaves_takes_it_along() {
     wait_until("it ends", || here.say("LOCK.INFO k") == null());
 }
 
-/// A hundred thousand leases of one connection: it ends, and nobody notices but those who wait for them.
+/// A hundred thousand leases of one connection: it ends, and only those who wait for them notice.
 #[test]
 fn one_connection_that_keeps_very_many() {
     let server = Server::start();
@@ -381,7 +381,8 @@ fn its_bounds() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// RENAME brought a lock of the same owner without KEEPALIVE to the key: it was shown as kept, and nothing prolonged it.
+/// RENAME brought a lock of the same owner without KEEPALIVE to the key: it was shown as kept, and nothing prolonged
+/// it.
 #[test]
 fn a_lock_that_was_renamed_over_a_kept_one_is_not_shown_as_kept() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What Redis's own commands do to a lock.
+//! The effects of Redis's own commands on a lock.
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, text, wait_until};
 
@@ -7,7 +7,7 @@ fn lock(client: &mut Client) -> i64 {
     client.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int()
 }
 
-/// Nothing is left behind: neither locks nor bookkeeping.
+/// Checks that nothing is left behind: neither locks nor bookkeeping.
 fn assert_nothing_left(server: &Server) {
     wait_until("no lock and no deadline is left", || (server.info("held"), server.info("deadlines")) == (0, 0));
 }
@@ -56,7 +56,7 @@ fn rename_moves_the_lock_with_token_and_lease() {
 fn tokens_of_a_name_are_above_those_renamed_to_it() {
     let server = Server::start();
     let mut client = server.client();
-    // Drive the tokens of `k` ahead of those of every other name.
+    // Drives the tokens of `k` ahead of those of every other name.
     let mut token = 0;
     for _ in 0..50 {
         token = lock(&mut client);
@@ -200,7 +200,7 @@ fn expire_on_a_lock_deletes_it_by_the_wall_clock() {
     let mut client = server.client();
     for line in ["LOCK.ACQUIRE k you 60000", "LOCK.INFO k", "LOCK.RELEASE k me", "LOCK.BREAK k"] {
         lock(&mut client);
-        // The server looks for expired keys only when they are used: here, by our own command.
+        // The server notices expired keys only when they are used: here, by our own command.
         client.say("DEBUG SET-ACTIVE-EXPIRE 0");
         client.say("PEXPIRE k 1");
         wait_until("the expiry passes", || client.say("PTTL k").as_int() < 0);

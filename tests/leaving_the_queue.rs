@@ -1,4 +1,4 @@
-//! Every way out of the queue: nobody is forgotten, and nobody who is gone is granted a lock.
+//! Every way out of the queue: nobody is forgotten, and a client that is gone is granted no lock.
 
 use crate::harness::{Reply, Server, Setup, error, int, null, pair, queues, text, wait_until};
 
@@ -26,7 +26,7 @@ fn who_is_gone_is_granted_nothing() {
     assert_eq!(server.info("waiters"), 1);
     me.say("LOCK.RELEASE k me");
     assert!(is_grant(&last.hear()));
-    // Those who were unblocked are ordinary clients again.
+    // Unblocked clients are ordinary clients again.
     assert_eq!((times_out.say("PING"), fails.say("PING")), (text("PONG"), text("PONG")));
     assert_eq!(server.info("grants"), 2);
 }
@@ -70,7 +70,7 @@ fn an_overwritten_key_is_told_and_stays_as_it_is() {
 fn a_queue_stays_with_its_name() {
     let server = Server::start();
     let mut me = server.client();
-    // Another lock takes the name: its holder is waited for.
+    // Another lock takes the name: the waiter waits for its holder.
     me.say("LOCK.ACQUIRE k me 60000");
     me.say("LOCK.ACQUIRE l you 60000");
     let (mut waiter, _) = queues(&server, "a");
@@ -78,7 +78,7 @@ fn a_queue_stays_with_its_name() {
     assert_eq!(me.say("LOCK.INFO k").field("waiters"), int(1));
     me.say("LOCK.RELEASE k you");
     assert!(is_grant(&waiter.hear()));
-    // Databases change places: what is there now counts.
+    // Databases change places: the present content counts.
     let (mut waiter, _) = queues(&server, "b");
     me.say("SELECT 1");
     me.say("LOCK.ACQUIRE k there 60000");
@@ -88,7 +88,7 @@ fn a_queue_stays_with_its_name() {
     assert_eq!(zero.say("LOCK.INFO k").field("owner"), text("there"));
     zero.say("LOCK.RELEASE k there");
     assert!(is_grant(&waiter.hear()));
-    // And where the other has no such lock, it is free.
+    // And if the other has no such lock, it is free.
     let (mut waiter, _) = queues(&server, "c");
     me.say("DEL k");
     me.say("LOCK.ACQUIRE other there 60000");
@@ -180,7 +180,7 @@ fn shutdown_with_waiters_ends_cleanly_and_grants_nothing() {
     assert_eq!(me.insist("LOCK.EXTEND k me 60000"), int(token), "nothing was forgotten");
 }
 
-/// What a guard made wait is answered when it ends, also if its owner has had the lock all the time.
+/// A request that a guard delayed is answered when it ends, also if its owner has had the lock all the time.
 #[test]
 fn a_repetition_that_the_guard_delayed_finds_its_grant() {
     let server = Server::start();

@@ -1,9 +1,9 @@
-//! Links between documents lead somewhere: to a file that is there, and to a heading in it.
+//! Links between documents lead to a file that exists, and to a heading in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is built or brought along, and not written here.
+/// Folders of build results and of other sources.
 const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
 /// Appends every document in `folder`.
@@ -19,14 +19,14 @@ pub fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Where the links of a document lead: what stands in parentheses after brackets, outside of code.
+/// Returns the targets of a document's links: the text in parentheses after brackets, outside of code.
 fn links(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2));
     // A link's text may be code, so that its end and its target are in the next part of the prose.
     prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next()).collect()
 }
 
-/// The anchor that a heading has, as GitHub makes it.
+/// Returns the anchor of a heading, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()

@@ -2,7 +2,7 @@
 
 use crate::harness::{Setup, error, int, module, not_here, null, text};
 
-/// A parameter that the module does not know is noticed by some servers when the module has done all its work.
+/// Some servers notice a parameter that the module does not know only when the module has done all its work.
 #[test]
 fn a_load_that_the_server_undid_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -31,10 +31,10 @@ fn a_load_that_the_server_undid_leaves_nothing_behind() {
     assert_eq!(client.say("LOCK.EXTEND k me 5000"), int(token));
     assert_eq!(client.say("LOCK.NODE").field("incarnation"), int(1), "none of the others was an incarnation");
     assert_eq!(server.info("held"), 1);
-    // What the server reads is of the type that it knows now.
+    // The server reads locks as the type that it knows now.
     assert_eq!(client.say("DEBUG RELOAD"), text("OK"));
     assert_eq!(client.say("LOCK.INFO k").field("token"), int(token));
-    // Both locks on the state's files are there: that on the lock file too, which keeps a second server away alone.
+    // Both locks on the state's files are there: also the one on the lock file, which keeps a second server away alone.
     std::fs::remove_file(&path).unwrap();
     let log = Setup::new().module_arguments(&arguments).refused();
     assert!(log.contains("another server uses the state file"), "{log}");

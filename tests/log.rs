@@ -1,21 +1,21 @@
-//! LOCK.LOG: which grants took long, how they ended, and who waited in vain.
+//! LOCK.LOG: grants that took long, their endings, and waits that failed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::harness::{Client, Reply, Server, Setup, error, in_step, int, null, pair, queues, text, wait_until, waits};
 
-/// A server that logs everything.
+/// Returns a server that logs everything.
 fn logging() -> Server {
     Setup::new().module_arguments(&["log-slower-than", "0"]).start()
 }
 
-/// Owner and end of each entry, the newest first.
+/// Returns the owner and ending of each entry, newest first.
 fn ends(client: &mut Client) -> Vec<(String, String)> {
     let entries = client.say("LOCK.LOG COUNT 1000").as_list();
     entries.iter().map(|entry| (entry.field("owner").as_text(), entry.field("ended").as_text())).collect()
 }
 
-/// How the lock of `owner` ended, once it is in the log.
+/// Checks the ending of the lock of `owner`, once it is in the log.
 #[track_caller]
 fn assert_ended(client: &mut Client, owner: &str, how: &str) {
     wait_until("it is in the log", || ends(client).first().is_some_and(|entry| entry.0 == owner));

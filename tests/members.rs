@@ -1,4 +1,4 @@
-//! The set of nodes of a quorum as a node knows it (P1 and P2 over a set that changes): LOCK.MEMBERS and LOCK.SETMEMBERS.
+//! A node's knowledge of its quorum's node set (P1 and P2 over a set that changes): LOCK.MEMBERS and LOCK.SETMEMBERS.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::harness::{Client, Reply, SHORT, Server, Setup, error, int, null, stat
 
 const BALLOT: &str = "00000000000000000000000000000007";
 
-/// The node itself and others, as a list.
+/// Returns the node itself and others, as a list.
 fn list(id: &str, others: &[u8]) -> String {
     let others = others.iter().map(|n| format!(",{n:032x}@10.0.0.{n}:6379"));
     format!("{id}@10.0.0.1:6379{}", others.collect::<String>())
@@ -26,7 +26,7 @@ fn version(client: &mut Client) -> i64 {
     client.say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// The server ends the connection; nothing that is sent over it is answered any more.
+/// Waits until the server ends the connection; nothing sent over it is answered any longer.
 fn assert_ended(mut client: Client) {
     wait_until("the connection ends", || client.try_say("PING").is_none());
 }
@@ -53,7 +53,7 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_eq!(decide(&server, 1, &one), int(0), "it is no news");
     assert_eq!(version(&mut ahead), 1);
 
-    // What comes behind a JOIN that is too old is not done.
+    // Commands behind a JOIN that is too old are not done.
     let mut late = server.client();
     let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
     assert!(late.try_pipeline(&[words("LOCK.MEMBERS JOIN 0"), words("LOCK.ACQUIRE other me 5000")]).is_none());
@@ -63,7 +63,7 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_ended(late);
 }
 
-/// A connection that ended at once left a lock that nobody was told of.
+/// A connection that ended at once left a lock that nobody knew of.
 #[test]
 fn nobody_joins_within_a_transaction() {
     let server = Server::start();
@@ -160,7 +160,8 @@ fn what_was_answered_survives_a_crash() {
     });
 }
 
-/// Older clients might be granted something between the answer and the moment from which the node counts: they are sent away first.
+/// Older clients might be granted something between the answer and the moment from which the node counts: they are cut
+/// off first.
 #[test]
 fn connections_end_also_where_the_disk_fails() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +183,7 @@ fn connections_end_also_where_the_disk_fails() {
     assert_eq!(version(&mut client), 1);
 }
 
-/// Without its state file it is another node: it has no vote, whatever it was told before.
+/// Without its state file it is another node: it has no vote, whatever it knew before.
 #[test]
 fn a_node_that_lost_its_state_file_is_no_member() {
     let mut server = Setup::new().aof().start();
@@ -200,7 +201,8 @@ fn a_node_that_lost_its_state_file_is_no_member() {
     assert!(promise.is_error("NOTMEMBER"), "{promise:?}");
 }
 
-/// Clients can name the largest version; a node whose state file has a larger one, from an earlier module, starts with the largest.
+/// Clients can name the largest version; a node whose state file has a larger one, from an earlier module, starts with
+/// the largest.
 #[test]
 fn versions_are_those_that_clients_can_name() {
     const LARGEST: u64 = (1 << 53) - 1;

@@ -21,7 +21,8 @@ fn full_memory_refuses_acquire_and_nothing_else() {
     assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
 }
 
-/// A crowd that waits takes memory too: with the shipped configuration ACQUIRE is refused with QUEUEFULL before it is with OOM.
+/// A waiting crowd takes memory too: with the shipped configuration, ACQUIRE is refused with QUEUEFULL before it is
+/// with OOM.
 #[test]
 fn the_shipped_configuration_has_room_for_all_who_may_wait() {
     const CROWD: u64 = 300;
@@ -103,7 +104,8 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
     }
 }
 
-/// Each of 60 leases of one lock kept a copy of its key, also when the lock was deleted: for a third of a ttl of up to a day.
+/// Each of 60 leases of one lock kept a copy of its key, also when the lock was deleted: for a third of a ttl of up to
+/// a day.
 #[test]
 fn leases_with_keepalive_share_the_key_of_their_lock_and_leave_none_of_it() {
     const KEY_BYTES: usize = 1_000_000;

@@ -11,7 +11,7 @@ const COMMANDS: usize = 10_000;
 const CONNECTIONS: usize = 8;
 const KEYS: usize = 6;
 const OWNERS: usize = 5;
-/// So long that no lease of it ends during the test.
+/// A lease longer than the test.
 const LONG_MS: u32 = 60_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Whether two grants may hold one lock: the rule itself, and nothing of how it is kept.
+    /// Returns true if two grants may hold one lock: the rule itself, and nothing of how it is kept.
     fn goes_with(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::Shared, Mode::Shared) => true,
@@ -40,7 +40,7 @@ impl Mode {
     }
 }
 
-/// What an ACQUIRE asks for.
+/// The mode that an ACQUIRE asks for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     Exclusive,
@@ -59,7 +59,7 @@ impl Wanted {
         }
     }
 
-    /// As it is typed.
+    /// Returns the options as typed.
     fn options(self) -> String {
         match self {
             Wanted::Exclusive => String::new(),
@@ -69,7 +69,7 @@ impl Wanted {
         }
     }
 
-    /// The modes that would do, the best first.
+    /// Returns the acceptable modes, the best first.
     fn modes(self) -> Vec<Mode> {
         match self {
             Wanted::Exclusive | Wanted::Limit { limit: 1, .. } => vec![Mode::Exclusive],
@@ -88,15 +88,15 @@ struct Held {
     token: i64,
     holds: i64,
     mode: Mode,
-    /// With its number.
+    /// The note with its number.
     note: (i64, String),
 }
 
-/// What the locks are, by the plainest reading of the contract. Leases that may end in the test do so at one place,
-/// where the server is waited for.
+/// The locks, by the plainest reading of the contract. Leases that may end in the test do so at one place, where the
+/// test waits for the server.
 #[derive(Default)]
 struct Model {
-    /// By key, the oldest grant first; none is empty.
+    /// The grants by key, oldest first; none is empty.
     locks: HashMap<usize, Vec<Held>>,
     last: HashMap<usize, i64>,
 }
@@ -110,7 +110,7 @@ impl Model {
         self.locks.get_mut(&key)?.iter_mut().find(|held| held.owner == owner)
     }
 
-    /// The mode in which somebody who asks for `wanted` gets the lock.
+    /// Returns the mode in which a request for `wanted` gets the lock.
     fn admits(&self, key: usize, wanted: Wanted) -> Option<Mode> {
         wanted.modes().into_iter().find(|&mode| self.held(key).iter().all(|held| held.mode.goes_with(mode)))
     }
@@ -120,7 +120,7 @@ impl Model {
         assert!(token > last, "{token} after {last}");
     }
 
-    /// `reply` is the answer of a grant in `mode`.
+    /// Records that `reply` is the answer of a grant in `mode`.
     fn granted(&mut self, key: usize, owner: usize, (wanted, mode): (Wanted, Mode), reply: &Reply) {
         let token = match reply {
             Reply::List(list) => list[0].as_int(),
@@ -131,7 +131,7 @@ impl Model {
         self.locks.entry(key).or_default().push(Held { owner, token, holds: 1, mode, note: (0, String::new()) });
     }
 
-    /// The grants that `which` picks end; how many there were.
+    /// Ends the grants that `which` picks. Returns their number.
     fn end(&mut self, key: usize, which: impl Fn(&Held) -> bool) -> usize {
         let before = self.held(key).len();
         if let Some(lock) = self.locks.get_mut(&key) {
@@ -144,7 +144,7 @@ impl Model {
     }
 }
 
-/// How a grant is answered.
+/// Returns the answer to a grant.
 fn answer(wanted: Wanted, mode: Mode, token: i64) -> Reply {
     match (wanted, mode) {
         (Wanted::Limit { .. }, Mode::Permit { number, .. }) => Reply::List([token, 0, number].map(int).to_vec()),
@@ -225,7 +225,7 @@ fn run(seed: u64) {
                 assert_eq!(reply, expected, "{line}");
             }
             58..60 => {
-                // As often as not the owner's own, if it has one.
+                // Half of the time the owner's own, if it has one.
                 let own = model.of(key, owner).filter(|_| random.random()).map(|held| held.token);
                 let token = own.unwrap_or(token);
                 // A number as large, or smaller, changes nothing.
@@ -297,7 +297,7 @@ fn run(seed: u64) {
                 assert_eq!(reply, int((model.end(key, |_| true) > 0).into()), "{line}");
             }
             95..97 => {
-                // A short lease, waited for to its end.
+                // A short lease, with a wait for its end.
                 if let Some(mode) = model.admits(key, wanted).filter(|_| model.of(key, owner).is_none()) {
                     let before = server.info("expiries");
                     let (reply, line) = say(format!("LOCK.ACQUIRE k{key} o{owner} 3{}", wanted.options()));
@@ -335,7 +335,7 @@ fn flush(client: &mut Client, model: &mut Model) {
     model.locks.clear();
 }
 
-/// LOCK.INFO tells of these grants, in their order.
+/// Checks that LOCK.INFO shows these grants, in their order.
 #[track_caller]
 fn assert_is_told(reply: &Reply, held: &[Held], line: &str) {
     let Some(first) = held.first() else { return assert_eq!(*reply, null(), "{line}") };

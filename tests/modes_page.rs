@@ -11,18 +11,18 @@ fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/modes.md")).unwrap()
 }
 
-/// The code behind a marker.
+/// Returns the code behind a marker.
 fn code(marker: &str) -> String {
     let page = page();
     let behind = page.split(&format!("<!-- {marker} -->\n```lua\n")).nth(1).expect("the marker and its code");
     behind.split("```").next().unwrap().to_owned()
 }
 
-/// The page shows that a command is not answered before others are.
+/// The words of the page for a command that is not answered before others are.
 const WAITS: &str = "(waits)";
 const IS_ANSWERED: &str = "(is answered)";
 
-/// A line of an example as terminal and what stands there.
+/// Splits a line of an example into the terminal and its text.
 fn at_terminal(line: &str) -> Option<(&str, &str)> {
     let (terminal, what) = line.split_once("> ")?;
     (!terminal.is_empty() && terminal.chars().all(|c| c.is_ascii_lowercase())).then_some((terminal, what))
@@ -83,13 +83,13 @@ impl Fenced {
         Self { _servers: servers, locks, resource, readers_and_writers, permits }
     }
 
-    /// The token of a grant of `k`.
+    /// Returns the token of a grant of `k`.
     fn acquire(&mut self, owner: &str, mode: &str) -> i64 {
         let reply = self.locks.say(format!("LOCK.ACQUIRE k {owner} 60000 {mode}").trim_end());
         if mode.contains("LIMIT") { token(&reply) } else { reply.as_int() }
     }
 
-    /// The lock ends for this owner, who does not know it: as when its lease is over.
+    /// Ends the lock of this owner, who does not know it: as when its lease is over.
     fn ends(&mut self, owner: &str) {
         assert_eq!(self.locks.say(&format!("LOCK.RELEASE k {owner}")), int(0));
     }
@@ -122,7 +122,7 @@ fn assert_fenced(reply: Reply) {
     assert!(reply.starts_with("FENCED "), "{reply}");
 }
 
-/// Also one that has not written yet, of whom the resource has not heard before.
+/// A late writer is refused also if it has not written yet, so that the resource has not heard of it before.
 #[test]
 fn a_late_writer_is_refused_after_a_reader_and_after_a_writer() {
     for has_written in [true, false] {
@@ -225,7 +225,7 @@ fn numbers_of_permits_have_nothing_to_do_with_each_other() {
     assert_eq!(it.write_as("2", other, "3"), text("OK"), "of another number, though smaller than the newest");
 }
 
-/// Who asks before all have taken their hold is served too early: the page says to take all first.
+/// A client that asks before all have taken their hold is served too early: the page says to take all first.
 #[test]
 fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     let server = Server::start();
@@ -240,7 +240,7 @@ fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     assert!(token(&late.hear()) > opened);
 }
 
-/// It opens when the lease of a dead worker ends; that worker, if it was only paused, is told so, and fenced.
+/// The latch opens when the lease of a dead worker ends; that worker, if it was only paused, hears that, and is fenced.
 #[test]
 fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     let mut it = Fenced::start();
@@ -255,7 +255,7 @@ fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     assert_fenced(it.read(late));
 }
 
-/// Workers begin, too, when the one who should say so dies.
+/// Workers also begin when the one who should start them dies.
 #[test]
 fn a_start_opens_when_the_lease_of_the_boss_ends() {
     let server = Server::start();

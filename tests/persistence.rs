@@ -1,12 +1,12 @@
-//! Locks after a crash, a restart or a rewrite: every grant is there with its owner, token, mode, holds and note, and on one boot its exact
-//! deadline; nothing is there that ended.
+//! Locks after a crash, a restart or a rewrite: every grant is there with its owner, token, mode, holds and note, and
+//! on one boot its exact deadline. Nothing is there that ended.
 
 use std::fs;
 use std::io::Write;
 
 use crate::harness::{Client, Reply, Server, Setup, error, grants, int, let_leases_run, null, text, wait_until};
 
-/// Locks of every kind, after every kind of change, in two databases.
+/// Makes locks of every kind, after every kind of change, in two databases.
 pub fn fill(client: &mut Client) {
     client.send(&[b"LOCK.ACQUIRE", b"bin\0\xFF", b"\0\xFF\r\n", b"60000", b"NOTE", b"\0\xFF\r\n"]);
     for line in [
@@ -78,7 +78,7 @@ const KEYS: [&[u8]; 15] = [
     b"broken-one",
 ];
 
-/// All that is known of the locks but times; and when each grant ends, on this machine's boot clock.
+/// Returns all facts about the locks but times; and when each grant ends, on this machine's boot clock.
 pub fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
     let (mut told, mut ends) = (vec![], vec![]);
     for key in KEYS {
@@ -105,8 +105,8 @@ pub fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
     assert_eq!(&now_told, told);
     assert_eq!(now_ends.len(), ends.len());
     for (now, before) in now_ends.iter().zip(ends) {
-        // Between reading a ttl and the clock beside it the machine may be busy; a lease that started over would be off by as long
-        // as the server was away.
+        // The machine may be busy between reading a ttl and the clock beside it; a lease that started over would be off
+        // by as long as the server was away.
         assert!((now - before).abs() < 250, "a deadline moved by {} ms", now - before);
     }
 }
@@ -158,7 +158,7 @@ fn a_rewritten_aof_holds_the_same() {
         wait_until("the rewrite ends", || {
             client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
         });
-        // Changes of what the rewrite has whole.
+        // Changes to locks that the rewrite has whole.
         client.say("LOCK.ACQUIRE read late 60000 SHARED");
         client.say("LOCK.RELEASE read late");
         let before = picture(&mut client);
@@ -201,7 +201,7 @@ fn a_lease_that_ends_while_the_server_is_down_is_over() {
     }
 }
 
-/// The commands in an AOF, without those of the server itself.
+/// Returns the commands in an AOF, without those of the server itself.
 fn commands_in_aof(server: &Server) -> Vec<String> {
     let mut commands = vec![];
     for entry in fs::read_dir(server.dir().join("appendonlydir")).unwrap() {
@@ -269,10 +269,11 @@ fn the_aof_shows_only_effects_and_deletions() {
     assert_eq!(commands_in_aof(&server), [e, e, e, e, e, r, e, d, e, d]);
 }
 
-/// In the AOF a RELEASE is what became of a lock, not a request: holds, token and level are not looked at, the owner is.
+/// In the AOF a RELEASE is the result of a command, not a request: holds, token and level are ignored, the owner is
+/// not.
 #[test]
 fn a_release_in_the_aof_ends_the_lock_of_its_owner_and_no_other() {
-    // (what the AOF ends with, who holds the lock then, whether the AOF can be believed)
+    // (the end of the AOF, the holder then, whether the AOF can be believed)
     let cases: [(&[&str], Option<&str>, bool); 5] = [
         (&["LOCK.RELEASE", "k", "me"], None, true),
         (&["LOCK.RELEASE", "k", "me", "TOKEN", "1"], None, true),

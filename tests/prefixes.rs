@@ -12,7 +12,7 @@ fn configure(client: &mut Client, value: &[u8]) -> Reply {
     client.send(&[b"CONFIG", b"SET", PARAMETER.as_bytes(), value])
 }
 
-/// The rows of INFO lock_prefixes: what stands before the figures, and the figures.
+/// Returns the rows of INFO lock_prefixes: the text before the figures, and the figures.
 fn rows(client: &mut Client) -> Vec<(String, Vec<(String, u64)>)> {
     let info = client.say("INFO lock_prefixes").as_text();
     let lines = info.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -35,7 +35,7 @@ fn rows(client: &mut Client) -> Vec<(String, Vec<(String, u64)>)> {
     lines.map(row).collect()
 }
 
-/// Grants, refusals, waits that were served, and grants that ended, of these keys.
+/// Returns the numbers of grants, refusals, served waits, and ended grants of these keys.
 fn figures(client: &mut Client, of: &str) -> [u64; 4] {
     let rows = rows(client);
     let (_, figures) = rows.iter().find(|(prefix, _)| prefix == of).unwrap_or_else(|| panic!("{of}: {rows:?}"));
@@ -78,7 +78,7 @@ fn the_longest_prefix_counts_what_happens_to_its_locks() {
     let (waited, held) = (orders[5].1, orders[9].1);
     assert!(waited >= 19_800 && held >= 19_800, "{orders:?}");
     assert!(client.say("INFO lock").as_text().contains("lock_prefix_1:prefix=invoices:,grants=0,"));
-    // What stays listed keeps its figures, and nothing is left without a prefix.
+    // Prefixes that stay listed keep their figures, and nothing is left without a prefix.
     configure(&mut client, b"orders: x");
     let mut of = |prefix| figures(&mut client, prefix);
     assert_eq!((of("orders:"), of("x"), of("(other)")), ([3, 1, 1, 2], [0; 4], [2, 0, 0, 2]));
@@ -148,7 +148,7 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     let mut client = server.client();
     wait_until("it has loaded", || !server.client().say("PING").is_error("LOADING"));
     assert_eq!(configured(&mut client), "%00%20%FF%25 orders:");
-    // What is replayed is no news.
+    // Replayed commands are not counted again.
     assert_eq!((figures(&mut client, "orders:"), figures(&mut client, "%00%20%FF%25")), ([0; 4], [0; 4]));
     client.lift();
     take_and_release(&mut client, b"\0 \xFF%x");
@@ -160,7 +160,7 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     assert_eq!(configured(&mut server.client()), "");
 }
 
-/// Who waits notices nothing, and every grant is counted by what is listed when it is given.
+/// Waiters notice nothing, and every grant is counted by the prefixes listed when it is given.
 #[test]
 fn it_can_be_set_while_a_thousand_wait() {
     let server = Setup::new().option("maxclients", "2000").start();
@@ -178,7 +178,7 @@ fn it_can_be_set_while_a_thousand_wait() {
         if n % 100 == 50 {
             configure(&mut client, if n % 200 == 50 { b"k" } else { b"k ka kb" });
         }
-        // They came over many connections, in whatever order.
+        // They came over many connections, in any order.
         let holder = client.say("LOCK.INFO k").field("owner").as_text();
         assert_eq!(client.say(&format!("LOCK.RELEASE k {holder}")), int(0));
     }

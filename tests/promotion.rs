@@ -1,4 +1,4 @@
-//! A promoted replica may not know what its master granted last.
+//! A promoted replica may not know its master's last grants.
 
 use std::time::{Duration, Instant};
 
@@ -59,12 +59,12 @@ fn a_promoted_replica_issues_no_token_that_its_master_may_have_issued() {
     // No lease that the replica saw was long; its master may have granted longer ones.
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE other you 1")) > 50_000);
     replica.lift();
-    // Of this key the replica knows nothing; the master may have granted it up to its ceiling.
+    // The replica knows nothing of this key; the master may have granted it up to its ceiling.
     let token = copy.insist("LOCK.ACQUIRE other you 300").as_int();
     assert!(token as u64 > heard, "{token} is not above {heard}");
 }
 
-/// The old master is frozen, not dead: it grants nothing more, and what it granted counts.
+/// The old master is frozen, not dead: it grants nothing more, and its grants count.
 #[test]
 fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
     let setup = || Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&SHORT);
@@ -109,7 +109,7 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
 }
 
-/// What a replica had heard was in its memory alone.
+/// A replica's knowledge was in its memory alone.
 #[test]
 fn what_a_replica_heard_outlives_its_restart() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -138,7 +138,8 @@ fn is_linked(replica: &mut Client) {
     });
 }
 
-/// A full sync has no word of a grant that is over, and what the replica had heard was of its master's earlier incarnation.
+/// A full sync has nothing about a grant that is over, and the replica's knowledge was of its master's earlier
+/// incarnation.
 #[test]
 fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     // The master's tick comes once a second: it must not be what tells the replica.
@@ -169,7 +170,7 @@ fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     assert!(newer > token, "{newer} after {token}");
 }
 
-/// What a replica heard before a full sync is of an earlier incarnation of its master.
+/// A replica's knowledge from before a full sync is of an earlier incarnation of its master.
 #[test]
 fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;
@@ -179,7 +180,7 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     let frozen = Frozen::new(&replica);
     master.kill();
     master.start_again();
-    // A master that may not write tells nothing.
+    // A master that may not write sends nothing.
     master.client().say("CLIENT PAUSE 60000 WRITE");
     drop(frozen);
     let mut copy = replica.client();
@@ -191,7 +192,7 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
-/// What was heard was forgotten when the leases of that time had ended, though the master went on granting.
+/// The knowledge was forgotten when the leases of that time had ended, though the master went on granting.
 #[test]
 fn what_a_master_told_counts_however_long_ago_it_was() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
@@ -222,7 +223,7 @@ fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     assert!((50_000..70_000).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
 }
 
-/// It has its master's data, and was promoted before it was told how long its master's leases are.
+/// The replica has its master's data, and was promoted before it heard how long its master's leases are.
 #[test]
 fn a_replica_that_was_told_nothing_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;

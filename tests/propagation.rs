@@ -1,4 +1,5 @@
-//! While nobody listens changes are told to nobody; whoever comes meanwhile, in the middle of a storm, misses none.
+//! While nobody listens, changes are sent to nobody; a replica or AOF that starts meanwhile, in the middle of a storm,
+//! misses none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
@@ -37,7 +38,7 @@ fn all_in_step(master: &mut Client) {
     in_step(master);
 }
 
-/// Waits until the AOF that was switched on stands.
+/// Waits until the AOF that was switched on is complete.
 fn aof_stands(server: &Server) {
     let mut client = server.client();
     wait_until("the AOF has all", || {
@@ -148,7 +149,7 @@ fn a_replica_of_the_old_master_that_follows_the_new_one_misses_nothing() {
     wait_until("both are at the same place", || master.say("WAIT 2 1000") == int(2));
     new_master.client().say("REPLICAOF NO ONE");
     new_master.lift();
-    // What happens before the other one comes is in the backlog that the new master kept as a replica.
+    // Changes before the other one comes are in the backlog that the new master kept as a replica.
     let mut client = new_master.client();
     for n in 0..100 {
         client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));

@@ -3,7 +3,7 @@
 use crate::command_pages::{ask, fits, shown};
 use crate::harness::{Server, int, wait_until};
 
-/// A lease for a person, who reads a paragraph between two commands.
+/// A lease for a person, who reads a paragraph between two commands, in milliseconds.
 const HUMAN_MS: &str = "60000";
 
 #[test]

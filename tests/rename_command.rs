@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::harness::{Server, Setup, free_port, guarded_ms, int, null, queues, text, wait_until};
 
-/// A server with these commands renamed; a configuration file is the only way.
+/// Returns a server with these commands renamed; a configuration file is the only way.
 fn renamed(lines: &[&str]) -> (Setup, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().join("redis.conf");
@@ -23,7 +23,7 @@ fn without_del_the_module_is_not_loaded() {
     }
 }
 
-/// A hand-over would take each key for one that is on its way to another node.
+/// A hand-over would take each key for one that is moving to another node.
 #[test]
 fn in_a_cluster_neither_unlink_nor_cluster_can_be_hidden() {
     for (rule, name) in [("UNLINK hidden-unlink", "UNLINK"), ("CLUSTER hidden-cluster", "CLUSTER")] {
@@ -82,7 +82,7 @@ fn the_modules_own_commands_cannot_be_renamed() {
     setup.refused();
 }
 
-/// What cannot be renamed can be forbidden.
+/// A command that cannot be renamed can be forbidden.
 #[test]
 fn acl_rules_forbid_what_rename_command_cannot() {
     let server = Server::start();

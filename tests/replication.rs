@@ -65,7 +65,8 @@ fn a_replica_refuses_writes_and_promises_nothing() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
 }
 
-/// The replica hears of it when the lease is over by its own clock too: it is not asked whether the owner holds the lock.
+/// The replica hears of it when the lease is over by its own clock too: nobody asks it whether the owner holds the
+/// lock.
 #[test]
 fn a_release_that_comes_late_ends_the_lock_on_the_replica() {
     let (server, replica) = pair();
@@ -125,7 +126,7 @@ fn a_promoted_replica_knows_the_holder() {
     in_step(&mut master);
     server.kill();
     copy.say("REPLICAOF NO ONE");
-    // Its master may have granted what never came here.
+    // Its master may have granted locks that never came here.
     assert!(error(copy.say("LOCK.ACQUIRE other you 1000")).starts_with("GUARDED "));
     assert!(error(copy.say("LOCK.EXTEND k me 60000")).starts_with("GUARDED "));
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
@@ -181,7 +182,7 @@ fn a_paused_failover_with_expiring_locks_harms_nobody() {
     }
 }
 
-/// A replica that takes writes from clients granted what its master had granted to another.
+/// A replica that accepts writes from clients granted what its master had granted to another.
 #[test]
 fn a_writable_replica_grants_nothing_either() {
     let (server, replica) = pair();

@@ -1,10 +1,10 @@
-//! LOCK.WAIT: told in turn, the lock is kept for a moment, and nothing is granted.
+//! LOCK.WAIT: answered in turn, the lock is reserved for a moment, and nothing is granted.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::harness::{Server, Setup, int, null, text, wait_until, waits};
 
-/// Long enough to look at a reservation while it lasts.
+/// A window long enough to inspect a reservation.
 const LONG: &[&str] = &["handoff-window", "10000"];
 
 #[test]
@@ -98,7 +98,7 @@ fn it_writes_nothing() {
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
 }
 
-/// A free lock is not always to be had: who asks for its queue sees why.
+/// A free lock cannot always be had: a client that asks for its queue sees why.
 #[test]
 fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -121,7 +121,7 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
         (info.field("owner"), info.field("reserved"), info.field("reserved_ms")),
         (text("told"), text(""), int(0))
     );
-    // Free, kept for nobody, and waited for: the node is guarded.
+    // Free, reserved for nobody, and waited for: the node is guarded.
     me.say("LOCK.GUARD ARM 50000");
     me.say("LOCK.RELEASE k told");
     let info = me.say("LOCK.INFO k WAITERS 5");
@@ -129,7 +129,7 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// They ask with the smallest ticket again and again, as owners of their own, and never acquire.
+/// Clients ask with the smallest ticket again and again, as owners of their own, and never acquire.
 #[test]
 fn clients_that_never_acquire_keep_nobody_from_a_free_lock() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! RESP3: maps and nulls of their own kinds, and clients that keep copies are told of changes.
+//! RESP3: maps and nulls of their own types, and invalidations for clients that keep copies.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,7 @@ impl Raw {
         raw
     }
 
-    /// Sends a line; what comes back at once.
+    /// Sends a line. Returns the bytes that come back at once.
     fn say(&mut self, line: &str) -> String {
         self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
         self.hear()
@@ -76,7 +76,8 @@ fn every_reply_has_its_own_kind() {
     assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
-/// Client-side caching: who has looked at a lock is told, once, that it changed, whoever changed it and however.
+/// With client-side caching, a client that has read a lock hears, once, that it changed, whoever changed it and
+/// however.
 #[test]
 fn who_keeps_a_copy_is_told_of_changes() {
     let server = Server::start();
@@ -97,7 +98,7 @@ fn who_keeps_a_copy_is_told_of_changes() {
         operator.say(change);
         assert_eq!(me.hear(), told, "{change}");
     }
-    // The end of a lease is a change too. (It must be looked at before it ends.)
+    // The end of a lease is a change too. (The lock must be read before it ends.)
     while !me.say("LOCK.INFO k").starts_with('%') {
         operator.say("LOCK.ACQUIRE k you 300");
         assert_eq!(me.hear(), told);

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, seed, text};
 
-/// Redis's CRC-64 (Jones), bit by bit: short, and fast enough for a test.
+/// Returns Redis's CRC-64 (Jones), bit by bit: short, and fast enough for a test.
 fn crc64(bytes: &[u8]) -> u64 {
     const POLYNOMIAL_REVERSED: u64 = 0x95ac_9329_ac4b_c9b5;
     bytes.iter().fold(0, |crc, &byte| {
@@ -14,10 +14,10 @@ fn crc64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The payload's end: two bytes of version and the checksum.
+/// The length of the payload's end: two bytes of version and the checksum.
 const FOOTER: usize = 10;
 
-/// `payload` with a checksum that is right for it.
+/// Returns `payload` with a correct checksum.
 pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
     let end = payload.len() - 8;
     let crc = crc64(&payload[..end]);
@@ -25,12 +25,12 @@ pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// Where the record lies in the payload of a lock: after the type, the module's id and two opcodes.
+/// Returns the place of the record in the payload of a lock: after the type, the module's id and two opcodes.
 fn record_start(payload: &[u8], owner: &[u8]) -> usize {
     payload.windows(owner.len()).rposition(|window| window == owner).unwrap() - 64
 }
 
-/// Records stand in payloads as they are, not compressed.
+/// Starts a server whose payloads have records as they are, not compressed.
 pub fn start() -> Server {
     Setup::new().option("rdbcompression", "no").start()
 }
@@ -85,7 +85,7 @@ fn impossible_locks_are_refused() {
         assert!(error(restore(&mut client, &signed(hostile))).starts_with("ERR Bad data format"), "{what}");
         assert_eq!(client.say("EXISTS copy"), int(0), "{what}");
     }
-    // The key's tokens were not driven ahead by what was refused.
+    // The refusals did not drive the key's tokens ahead.
     let next = client.say("LOCK.ACQUIRE copy me 1000").as_int() as u64;
     assert!(next < token + an_hour_us / 2);
     assert_eq!((server.info("held"), server.info("deadlines")), (2, 2));

@@ -1,4 +1,4 @@
-//! A Sentinel has the replica take over, and the old master come back as a replica.
+//! A Sentinel makes the replica take over, and the old master come back as a replica.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,15 @@ fn member(max_ttl_ms: u64) -> Setup {
     options(Setup::new().aof().replication().option("repl-diskless-sync-delay", "0"), max_ttl_ms)
 }
 
-/// A master that was replaced while it was down is a master again until Sentinel tells it to follow, within 20 s. It has its
-/// AOF and would prove that it remembers all that it granted; but it knows nothing of its successor's grants. So all
-/// starts are guarded.
+/// Returns a setup in which all starts are guarded. A master that was replaced while it was down is a master again
+/// until Sentinel tells it to follow, within 20 s. It has its AOF and would prove that it remembers all its grants, but
+/// it knows nothing of its successor's.
 fn options(setup: Setup, max_ttl_ms: u64) -> Setup {
     setup.module_arguments(&["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"])
 }
 
-/// The answer of a server; `None` if the connection ends first: Sentinel ends all of a server whose role it changes.
+/// Returns the answer of a server; `None` if the connection ends first: Sentinel ends all of a server whose role it
+/// changes.
 fn ask(server: &Server, line: &str) -> Option<Reply> {
     Client::try_connect(&server.socket(), false)?.try_say(line)
 }
@@ -56,7 +57,8 @@ fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
     assert!(sent.elapsed() >= Duration::from_millis(LEASE_MS), "granted after {:?}", sent.elapsed());
     assert!(newer > unknown, "{newer} after {unknown}");
 
-    // The old one thinks that it is the master, until it is told. Its guard is that of the default max-ttl here.
+    // The old one thinks that it is the master, until Sentinel reaches it. Its guard is that of the default max-ttl
+    // here.
     old.start_again_with(|setup| options(setup, 60_000));
     wait_until("the old master follows", || {
         let reply = ask(&old, "LOCK.ACQUIRE unknown thief 1000");
@@ -86,7 +88,7 @@ fn masters_that_take_turns_issue_growing_tokens() {
         wait_until("it waits", || from.info("waiters") == 1);
         has_heard(to);
         sentinel.fail_over();
-        // The one that is replaced goes on as a master until it is told to follow: then its waiters are sent away.
+        // The replaced one goes on as a master until it has to follow: then its waiters are redirected.
         let reply = waiter.hear();
         assert!(matches!(reply, Reply::Error(_) | Reply::List(_)), "told or hung up on, not forgotten: {reply:?}");
         sentinel.wait_for_master(to);

@@ -8,12 +8,12 @@ use crate::harness::{
     waits,
 };
 
-/// A client that waits to read `k` as `owner`.
+/// Returns a client that waits to read `k` as `owner`.
 fn reader_waits(server: &Server, owner: &str) -> Client {
     waits(server, &format!("LOCK.ACQUIRE k {owner} 60000 SHARED WAIT 60000")).0
 }
 
-/// A client that waits to write `k` as `owner`.
+/// Returns a client that waits to write `k` as `owner`.
 fn writer_waits(server: &Server, owner: &str) -> Client {
     waits(server, &format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000")).0
 }
@@ -48,7 +48,7 @@ fn strictly_first_in_first_out_over_modes() {
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k a 60000 SHARED");
     let mut writer = writer_waits(&server, "w");
-    // It would go with who holds it, and does not pass the one who came before.
+    // It would be compatible with the holder, and does not pass the earlier request.
     assert_eq!(me.say("LOCK.ACQUIRE k b 60000 SHARED"), null());
     let (mut b, mut c) = (reader_waits(&server, "b"), reader_waits(&server, "c"));
     let mut last = writer_waits(&server, "x");
@@ -96,7 +96,7 @@ fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
     assert_eq!(server.info("answers_most"), 50, "in slices");
 }
 
-/// The queue is looked at when the one who kept the others waiting is gone.
+/// The queue is served when the request that blocked the others is gone.
 #[test]
 fn readers_get_in_when_the_writer_before_them_gives_up() {
     let server = Server::start();
@@ -126,7 +126,7 @@ fn each_holder_has_a_grant_of_its_own() {
     let mut me = server.client();
     let a = me.say("LOCK.ACQUIRE k a 60000 SHARED NOTE first").as_int();
     let b = me.say("LOCK.ACQUIRE k b 1000 SHARED").as_int();
-    // Holds, lease and token are those of the one who is named.
+    // Holds, lease and token are those of the named owner.
     assert_eq!(me.say("LOCK.REENTER k b"), int(2));
     assert_eq!(me.say("LOCK.EXTEND k b 50000"), int(b));
     assert_eq!(me.say(&format!("LOCK.EXTEND k b 50000 TOKEN {}", b + 1)), null());
@@ -139,7 +139,7 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!((of("note"), of("mode")), ([text("first"), text("")], [text("shared"), text("shared")]));
     let ttl = of("ttl").map(|ttl| ttl.as_int());
     assert!(ttl[0] > 50_000 && (40_000..=50_000).contains(&ttl[1]), "{ttl:?}");
-    // Each token is checked by itself; the one that was raised is not a's any more.
+    // Each token is checked by itself; the raised one is no longer a's.
     assert!(me.say(&format!("LOCK.CHECK k {raised}")).as_int() > 50_000);
     assert!((1..=50_000).contains(&me.say(&format!("LOCK.CHECK k {b}")).as_int()));
     assert_eq!(me.say(&format!("LOCK.CHECK k {a}")), null());
@@ -154,8 +154,8 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!(owners(&mut me, "k"), ["a"]);
 }
 
-/// Readers need no order among themselves: a proposal is taken that another reader has, and one between two of them. A writer is after all
-/// of them, and a reader after the writer.
+/// Readers need no order among themselves: a proposal that another reader has, or one between two readers' tokens, is
+/// accepted. A writer is after all of them, and a reader after the writer.
 #[test]
 fn tokens_of_readers_are_in_no_order() {
     let server = past_its_first_tokens();
@@ -163,7 +163,7 @@ fn tokens_of_readers_are_in_no_order() {
     let a = me.say("LOCK.ACQUIRE k a 20000 SHARED").as_int();
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k b 40000 SHARED FENCE {a}")), int(a));
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k c 40000 SHARED FENCE {}", a - 1)), int(a - 1));
-    // Of two grants with one token CHECK tells of the one that lasts longest.
+    // Of two grants with one token, CHECK reports the one that lasts longest.
     assert!((20_001..=40_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
     me.say("LOCK.RELEASE k b");
     assert!((1..=20_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
@@ -174,7 +174,7 @@ fn tokens_of_readers_are_in_no_order() {
     me.say("LOCK.RELEASE k w");
     let read = me.say(&format!("LOCK.ACQUIRE k a 60000 SHARED FENCE {written}")).as_int();
     assert!(read > written);
-    // Also where the writer became a reader itself.
+    // Also if the writer became a reader itself.
     let written = me.say("LOCK.ACQUIRE x w 60000").as_int();
     me.say("LOCK.CONVERT x w SHARED");
     assert!(me.say(&format!("LOCK.ACQUIRE x a 60000 SHARED FENCE {written}")).as_int() > written);
@@ -200,7 +200,8 @@ fn a_repeated_request_is_one_in_the_same_mode() {
     assert!(error(me.say("LOCK.ACQUIRE x a 60000 SHARED RETRY")).starts_with("OWNED"));
 }
 
-/// Who is granted the lock waits no longer: its requests in that mode are answered with the grant, those in another are refused.
+/// An owner that is granted the lock waits no longer: its requests in that mode are answered with the grant, those in
+/// another are refused.
 #[test]
 fn a_holder_does_not_wait_for_itself() {
     let server = Server::start();
@@ -218,8 +219,8 @@ fn a_holder_does_not_wait_for_itself() {
     assert_eq!((owners(&mut me, "k"), server.info("waiters")), (vec!["a".to_owned(), "b".to_owned()], 0));
 }
 
-/// Three clients that take the lock in the mode `crowd` and give it back, again and again, while `meanwhile` runs; it is handed the
-/// tokens that they got.
+/// Runs three clients that take the lock in the mode `crowd` and release it, again and again, while `meanwhile` runs
+/// with their tokens.
 fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec<i64>>)) {
     let (done, tokens) = (AtomicBool::new(false), Mutex::new(vec![]));
     std::thread::scope(|scope| {
@@ -240,7 +241,7 @@ fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec
 
 const ROUNDS: usize = 20;
 
-/// The lock is never free, and those who keep coming would go with who holds it: yet they stand behind the one who waits.
+/// The lock is never free, and newcomers would be compatible with its holders: yet they stand behind the waiter.
 #[test]
 fn those_who_keep_coming_do_not_keep_out_who_waits() {
     for (crowd, lonely) in [(" SHARED", ""), (" LIMIT 9", ""), (" SHARED", " LIMIT 3"), (" LIMIT 9", " SHARED")] {
@@ -263,7 +264,7 @@ fn those_who_keep_coming_do_not_keep_out_who_waits() {
     }
 }
 
-/// Of those who take it alone each that was there before is served once, and none that came later.
+/// Each exclusive request that was there before is served once, and none that came later.
 #[test]
 fn writers_who_keep_coming_do_not_keep_a_reader_out() {
     let server = Server::start();
@@ -276,7 +277,7 @@ fn writers_who_keep_coming_do_not_keep_a_reader_out() {
             wait_until("it waits", || server.info("waiters") == 4);
             anchor.say("LOCK.RELEASE k anchor");
             let until = token(&patient.hear());
-            // The last of them may not have written its token down yet.
+            // The last of them may not have recorded its token yet.
             let between = || tokens.lock().unwrap().iter().filter(|&&token| from < token && token < until).count();
             wait_until("they tell", || between() >= 3);
             assert_eq!(between(), 3);

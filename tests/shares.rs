@@ -1,31 +1,31 @@
-//! Places and bytes for what waits: they are bounded, and nobody takes what others need.
+//! Places and bytes for waiting requests: they are bounded, and nobody takes what others need.
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, pair, text, wait_until, waits};
 
 const NAME: &str = "drawn-at-random-1";
 const MEGABYTE: usize = 1 << 20;
 
-/// A connection that listens.
+/// Returns a connection that listens.
 fn listener(server: &Server) -> Client {
     let mut client = server.client();
     assert_eq!(client.say(&format!("LOCK.HEAR {NAME} 0")), Reply::List(vec![]));
     client
 }
 
-/// A name of a megabyte, whose lock is held by `me`.
+/// Returns a name of a megabyte, whose lock is held by `me`.
 fn held(client: &mut Client) -> Vec<u8> {
     let key = vec![b'k'; MEGABYTE];
     assert!(client.send(&[b"LOCK.ACQUIRE", &key, b"me", b"60000"]).as_int() > 0);
     key
 }
 
-/// Owner number `n` waits for the lock of `key`, for `ms`, and is heard.
+/// Makes owner number `n` wait for the lock of `key`, for `ms`, with a listener.
 fn wait_heard(client: &mut Client, key: &[u8], n: usize, ms: &str) -> Reply {
     let owner = format!("o{n}");
     client.send(&[b"LOCK.WAIT", key, owner.as_bytes(), ms.as_bytes(), b"HEARD", NAME.as_bytes()])
 }
 
-/// Sends waits until one is refused: how many wait, and the refusal.
+/// Sends waits until one is refused. Returns the number of waits, and the refusal.
 fn fill(client: &mut Client, key: &[u8]) -> (usize, String) {
     let mut waiting = 0;
     loop {
@@ -62,7 +62,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     ] {
         assert!(asker.say(&line).is_error("OOM"), "{line}");
     }
-    // Who does not wait is told, and what gives memory back goes on.
+    // A request that does not wait is answered, and commands that free memory go on.
     assert_eq!((asker.say("LOCK.WAIT k you 0"), asker.say("LOCK.WAIT free you 60000")), (int(0), int(1)));
     assert_eq!(asker.say(&format!("LOCK.WATCH k 0 TOKEN {token}")), null());
     assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
@@ -97,7 +97,7 @@ fn what_waits_has_a_bound_in_bytes() {
     let key = held(&mut me);
     assert_eq!((server.info("waiting_bytes"), server.info("max_waiting_bytes")), (0, 16_777_216));
     let ear = listener(&server);
-    // Each takes two: its place in the queue, and what its listener is told.
+    // Each takes two parts: its place in the queue, and its listener's news.
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with(
         "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiting-bytes,"
@@ -126,7 +126,7 @@ fn what_waits_has_a_bound_in_bytes() {
     }
 }
 
-/// Hears all there is, an answer of limited length at a time: how many news that are.
+/// Hears all there is, an answer of limited length at a time. Returns the number of news.
 fn hears_all(ear: &mut Client) -> usize {
     std::iter::from_fn(|| Some(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len()))
         .take_while(|news| *news > 0)
@@ -174,7 +174,7 @@ fn nobody_takes_the_places_that_others_need() {
     let before = server.info("waiters");
     app.ask("LOCK.ACQUIRE k app 60000 WAIT 60000");
     wait_until("it waits", || server.info("waiters") == before + 1);
-    // What need not wait is never refused.
+    // A request that need not wait is never refused.
     me.say("CONFIG SET lock.max-waiters 0");
     assert_eq!(asker.say(&format!("LOCK.WAIT free a 60000 HEARD {NAME}")), int(1));
     assert_eq!(me.say("LOCK.WAIT free you 60000"), int(1), "where nothing can be kept, nothing is");

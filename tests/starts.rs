@@ -158,7 +158,7 @@ fn a_terminated_server_ends_clean() {
 #[test]
 fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
-    // Where the snapshot should go there is a folder.
+    // There is a folder in the place of the snapshot.
     let snapshot = server.dir().join("dump.rdb");
     fs::create_dir(&snapshot).unwrap();
     assert!(error(server.client().say("SHUTDOWN SAVE")).contains("Errors trying to SHUTDOWN"));
@@ -185,7 +185,7 @@ fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     assert_guarded(&server, token);
 }
 
-/// What a transaction grants reaches the AOF at its end: by then it may be off.
+/// A transaction's grant reaches the AOF at its end: by then it may be off.
 #[test]
 fn a_grant_in_the_transaction_that_turns_the_aof_off_is_not_taken_for_remembered() {
     for last in ["CONFIG SET appendonly no", "CONFIG SET appendfsync no"] {
@@ -219,8 +219,8 @@ fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
     assert_guarded(&server, token);
 }
 
-/// A lock of an incarnation that was not remembered stayed suspect for that incarnation only: after a clean restart a stale holder was
-/// vouched for.
+/// A lock of an incarnation that was not remembered stayed suspect for that incarnation only: after a clean restart the
+/// node vouched for a stale holder.
 #[test]
 fn a_suspect_lock_is_suspect_in_the_next_life_too() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));

@@ -1,4 +1,4 @@
-//! What a node keeps over its incarnations: identity, and a ceiling below which all its tokens are.
+//! The state that a node keeps over its incarnations: identity, and a ceiling below which all its tokens are.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -128,8 +128,8 @@ fn lift_is_answered_when_the_node_serves() {
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
 
-/// The key's next token is the first above the ceiling, whoever asks for it: that is what a proposal, or a clock that is ahead,
-/// brings about.
+/// Uses up the ceiling: the key's next token is the first above it, whoever asks, as after a proposal or with a clock
+/// that is ahead.
 fn use_up_the_ceiling(client: &mut Client) {
     client.insist("LOCK.ACQUIRE k me 60000").as_int();
     let ceiling = client.info_field("lock_token_ceiling");
@@ -167,7 +167,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     fs::rename(&folder, &away).unwrap();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
     use_up_the_ceiling(&mut client);
-    // Who cannot be blocked, and who asks several nodes and repeats by itself, hears it at once.
+    // A client that cannot be blocked, or that asks several nodes and repeats by itself, is answered at once.
     let next = client.info_field("lock_token_ceiling") + 1;
     for line in [
         &format!("LOCK.ACQUIRE k me 60000 FENCE {next}"),
@@ -253,12 +253,12 @@ fn paused_writes_stop_neither_the_ceiling_nor_the_server() {
     wait_until("on the replica too", || replica.client().say("DBSIZE") == int(0));
 }
 
-/// The module's argument for a state file at `path`.
+/// Returns the module's argument for a state file at `path`.
 fn on(path: &Path) -> Setup {
     Setup::new().module_arguments(&["state-file", path.to_str().unwrap()])
 }
 
-/// Runs a program of the system; whether it did what it should.
+/// Runs a program of the system. Returns true if it succeeded.
 fn run(line: &str) -> bool {
     let mut words = line.split(' ');
     Command::new(words.next().unwrap()).args(words).stderr(Stdio::null()).status().unwrap().success()
@@ -303,7 +303,7 @@ fn a_file_that_is_not_ours_is_refused_and_stays() {
     let log = on(&path).refused();
     assert!(log.contains("is not a state file of this module"), "{log}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "Dear Sir");
-    // Nor is it replaced where it comes while the server runs.
+    // Nor is it replaced if it appears while the server runs.
     let path = dir.path().join("node.state");
     let server = on(&path).start();
     fs::write(dir.path().join("other"), "Dear Sir").unwrap();
@@ -352,7 +352,7 @@ fn what_lies_beside_the_state_file_is_not_touched() {
     assert!(server.log().contains("node.state.damaged-2"), "{}", server.log());
 }
 
-/// Who tidies up removes `*.lock`: that must not let a second server pass for this node.
+/// People who tidy up remove `*.lock`: that must not let a second server pass for this node.
 #[test]
 fn a_second_server_is_refused_also_without_the_lock_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,7 +363,7 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
         fs::remove_file(&lock).unwrap();
         let log = on(&path).refused();
         assert!(log.contains("another server uses the state file"), "{round}: {log}");
-        // The file that the refused one made is taken over, and one that is missing made anew.
+        // The file that the refused one made is taken over, and a missing one is made anew.
         if round == 1 {
             fs::remove_file(&lock).unwrap();
         }
@@ -375,7 +375,8 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
     assert!(first.client().insist("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Both files are gone, and a second server took their place: the first one must not write over what is another's now.
+/// Both files are gone, and a second server took their place: the first one must not write over files that are now
+/// another's.
 #[test]
 fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -398,7 +399,7 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert_eq!(first.log().matches("Nothing is promised here from now on").count(), 1, "{}", first.log());
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
     assert!(read(path.clone()).contains(&id), "the file is the second one's");
-    // It stays so when the second one has ended: what that one issued the first does not know.
+    // It stays so when the second one has ended: the first does not know what that one issued.
     second.kill();
     let mut tries = 0;
     wait_until("it has tried again", || {
@@ -410,7 +411,8 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert!(read(path).contains(&id));
 }
 
-/// The stamp of the incarnation before cannot be replaced: nothing is granted, and the log is told once, not at every try.
+/// The stamp of the last incarnation cannot be replaced: nothing is granted, and the log says so once, not at every
+/// attempt.
 #[test]
 fn a_stamp_that_cannot_be_put_is_told_of_once() {
     let (mut server, _) = held(Setup::new().aof());

@@ -1,4 +1,4 @@
-//! Many who wait: in order, each served or told, and nothing is left behind.
+//! Many waiters: in order, each served or answered, and nothing is left behind.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, seed, wait_until};
 
-/// Clients and their connections need files: as many as the system allows.
+/// Raises the limit of open files as far as the system allows: clients and their connections need files.
 fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -21,7 +21,7 @@ fn crowd(server: &Server, count: usize, line: impl Fn(usize) -> String) -> Vec<C
     let mut clients: Vec<Client> = (0..count).map(|_| server.client()).collect();
     for (n, client) in clients.iter_mut().enumerate() {
         client.ask(&line(n));
-        // Now and then all are waited for, so that they arrive in this order.
+        // The loop waits for all from time to time, so that they arrive in this order.
         if n % 50 == 49 {
             wait_until("they wait", || server.info("waiters") == before + n as u64 + 1);
         }
@@ -168,7 +168,7 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     wait_until("memory is given back", || me.info_field("used_memory") < memory + (2 << 20));
 }
 
-/// Everything at once, on few keys: the sum of what clients were told is what the node did, and no lock has two holders.
+/// Everything at once, on few keys: the sum of the clients' answers is what the node did, and no lock has two holders.
 pub fn random_storm(server: &Server) {
     let seed = seed();
     let grants: u64 = std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use crate::harness::{
     with_tls,
 };
 
-/// What redis-cli says over TLS, as a process of its own.
+/// Starts redis-cli over TLS, as a process of its own.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--tls", "--cacert"]);
@@ -23,14 +23,14 @@ fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
     cli.spawn().expect("redis-cli is installed: make setup")
 }
 
-/// The same, and its answer.
+/// Runs redis-cli over TLS. Returns the answer.
 fn ask(certificates: &Path, port: u16, line: &str) -> String {
     let out = certificates.join("answer");
     assert!(over_tls(certificates, port, line, &out).wait().unwrap().success(), "{line}");
     fs::read_to_string(out).unwrap().trim().to_owned()
 }
 
-/// Whether the server that is tested can do it.
+/// Returns true if the tested server and this machine can do it.
 fn can_be_tested() -> bool {
     let has_tls = has_tls();
     if !has_tls {
@@ -39,7 +39,7 @@ fn can_be_tested() -> bool {
     has_tls
 }
 
-/// As a server is by default: clients have certificates of their own.
+/// The server has its default for TLS: clients have certificates of their own.
 #[test]
 fn locks_and_hand_overs_over_tls() {
     if !can_be_tested() {
@@ -57,7 +57,7 @@ fn locks_and_hand_overs_over_tls() {
         waiters.push(over_tls(dir.path(), port, &format!("LOCK.ACQUIRE k w{n} 60000 WAIT 60000"), out));
         wait_until("it waits", || server.info("waiters") == n as u64 + 1);
     }
-    // One is handed the lock over TLS by one who speaks without, the other by one who speaks TLS too.
+    // One receives the lock over TLS from a client without it, the other from one that speaks TLS too.
     let mut me = server.client();
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     assert!(waiters[0].wait().unwrap().success());
@@ -69,7 +69,7 @@ fn locks_and_hand_overs_over_tls() {
         assert!(newer > last);
         last = newer;
     }
-    // One who waits over TLS and is gone is granted nothing.
+    // A client that waited over TLS and is gone is granted nothing.
     let mut gone = over_tls(dir.path(), port, "LOCK.ACQUIRE k gone 60000 WAIT 60000", &outs[0]);
     wait_until("it waits", || server.info("waiters") == 1);
     gone.kill().unwrap();

@@ -1,4 +1,5 @@
-//! A slot of a cluster that moves while several hold a lock in it: all grants go along, waiters of all modes are sent after them.
+//! A slot of a cluster that moves while several hold a lock in it: all grants go along, waiters of all modes are
+//! redirected.
 
 use crate::harness::{
     Client, Member, cluster, error, grants, guarded_ms, int, joined, null, number, owners, text, token, wait_until,
@@ -8,7 +9,7 @@ use crate::harness::{
 /// The slot of `k`.
 const SLOT: i64 = 7629;
 
-/// The slot is on its way from `source` to `target`.
+/// Starts to move the slot from `source` to `target`.
 fn begin_move(source: &Member, target: &Member) {
     target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
     source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
@@ -55,7 +56,7 @@ fn readers_and_those_who_wait_in_a_slot_that_migrates() {
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 
-/// One of several grants ends while the slot is on its way, and the lock is still here: those who wait get in here.
+/// One of several grants ends while the slot is moving, and the lock is still here: waiters get in here.
 #[test]
 fn permits_are_handed_over_while_the_lock_is_still_here() {
     for cause in ["LOCK.RELEASE k b", "BREAK", "the lease ends"] {
@@ -74,7 +75,7 @@ fn permits_are_handed_over_while_the_lock_is_still_here() {
         }
         assert_eq!(number(&waiter.hear()), 2, "{cause}");
         assert_eq!(owners(&mut me, "k"), ["a", "c"], "{cause}");
-        // When the last is gone the key is, and so the next is asked for at the target.
+        // When the last is gone so is the key, and the next is requested at the target.
         let mut last = waits(&one.server, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
         me.say("LOCK.BREAK k");
         assert!(last.hear().is_error("TRYAGAIN"), "{cause}");

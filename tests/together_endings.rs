@@ -5,7 +5,7 @@ use crate::harness::{
     waits,
 };
 
-/// A server that tells of key events, and a client that hears them.
+/// Returns a server with key events, and a client that hears them.
 fn told() -> (Server, Client) {
     let server = Setup::new().option("notify-keyspace-events", "Ed").start();
     let mut events = server.client();
@@ -14,7 +14,7 @@ fn told() -> (Server, Client) {
     (server, events)
 }
 
-/// The next key event.
+/// Returns the next key event.
 fn next(events: &mut Client) -> String {
     let message = events.hear().as_list();
     format!("{} {}", message[2].as_text().trim_start_matches("__keyevent@0__:"), message[3].as_text())
@@ -62,7 +62,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
     }
 }
 
-/// Leases that end together because the lock does are one event, however many they were.
+/// Leases that end together because the lock does are one event, whatever their number.
 #[test]
 fn a_lock_whose_leases_are_all_over_is_told_once() {
     let (server, mut events) = told();
@@ -102,7 +102,7 @@ fn the_number_of_a_lease_that_ended_is_the_next_ones() {
     );
 }
 
-/// Its lease is over, and the server has not come to take it out: for every command it is not there.
+/// A grant whose lease is over, and that the server has not taken out yet, is not there for any command.
 #[test]
 fn a_grant_that_is_over_counts_for_nothing_before_it_is_taken_out() {
     let server = Server::start();
@@ -112,7 +112,7 @@ fn a_grant_that_is_over_counts_for_nothing_before_it_is_taken_out() {
     me.say("CLIENT PAUSE 100000 WRITE");
     wait_until("it ends", || me.say("LOCK.INFO k").field("holders") == int(1));
     assert_eq!((owners(&mut me, "k"), me.say(&format!("LOCK.CHECK k {b}"))), (vec!["a".to_owned()], null()));
-    // What is sent now is done right after the pause, together with what came due.
+    // Commands sent now are done right after the pause, together with what came due.
     me.ask("LOCK.CONVERT k a EXCLUSIVE");
     let mut operator = server.client();
     operator.say("CLIENT UNPAUSE");
@@ -133,7 +133,7 @@ fn break_ends_all_grants_or_those_with_one_token() {
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {b}")), int(b));
     assert_eq!(number(&waiter.hear()), 2);
     assert_eq!((me.say("LOCK.EXTEND k b 1000"), me.say("LOCK.EXTEND k a 1000")), (null(), int(a)));
-    // All: the largest token is told.
+    // All: the answer is the largest token.
     let d = grants(&mut me, "k")[2].field("token").as_int();
     let mut alone = waits(&server, "LOCK.ACQUIRE k alone 60000 WAIT 60000").0;
     assert_eq!(me.say("LOCK.BREAK k"), int(d.max(c)));
@@ -224,7 +224,7 @@ fn the_only_reader_becomes_a_writer_with_a_new_token() {
     assert_eq!((me.say("LOCK.CONVERT jobs a EXCLUSIVE"), me.say("LOCK.CONVERT jobs a SHARED")), (null(), null()));
 }
 
-/// Readers that the node has forgotten may still read: it lets nobody write. A writer it lets read.
+/// Readers that the node has forgotten may still read: it lets nobody write. It lets a writer read.
 #[test]
 fn a_guarded_node_makes_no_writers() {
     let server = Server::start();
@@ -232,7 +232,7 @@ fn a_guarded_node_makes_no_writers() {
     me.say("LOCK.GUARD ARM 50000");
     server.lift();
     let r = me.insist("LOCK.ACQUIRE k r 60000 SHARED").as_int();
-    // What a flush of another database dropped does not make this one suspect.
+    // A flush of another database does not make this one suspect.
     let mut other = server.client();
     other.say("SELECT 3");
     other.say("LOCK.ACQUIRE dropped x 60000");

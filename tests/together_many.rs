@@ -1,4 +1,5 @@
-//! A hundred thousand holders of one lock: what happens to one of them takes as long as with two, and the end of all harms nobody.
+//! A hundred thousand holders of one lock: an operation on one of them takes as long as with two, and the end of all
+//! harms nobody.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::harness::{
 
 const HOLDERS: usize = 100_000;
 
-/// Readers of `k` by the names r0, r1 and so on, whose leases all end about `end_ms` from now.
+/// Makes readers of `k` by the names r0, r1 and so on, whose leases all end about `end_ms` from now.
 fn readers(client: &mut Client, count: usize, end_ms: u128) {
     let started = Instant::now();
     for batch in (0..count).collect::<Vec<_>>().chunks(5_000) {
@@ -27,7 +28,7 @@ fn readers(client: &mut Client, count: usize, end_ms: u128) {
     println!("{count} readers in {:?}", started.elapsed());
 }
 
-/// One of them stays, so that each end is a change of the lock, and is told to the replica.
+/// One reader stays, so that each end is a change of the lock, and is sent to the replica.
 #[test]
 fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -41,7 +42,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let mut writer = waits(&master, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
     beside_a_bystander(&master, || wait_until("all leases end", || master.info("expiries") == HOLDERS as u64));
     let started = Instant::now();
-    // The server waits for what this client wrote, and all that was before it.
+    // The server waits for this client's write, and all that was before it.
     me.say("SET after all");
     in_step(&mut me);
     println!("the replica was in step {:?} later", started.elapsed());
@@ -53,7 +54,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     assert_eq!((master.info("held"), master.info("deadlines")), (1, 1));
 }
 
-/// Where nobody is left the lock ends as one.
+/// If nobody is left the lock ends as one.
 #[test]
 fn a_lock_whose_holders_all_end_ends_as_one() {
     let server = Server::start();
@@ -117,7 +118,7 @@ fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 2));
 }
 
-/// So many readers with one token, which is returned.
+/// Makes `count` readers with one token. Returns the token.
 fn readers_with_one_token(me: &mut Client, count: usize) -> i64 {
     let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
     for batch in (1..count).collect::<Vec<_>>().chunks(5_000) {
@@ -143,8 +144,8 @@ fn a_break_whose_lock_is_renamed_in_the_middle_says_so() {
     assert_eq!(server.info("held"), 0);
 }
 
-/// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, and other clients are served
-/// meanwhile.
+/// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, and other
+/// clients are served meanwhile.
 #[test]
 fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     let server = past_its_first_tokens();
@@ -164,7 +165,7 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
-/// The operator was told Null, which says that there was no such grant.
+/// The operator received Null, which says that there was no such grant.
 #[test]
 fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     let server = past_its_first_tokens();
@@ -182,7 +183,7 @@ fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     wait_until("all have ended", || server.info("held") == 0);
 }
 
-/// MULTI and scripts keep the server from everybody else until they have ended, so they break no more than one slice.
+/// MULTI and scripts keep the server from everybody else until they have ended, so they break at most one slice.
 #[test]
 fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {
     let server = past_its_first_tokens();

@@ -1,10 +1,11 @@
-//! A lock that several hold, under the server's own commands for keys: RENAME, MOVE, SWAPDB, COPY, DEL, EXPIRE, flushes, evictions.
+//! A lock that several hold, under the server's own commands for keys: RENAME, MOVE, SWAPDB, COPY, DEL, EXPIRE,
+//! flushes, evictions.
 
 use crate::harness::{
     Client, Server, Setup, error, guarded_ms, int, null, owners, past_its_first_tokens, text, token, wait_until, waits,
 };
 
-/// Two readers hold `k`: a for long, b for longer. Their tokens.
+/// Lets two readers hold `k`: a for long, b for longer. Returns their tokens.
 fn read_by_two(me: &mut Client) -> (i64, i64) {
     let a = me.insist("LOCK.ACQUIRE k a 40000 SHARED NOTE n").as_int();
     (a, me.say("LOCK.ACQUIRE k b 60000 SHARED").as_int())
@@ -32,8 +33,7 @@ fn all_grants_go_along() {
     assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
 }
 
-/// What a token must be above is what there was under the name: a lock that comes from another name brings its own past along, which
-/// is another.
+/// A token must be above those under its name: a lock that comes from another name brings along the past of that name.
 #[test]
 fn tokens_are_above_those_of_the_name_that_a_lock_comes_to() {
     type Moves = [&'static str];
@@ -113,7 +113,7 @@ fn a_flush_is_guarded_until_the_last_lease_would_have_ended() {
         let mut server = Setup::new().aof().start();
         let mut me = server.client();
         read_by_two(&mut me);
-        // Who left does not count.
+        // Owners that left do not count.
         me.say("LOCK.ACQUIRE long c 60000 SHARED");
         me.say("LOCK.ACQUIRE long d 10000 SHARED");
         me.say("LOCK.RELEASE long c");
@@ -128,7 +128,8 @@ fn a_flush_is_guarded_until_the_last_lease_would_have_ended() {
     }
 }
 
-/// The lock comes back with all its grants; which of them were dropped before the reload nobody can tell, so it is guarded.
+/// The lock comes back with all its grants. Nobody can tell which of them were dropped before the reload, so it is
+/// guarded.
 #[test]
 fn a_reload_keeps_all_grants() {
     let server = Server::start();
@@ -149,7 +150,7 @@ fn a_reload_keeps_all_grants() {
     wait_until("bookkeeping is that of what is there", || (server.info("held"), server.info("deadlines")) == (2, 2));
 }
 
-/// Of several holders none may take it again alone: the others may still hold it.
+/// After an eviction, none of several holders may take the lock again alone: the others may still hold it.
 #[test]
 fn an_evicted_lock_bars_its_key_for_all_of_its_holders() {
     let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
@@ -172,7 +173,7 @@ fn an_evicted_lock_bars_its_key_for_all_of_its_holders() {
     assert_eq!(me.say(&format!("LOCK.EXTEND k{evicted} b 1000")), null());
 }
 
-/// Nothing is written while writes are paused, and nobody gets what another may still have on a replica.
+/// Nothing is written while writes are paused, and nobody gets a lock that another may still have on a replica.
 #[test]
 fn paused_writes_delay_the_end_of_grants_and_nothing_else() {
     let server = Setup::new().aof().start();

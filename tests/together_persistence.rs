@@ -11,10 +11,10 @@ use crate::harness::{
 };
 use crate::persistence::{assert_same, fill, picture};
 
-/// Long enough for a hundred commands.
+/// A lease long enough for a hundred commands, in milliseconds.
 const SHORT_MS: u64 = 1_000;
 
-/// Some leases end while the server is away: theirs alone.
+/// Some leases end while the server is away: only those are over.
 #[test]
 fn leases_that_end_while_the_server_is_down_are_over() {
     for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
@@ -70,14 +70,14 @@ fn the_end_of_one_of_several_reaches_the_replica() {
         me.say(&format!("LOCK.ACQUIRE k r{n} {} SHARED", 50 + n));
     }
     wait_until("all but one end", || master.info("expiries") == 150);
-    // The server waits for what this client wrote, and all that was before it.
+    // The server waits for this client's write, and all that was before it.
     me.say("SET after all");
     in_step(&mut me);
     assert_eq!(me.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
     assert_eq!((owners(&mut replica.client(), "k"), replica.info("expiries")), (vec!["a".to_owned()], 0));
 }
 
-/// Its master may have granted what never came here, in any mode.
+/// The master may have granted locks that never came to the replica, in any mode.
 #[test]
 fn a_promoted_replica_knows_the_holders_and_is_guarded() {
     let (mut master, replica) = pair();
@@ -109,7 +109,7 @@ fn a_promoted_replica_knows_the_holders_and_is_guarded() {
     assert!(newer[0].as_int() > a.max(b).max(never_heard), "also above what it never heard of");
 }
 
-/// Joins, extensions, releases, conversions, breaks and ends of leases in any order.
+/// Runs joins, extensions, releases, conversions, breaks and ends of leases in any order.
 fn storm(client: &mut Client, random: &mut StdRng, commands: usize) {
     let mut tokens = vec![1];
     for batch in 0..commands / 100 {

@@ -1,4 +1,4 @@
-//! A payload with several grants: what could not be granted together is refused whole, and what is taken is suspect.
+//! A payload with several grants: one whose grants conflict is refused whole, and an accepted one is suspect.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -6,10 +6,10 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::{Client, error, grants, int, null, owners, permits, seed, text, token, wait_until, waits};
 use crate::restore::{restore, signed, start};
 
-/// The payload's end: two bytes of version and the checksum.
+/// The length of the payload's end: two bytes of version and the checksum.
 const FOOTER: usize = 10;
 
-/// One grant of a record, and how many bytes it has before owner and note.
+/// A grant of a record, with the length of the part before owner and note.
 #[derive(Clone)]
 struct Grant {
     flags: u8,
@@ -30,7 +30,7 @@ struct Grant {
 struct Record {
     kind: u8,
     reserved: u16,
-    /// `None`: as many as there are.
+    /// The number of grants in the head; `None` for the real one.
     count: Option<u32>,
     at_us: u64,
     boot: [u8; 16],
@@ -43,10 +43,10 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Record {
-    /// The record in a payload that the server made, and what stands before its length.
+    /// Returns the record in a payload that the server made, and the bytes before its length.
     fn of(payload: &[u8], first_owner: &[u8]) -> (Self, Vec<u8>) {
         let at = payload.windows(first_owner.len()).position(|window| window == first_owner).unwrap() - 44 - 32;
-        // The length of a string takes one byte, or two, or more where it is long.
+        // The length of a string takes one byte, or two, or more if it is long.
         let length_bytes = [1, 2, 5].into_iter().find(|bytes| {
             let kind = payload[at - bytes] >> 6;
             (kind, *bytes) == (0, 1) || (kind, *bytes) == (1, 2) || (payload[at - bytes], *bytes) == (0x80, 5)
@@ -109,7 +109,7 @@ impl Record {
         bytes
     }
 
-    /// A payload with this record, which the server takes for one of its own.
+    /// Returns a payload with this record, which the server takes for one of its own.
     fn payload(&self, before: &[u8], original: &[u8]) -> Vec<u8> {
         let bytes = self.bytes();
         let mut payload = before.to_vec();
@@ -121,7 +121,7 @@ impl Record {
     }
 }
 
-/// Three permits of four: 1, 2 and 4.
+/// Returns a payload with three permits of four: 1, 2 and 4.
 fn sample(client: &mut Client) -> Vec<u8> {
     for (owner, number) in [("unmistakable", 1), ("second", 2), ("third", 4)] {
         client.say(&format!("LOCK.ACQUIRE k {owner} 60000 LIMIT 4 PERMIT {number}"));
@@ -211,14 +211,14 @@ fn what_could_not_be_granted_together_is_refused_whole() {
     let mut foreign = record.clone();
     (foreign.boot, foreign.grants[2].ttl_ms) = ([0xEE; 16], 60_001);
     assert!(error(restore(&mut client, &foreign.payload(&before, &original))).starts_with("ERR Bad data format"));
-    // Nothing of what was refused is left, in bookkeeping, tokens or the lock that was there.
+    // Nothing of the refused payloads is left, in bookkeeping, tokens or the lock that was there.
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("poisoned")), (1, 1, 0));
     let next = client.say("LOCK.ACQUIRE copy me 1000").as_int();
     assert!(next > last && next < last + 1_800_000_000);
     assert_eq!(permits(&mut client, "k").len(), 3);
 }
 
-/// It keeps others out until the last of its leases ends, and each grant can be released, nothing else.
+/// The restored lock keeps others out until the last of its leases ends, and each grant can only be released.
 #[test]
 fn each_grant_of_what_is_restored_is_suspect() {
     let server = start();
@@ -285,7 +285,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
         let mut hostile = record.payload(&before, &original);
         let body = hostile.len() - FOOTER;
         for _ in 0..random.random_range(1..4) {
-            // Not in what the server itself reads: that is tested elsewhere.
+            // Not in the part that the server itself reads: that is tested elsewhere.
             let at = random.random_range(before.len() + 5..body - 1);
             hostile[at] = random.random();
         }

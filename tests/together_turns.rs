@@ -1,8 +1,8 @@
-//! LOCK.WAIT in a mode: several turns stand side by side, each with the number that is kept for it.
+//! LOCK.WAIT in a mode: several turns stand side by side, each with its reserved number.
 
 use crate::harness::{Client, Server, Setup, error, int, null, number, owners, permits, text, token, waits};
 
-/// Long enough to look at what is kept while it lasts.
+/// A window long enough to inspect reservations.
 const LONG: &[&str] = &["handoff-window", "10000"];
 
 fn turn(server: &Server, owner: &str, options: &str) -> Client {
@@ -19,13 +19,13 @@ fn as_many_turns_as_there_are_permits_each_with_its_number() {
     assert_eq!((me.say("LOCK.WAIT k c 0 LIMIT 3"), me.say("LOCK.ACQUIRE k c 1000 LIMIT 3")), (int(0), null()));
     let info = me.say("LOCK.INFO k WAITERS 5");
     assert_eq!((info.field("holders"), info.field("reserved")), (int(1), text("a")), "the one whose time ends first");
-    // Each takes the number that was kept, also without naming it; and not another.
+    // Each takes the reserved number, also without naming it; and not another.
     assert_eq!(me.say("LOCK.ACQUIRE k b 60000 LIMIT 3 PERMIT 1"), null(), "that is a's");
     assert_eq!(number(&me.say("LOCK.ACQUIRE k b 60000 LIMIT 3")), 3);
     assert_eq!(number(&me.say("LOCK.ACQUIRE k a 60000 LIMIT 3 PERMIT 1")), 1);
     assert_eq!(me.say("LOCK.WAIT k a 0 LIMIT 3"), int(1), "it holds it so");
     assert!(error(me.say("LOCK.WAIT k a 0")).starts_with("OWNED"));
-    // Who waits is told its number when one gets free.
+    // A waiter hears its number when one gets free.
     let (mut c, mut d) = (turn(&server, "c", "LIMIT 3"), turn(&server, "d", "LIMIT 3"));
     me.say("LOCK.RELEASE k me");
     assert_eq!((c.hear(), server.info("waiters")), (int(2), 1));
@@ -53,12 +53,12 @@ fn readers_are_told_together_and_a_writer_alone() {
     me.say("LOCK.RELEASE k a");
     me.say("LOCK.RELEASE k b");
     assert_eq!((writer.hear(), server.info("waiters")), (int(1), 1));
-    // Given back, the next is told.
+    // After a release, the next is answered.
     assert_eq!(me.say("LOCK.RELEASE k x"), null());
     assert_eq!(late.hear(), int(1));
 }
 
-/// What is kept for one is not there for another who asks in any mode that does not go with it.
+/// A reservation excludes other owners that ask in a conflicting mode.
 #[test]
 fn what_is_kept_keeps_out_what_does_not_go_with_it() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -84,7 +84,7 @@ fn what_is_kept_keeps_out_what_does_not_go_with_it() {
     }
 }
 
-/// A turn that nobody uses ends, and what was kept is the next one's.
+/// An unused turn ends, and its reservation is the next one's.
 #[test]
 fn an_unused_number_is_kept_for_the_next() {
     let server = Server::start();
@@ -118,7 +118,7 @@ fn tickets_order_turns_of_all_modes() {
     assert_eq!(third.hear(), int(1));
 }
 
-/// While it is kept for another, the one reader there is does not become a writer.
+/// While it is reserved for another, the only reader does not become a writer.
 #[test]
 fn a_turn_stands_in_the_way_of_a_conversion() {
     let server = Setup::new().module_arguments(LONG).start();

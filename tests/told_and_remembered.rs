@@ -1,4 +1,4 @@
-//! A grant to one who waited is in the AOF and on the replica, in order, after what caused it.
+//! A grant to a waiter is in the AOF and on the replica, in order, after its cause.
 
 use crate::harness::{Reply, Server, Setup, in_step, int, pair, queues, text};
 
@@ -6,7 +6,7 @@ fn token(reply: &Reply) -> i64 {
     reply.as_list()[0].as_int()
 }
 
-/// The names of the commands in the AOF, in order.
+/// Returns the names of the commands in the AOF, in order.
 fn aof(server: &Server) -> Vec<String> {
     let dir = server.dir().join("appendonlydir");
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
@@ -45,7 +45,7 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
     let mut server = Setup::new().aof().start();
     let mut holder = server.client();
     let mut last = holder.say("LOCK.ACQUIRE k o0 60000").as_int();
-    // How the lock gets free; the AOF has it before the answer is sent.
+    // Causes that free the lock; the AOF has it before the answer is sent.
     for (n, cause) in ["LOCK.RELEASE k o0", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1", "UNLINK k"].iter().enumerate() {
         let owner = format!("o{}", n + 1);
         let (mut next, _) = queues(&server, &owner);
@@ -65,7 +65,7 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
 
 #[test]
 fn a_hand_over_stands_after_its_cause() {
-    // The cause, and what the AOF then ends with.
+    // The cause, and the end of the AOF then.
     let cases: [(&[&str], &[&str]); 6] = [
         (&["LOCK.RELEASE k me"], &["LOCK.EFFECT"]),
         (&["DEL k"], &["DEL", "LOCK.EFFECT"]),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::harness::{Setup, not_here};
 
-/// An old server: `PALISADE_OLD_SERVER` or what `make setup-servers` brings.
+/// Returns an old server: `PALISADE_OLD_SERVER` or the one of `make setup-servers`.
 fn old_server() -> Option<PathBuf> {
     if let Some(server) = std::env::var_os("PALISADE_OLD_SERVER") {
         return Some(server.into());

@@ -48,7 +48,7 @@ fn tokens_grow_whichever_way_the_clock_goes() {
     for step in [0, DAY, -DAY, 0, -3_600, 3_600, -DAY] {
         server.wall_clock().set(step);
         for _ in 0..3 {
-            // A step ahead of what is on the disk is waited for, and changes nothing.
+            // A step ahead of what is on the disk causes a wait, and changes nothing.
             let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
             assert!(token > last, "{token} after {last} at {step}");
             last = token;

@@ -1,10 +1,10 @@
-//! LOCK.WATCH: each change is told once, wherever it comes from, and nothing else is.
+//! LOCK.WATCH: each change is reported once, wherever it comes from, and nothing else is.
 
 use crate::harness::{
     Client, Member, Reply, Server, Setup, cluster, error, in_step, int, null, pair, text, wait_until,
 };
 
-/// A client that watches, and its id.
+/// Returns a client that watches, and its id.
 fn watches(server: &Server, line: &str) -> (Client, i64) {
     let before = server.info("watchers");
     let mut client = server.client();
@@ -14,7 +14,7 @@ fn watches(server: &Server, line: &str) -> (Client, i64) {
     (client, id)
 }
 
-/// Owner, token, note and its sequence number, as an answer tells them.
+/// Returns owner, token, note and its sequence number from an answer.
 fn told(reply: &Reply) -> (String, i64, String, i64) {
     let (owner, note) = (reply.field("owner").as_text(), reply.field("note").as_text());
     (owner, reply.field("token").as_int(), note, reply.field("seq").as_int())
@@ -38,7 +38,7 @@ fn what_is_not_known_is_told_at_once() {
     me.say("LOCK.NOTE k me second SEQ 9");
     let answer = me.say(&format!("LOCK.WATCH k 60000 TOKEN {token} SEQ 8"));
     assert_eq!(told(&answer), ("me".to_owned(), token, "second".to_owned(), 9));
-    // What is known is waited for; in a transaction or a script the answer is at once.
+    // A known state is waited on; in a transaction or a script the answer comes at once.
     assert_eq!(me.say("LOCK.WATCH other 1"), null());
     assert_eq!(me.say(&format!("LOCK.WATCH k 1 TOKEN {token} SEQ 9")), null());
     me.say("MULTI");
@@ -50,7 +50,7 @@ fn what_is_not_known_is_told_at_once() {
     assert_eq!(server.info("watchers"), 0);
 }
 
-/// What ends or replaces a grant, and what is told then.
+/// Each way to end or replace a grant, and the report of it.
 #[test]
 fn every_end_of_a_grant_is_told() {
     let server = Server::start();
@@ -102,7 +102,7 @@ fn grants_notes_and_conversions_are_told() {
     let (mut watcher, _) = watches(&server, "LOCK.WATCH k 60000");
     let first = me.say("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(told(&watcher.hear()).1, first);
-    // A note is told to those who ask for notes alone.
+    // A note is reported only to those who ask for notes.
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first} SEQ 3"));
     let (mut of_the_end, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first}"));
     me.say("LOCK.NOTE k me three SEQ 3");
@@ -127,7 +127,7 @@ fn grants_notes_and_conversions_are_told() {
     assert_eq!(told(&watcher.hear()).1, third + 5);
 }
 
-/// Of several holders each can be watched by its token.
+/// A watcher can watch each of several holders by its token.
 #[test]
 fn one_of_several_holders_ends() {
     let server = Server::start();
@@ -175,7 +175,7 @@ fn every_way_to_stop_watching() {
     assert_eq!((unblocked.say("PING"), fails.say("PING")), (text("PONG"), text("PONG")));
 }
 
-/// Thousands are told of one change, fifty in each pass of the event loop; those who watch something else sleep on.
+/// Thousands hear of one change, fifty in each pass of the event loop; those who watch something else sleep on.
 #[test]
 fn crowds_are_told_in_slices() {
     let server = Server::start();
@@ -190,7 +190,7 @@ fn crowds_are_told_in_slices() {
     assert_eq!((server.info("watchers"), server.info("answers_most")), (1, 50));
 }
 
-/// A replica tells what it hears of its master, also while its master is gone, and when it is promoted.
+/// A replica reports what it hears from its master, also while its master is gone, and when it is promoted.
 #[test]
 fn replicas_are_watched() {
     let (mut master, replica) = pair();
@@ -204,7 +204,7 @@ fn replicas_are_watched() {
     let (mut watcher, _) = watches(&replica, &format!("LOCK.WATCH k 60000 TOKEN {token}"));
     me.say("LOCK.RELEASE k me");
     assert_eq!(told(&watcher.hear()), nobody());
-    // The end of a lease, where nobody says so any more.
+    // The end of a lease, where nobody reports it any longer.
     let short = me.say("LOCK.ACQUIRE k me 2000").as_int();
     let long = me.say("LOCK.ACQUIRE long me 60000").as_int();
     in_step(&mut me);
@@ -219,7 +219,7 @@ fn replicas_are_watched() {
     assert_eq!(told(&of_long.hear()), nobody());
 }
 
-/// Those who watch on a master that becomes a replica are not forgotten: most servers end their wait with an error.
+/// Watchers on a master that becomes a replica are not forgotten: most servers end their wait with an error.
 #[test]
 fn a_master_that_becomes_a_replica() {
     let (master, _replica) = pair();
@@ -251,7 +251,7 @@ fn permission_to_read_is_enough_and_can_be_lost() {
     }
 }
 
-/// Those who watch a lock of a slot that goes are sent after it, also if nobody held it.
+/// Watchers of a lock in a slot that moves are redirected, also if nobody held it.
 #[test]
 fn watchers_of_a_slot_that_is_gone_are_redirected() {
     const SLOT: i64 = 7629;

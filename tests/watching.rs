@@ -1,4 +1,4 @@
-//! What operators see of the commands: SLOWLOG, MONITOR, LATENCY, the log. An owner's bytes are what lets one release a lock, so
+//! The operators' view of the commands: SLOWLOG, MONITOR, LATENCY, the log. An owner's bytes let one release a lock, so
 //! the module's own log lines never have them.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use crate::harness::{Reply, Server, Setup, error, int, queues, text, wait_until};
 use crate::storms::random_storm;
 
-/// The commands in SLOWLOG, newest first, each with its arguments.
+/// Returns the commands in SLOWLOG, newest first, each with its arguments.
 fn slowlog(client: &mut crate::harness::Client) -> Vec<Vec<String>> {
     let entries = client.say("SLOWLOG GET 100").as_list();
     entries.iter().map(|entry| entry.as_list()[3].as_list().iter().map(Reply::as_text).collect()).collect()
@@ -28,14 +28,14 @@ fn slowlog_shows_commands_with_their_arguments() {
     }
 }
 
-/// The time that somebody waits in the queue is not time that the server was busy.
+/// Time in the queue is not time that the server was busy.
 #[test]
 fn a_long_wait_is_not_slow() {
     let server = Server::start();
     let mut me = server.client();
     let limit_us = 200_000;
     assert_eq!(me.say(&format!("CONFIG SET slowlog-log-slower-than {limit_us}")), text("OK"));
-    // What was slow on a busy disk before that, such as the end of the guard, does not count.
+    // Slow work on a busy disk before that, such as the end of the guard, does not count.
     me.say("SLOWLOG RESET");
     me.say("CONFIG SET latency-monitor-threshold 200");
     me.say("LOCK.ACQUIRE k me 60000");
@@ -118,7 +118,7 @@ fn the_acl_log_has_keys_and_commands_but_no_owners() {
     assert!(!log.contains(&bytes("SECRET")));
 }
 
-/// What is logged at `debug`, and what a crash of a command logs, has neither owners nor notes.
+/// Log lines at `debug`, and those of a command's crash, have neither owners nor notes.
 #[test]
 fn no_owner_is_ever_in_the_log() {
     let dir = tempfile::tempdir().unwrap();

@@ -101,15 +101,15 @@ pub struct Waiter {
 /// The nodes' answers about one key: its holders, if any, and its waiters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// As [`LockView::grants`].
+    /// The holders, as in [`LockView::grants`].
     pub grants: Vec<GrantView>,
-    /// As [`LockView::holders`].
+    /// The number of holders, as in [`LockView::holders`].
     pub holders: u64,
-    /// As [`LockView::waiters`].
+    /// The most waiters on a node, as in [`LockView::waiters`].
     pub waiters: u64,
-    /// As [`LockView::waiters_behind`].
+    /// The callers behind them, as in [`LockView::waiters_behind`].
     pub waiters_behind: u64,
-    /// As [`LockView::queue`].
+    /// The first waiters, as in [`LockView::queue`].
     pub queue: Vec<Waiter>,
 }
 

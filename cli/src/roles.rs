@@ -113,7 +113,7 @@ const NEWEST: &str = "of Sentinels that name different masters, clients may beli
 /// The application's permissions that observers need.
 const LOOKING: [&str; 5] = ["lock.info", "lock.watch", "lock.check", "lock.node", "lock.members"];
 
-/// What a user is for.
+/// A user's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// Takes locks, on one node or on several; leads, and observes who leads

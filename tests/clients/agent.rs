@@ -1,4 +1,5 @@
-//! A recipe through `palisade agent`, over five nodes of which two are killed while it runs. Its code is the one for a node.
+//! A recipe through `palisade agent`, over five nodes of which two are killed while it runs. Its code is the one for a
+//! node.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::running::output;
 use crate::story::{OF_A_NODE, told_without};
 use crate::{Recipe, build};
 
-/// How many nodes.
+/// The number of nodes.
 const NODES: usize = 5;
 
 /// An agent, as long as this lives.

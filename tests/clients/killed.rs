@@ -12,21 +12,21 @@ use crate::page::{INHERITED, KEEPALIVE, Page};
 use crate::running::shell;
 use crate::{Holder, Recipe, build, limit_to_the_rules_of_an_application, name_and_version, writes_pages};
 
-/// What every holder asks for.
+/// The lock of every holder, and its ttl.
 const KEY: &str = "orders:import";
 const TTL: Duration = Duration::from_millis(2_000);
 
-/// How much longer than the ttl it may take on a busy machine.
+/// The slack beyond the ttl on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Runs a holder until it has had the lock for longer than its ttl, kills it as `kill -9` does, at the worst moment, and
-/// measures when the next one has the lock. The holder says nothing in between.
+/// Runs a holder until it has had the lock for longer than its ttl, kills it as `kill -9` does, at the worst moment,
+/// and measures when the next one has the lock. The holder sends nothing in between.
 pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     build(recipe.holder.build);
     let server = Setup::new().replication().start();
     let mut operator = server.client();
     limit_to_the_rules_of_an_application(&mut operator);
-    // Those who log in may do everything.
+    // Users that log in may do everything.
     let logged_in = || {
         let mut client = server.client();
         client.say("AUTH operator x");
@@ -45,7 +45,7 @@ pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     assert!(operator.info_field("lock_renewals") >= 3);
     let connection = connection_of_the_holder(&mut operator);
     let socket = socket(connection, server.port());
-    // Its process itself, and no other: whoever else had the socket would keep the lock.
+    // Its process itself, and no other: another one with the socket would keep the lock.
     assert_eq!(processes_with(&socket), [holder.process()], "not the holder's process alone has its connection");
     let inherited = if is_inherited(holder.process(), &socket) { "yes" } else { "no" };
 
@@ -76,12 +76,12 @@ pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     }
 }
 
-/// A holder that runs, until this is dropped.
+/// A running holder, until this is dropped.
 struct Running(Child);
 
 impl Running {
     fn start(holder: &Holder, port: u16) -> Self {
-        // In place of the shell: what is killed is the holder.
+        // In place of the shell, so that the kill hits the holder.
         Self(shell(&format!("exec {}", holder.run), port).stdout(Stdio::piped()).spawn().unwrap())
     }
 
@@ -89,7 +89,7 @@ impl Running {
         Pid::from_child(&self.0)
     }
 
-    /// What it prints when it has the lock.
+    /// Returns the token that it prints when it has the lock.
     fn token(&mut self) -> i64 {
         let mut line = String::new();
         BufReader::new(self.0.stdout.take().expect("not asked for twice")).read_line(&mut line).unwrap();
@@ -105,7 +105,7 @@ impl Drop for Running {
     }
 }
 
-/// The port of the holder's connection: the only one that is not over the Unix socket.
+/// Returns the port of the holder's connection: the only one that is not over the Unix socket.
 fn connection_of_the_holder(operator: &mut Client) -> u16 {
     let list = operator.say("CLIENT LIST").as_text();
     let address = |line: &str| line.split(' ').find_map(|field| Some(field.strip_prefix("addr=")?.to_owned()));
@@ -115,7 +115,7 @@ fn connection_of_the_holder(operator: &mut Client) -> u16 {
     ports[0]
 }
 
-/// The socket of a connection from one port to another of this machine, as /proc names it.
+/// Returns the socket of a connection from one port to another of this machine, as /proc names it.
 fn socket(from: u16, to: u16) -> String {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let inode = tables.iter().flat_map(|table| table.lines().skip(1)).find_map(|line| {
@@ -126,7 +126,7 @@ fn socket(from: u16, to: u16) -> String {
     format!("socket:[{}]", inode.expect("an open connection"))
 }
 
-/// Which processes have a socket.
+/// Returns the processes that have a socket.
 fn processes_with(socket: &str) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
@@ -134,7 +134,7 @@ fn processes_with(socket: &str) -> Vec<Pid> {
     processes.filter(|process| descriptor(*process, socket).is_some()).collect()
 }
 
-/// The descriptor that a socket has in a process.
+/// Returns the descriptor of a socket in a process.
 fn descriptor(process: Pid, socket: &str) -> Option<String> {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).ok()?.flatten();
     let mut with_socket =
@@ -142,7 +142,7 @@ fn descriptor(process: Pid, socket: &str) -> Option<String> {
     with_socket.next()?.file_name().into_string().ok()
 }
 
-/// Whether programs that a process starts have this socket too: it is not closed on exec.
+/// Returns true if programs that a process starts have this socket too: it is not closed on exec.
 fn is_inherited(process: Pid, socket: &str) -> bool {
     const CLOSE_ON_EXEC: u32 = 0o2_000_000;
     let descriptor = descriptor(process, socket).expect("it has the socket");
@@ -151,7 +151,7 @@ fn is_inherited(process: Pid, socket: &str) -> bool {
     u32::from_str_radix(flags.trim(), 8).unwrap() & CLOSE_ON_EXEC == 0
 }
 
-/// What MONITOR has seen of a connection until now.
+/// Returns what MONITOR has seen of a connection until now.
 fn said_over(port: u16, monitor: &mut Client, operator: &mut Client) -> Vec<String> {
     const END: &str = "all-seen";
     operator.say(&format!("ECHO {END}"));

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Passes on what clients and a server say to each other. The connection that carries the first request with certain words
-/// breaks when the answer comes.
+/// A proxy between clients and a server. The connection that carries the first request with certain words breaks when
+/// the answer comes.
 pub struct LossyNetwork {
     port: u16,
     requests: Arc<AtomicUsize>,
 }
 
 impl LossyNetwork {
-    /// In front of the server at this port. The request is the first with all of these words.
+    /// Starts one in front of the server at this port. The request is the first with all of these words.
     pub fn to(server: u16, words: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -32,12 +32,12 @@ impl LossyNetwork {
         Self { port, requests }
     }
 
-    /// Where clients connect.
+    /// Returns the port for clients.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How many such requests were sent.
+    /// Returns the number of such requests that were sent.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }

@@ -1,8 +1,8 @@
-//! The recipes of docs/clients on a real server: each tells one story, and prints what its page says; and for each a holder
-//! without a heartbeat (docs/keepalive.md), which is killed.
+//! The recipes of docs/clients on a real server: each tells one story, and prints what its page shows; and for each a
+//! holder without a heartbeat (docs/keepalive.md), which is killed.
 //!
-//! They need their clients (`make setup-clients`), so they are ignored unless asked for: `make test-clients`, and those that
-//! cost little `make test`. That pages show the very code is checked always. With `PALISADE_WRITE_PAGES` set, code, output
+//! They need their clients (`make setup-clients`), so they are ignored by default: `make test-clients` runs all, and
+//! `make test` the cheap ones. The code on the pages is always compared. With `PALISADE_WRITE_PAGES` set, code, output
 //! and the table of the index are written to the pages instead: `make client-pages`.
 //!
 //! In Rust, because the harness starts the servers, and because Rust is all that is needed beforehand.
@@ -27,19 +27,19 @@ use harness::{Client, Setup, acl_rules, text};
 use page::{INDEX, KEEPALIVE, Page};
 use running::{folder, output};
 
-/// A recipe. What is a command is run by a shell in `tests/clients`, with the server's `PORT`.
+/// A recipe. Its commands are run by a shell in `tests/clients`, with the server's `PORT`.
 struct Recipe {
-    /// Its client, as the index names it.
+    /// The client, as the index names it.
     client: &'static str,
-    /// Its page in `docs/clients`.
+    /// The page in `docs/clients`.
     page: &'static str,
-    /// Its code in `tests/clients`.
+    /// The code in `tests/clients`.
     code: &'static str,
-    /// Builds it.
+    /// The command that builds it.
     build: Option<&'static str>,
-    /// Runs it.
+    /// The command that runs it.
     run: &'static str,
-    /// Prints its client's version.
+    /// The command that prints its client's version.
     version: &'static str,
     /// The same client without a heartbeat.
     holder: Holder,
@@ -47,11 +47,11 @@ struct Recipe {
 
 /// A program that takes a lock with KEEPALIVE, prints its token and works, as a page shows it.
 struct Holder {
-    /// Its code in `tests/clients`.
+    /// The code in `tests/clients`.
     code: &'static str,
-    /// Builds it.
+    /// The command that builds it.
     build: Option<&'static str>,
-    /// Runs it.
+    /// The command that runs it.
     run: &'static str,
 }
 
@@ -282,12 +282,12 @@ recipes! {
     },
 }
 
-/// Whether pages are written in place of compared.
+/// Returns true if pages are written instead of compared.
 fn writes_pages() -> bool {
     std::env::var_os("PALISADE_WRITE_PAGES").is_some()
 }
 
-/// Runs a recipe, and compares what it prints with the story and with its page.
+/// Runs a recipe, and compares its output with the story and with its page.
 fn tells_its_story(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();
@@ -308,8 +308,8 @@ fn tells_its_story(recipe: &Recipe) {
     }
 }
 
-/// Whoever does not log in, as recipes do not, may do what docs/acl.md allows an application; and arm the guard, which recipes do to
-/// show what it says.
+/// Limits users that do not log in, such as recipes, to what docs/acl.md allows an application; and to arming the
+/// guard, which recipes do to show its message.
 fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
     assert_eq!(operator.say("AUTH operator x"), text("OK"));
@@ -329,7 +329,7 @@ fn build(command: Option<&str>) {
     }
 }
 
-/// As the index names it.
+/// Returns the server as the index names it.
 fn name_and_version(client: &mut Client) -> String {
     let info = client.say("INFO server").as_text();
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 /// The page with the table of clients.
 pub const INDEX: &str = "README.md";
 
-/// What the cells of its rows are; the first names the client.
+/// The cells of its rows; the first names the client.
 const VERSION: usize = 1;
 const SERVERS: usize = 2;
 const DAY: usize = 3;
@@ -69,7 +69,7 @@ impl Page {
         self.text.replace_range(span, &content);
     }
 
-    /// Where the content of the fenced block behind `marker` is.
+    /// Returns the place of the fenced block behind `marker`.
     fn span(&self, marker: &str) -> std::ops::Range<usize> {
         const FENCE: &str = "```";
         let find = || {
@@ -82,12 +82,12 @@ impl Page {
         find().unwrap_or_else(|| panic!("docs/clients/{} has no block right behind {marker}", self.name))
     }
 
-    /// The cells of a client's row in the page's table.
+    /// Returns the cells of a client's row in the page's table.
     pub fn row(&self, client: &str) -> Option<Vec<String>> {
         self.cells(&start_of_row(client))
     }
 
-    /// The cells of the row with this start.
+    /// Returns the cells of the row with this start.
     fn cells(&self, start: &str) -> Option<Vec<String>> {
         let row = self.text.lines().find(|line| line.starts_with(start))?;
         Some(row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
@@ -101,7 +101,7 @@ impl Page {
         self.text = lines.map(|line| format!("{line}\n")).collect();
     }
 
-    /// Writes down that the recipe of this version of a client ran on a server. Runs of other versions and of other days
+    /// Records that the recipe of this version of a client ran on a server. Runs of other versions and of other days
     /// are forgotten.
     pub fn ran_on(&mut self, client: &str, version: &str, server: &str, day: &str) {
         self.change_row(&start_of_row(client), |cells| {
@@ -114,13 +114,14 @@ impl Page {
         });
     }
 
-    /// Writes down whether a client repeats by itself a command that it got no answer to.
+    /// Records whether a client repeats by itself a command without an answer.
     pub fn sends_again(&mut self, client: &str, answer: &str) {
         self.change_row(&start_of_row(client), |cells| cells[SENDS_AGAIN] = answer.to_owned());
     }
 
-    /// Writes down after how many milliseconds the lock of a killed holder was somebody else's, and whether programs
-    /// that the holder starts inherit its connection. A server has a column, which is named after the version that was measured last.
+    /// Records the milliseconds after which the lock of a killed holder was somebody else's, and whether programs that
+    /// the holder starts inherit its connection. A server has a column, which is named after the version that was
+    /// measured last.
     pub fn took(&mut self, client: &str, server: &str, milliseconds: u128, inherited: &str) {
         const HEAD: &str = "| client |";
         let major = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

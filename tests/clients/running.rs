@@ -1,4 +1,4 @@
-//! Runs commands where the recipes are.
+//! Commands that run in the folder of the recipes.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,19 +8,19 @@ use std::time::Instant;
 
 use crate::harness::{self, wait_until};
 
-/// Where the recipes are.
+/// Returns the folder of the recipes.
 pub fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
 }
 
-/// How a command ended.
+/// The end of a command.
 pub struct Ended {
     pub status: ExitStatus,
     pub printed: String,
     pub complaint: String,
 }
 
-/// What a command prints. It fails if the command does, or complains.
+/// Returns a command's output. Panics if the command fails, or complains.
 pub fn output(command: &str, port: u16) -> String {
     let ended = run(command, port);
     assert!(
@@ -33,7 +33,7 @@ pub fn output(command: &str, port: u16) -> String {
     ended.printed
 }
 
-/// Runs a command for a server at `port`; 0: for none, and for as long as it takes.
+/// Runs a command for a server at `port`; 0 means no server, and no time limit.
 pub fn run(command: &str, port: u16) -> Ended {
     let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().unwrap());
     let mut child =
@@ -47,7 +47,7 @@ pub fn run(command: &str, port: u16) -> Ended {
     Ended { status, printed, complaint }
 }
 
-/// How a recipe ended: it is killed when the patience of tests is half over.
+/// Returns the end of a recipe, which is killed when the patience of tests is half over.
 fn end_of(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     let mut status = None;
@@ -61,7 +61,7 @@ fn end_of(child: &mut Child) -> ExitStatus {
     status.expect("it has ended")
 }
 
-/// A shell that runs a command for a server at `port`.
+/// Returns a shell that runs a command for a server at `port`.
 pub fn shell(command: &str, port: u16) -> Command {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients");
     fs::create_dir_all(&built).unwrap();

@@ -1,6 +1,6 @@
 //! The story that every recipe tells, a line a step.
 
-/// Steps, and what the line of each has in it. `T1` to `T6` are tokens, each larger than the one before.
+/// The steps, and the content of each line. `T1` to `T6` are tokens, each larger than the one before.
 const STORY: [(&str, &str); 17] = [
     ("acquire", "T1"),
     ("another owner", ""),
@@ -21,24 +21,26 @@ const STORY: [(&str, &str); 17] = [
     ("after it", ""),
 ];
 
-/// Steps that are answered Null.
+/// The steps that are answered Null.
 const REFUSED: [&str; 3] = ["another owner", "write meanwhile", "after it"];
 
-/// Steps whose line tells a time.
+/// The steps whose line has a time.
 const TIMED: [&str; 2] = ["wait", "guarded"];
 
-/// Steps that need the data and the guard of a node: an agent has neither.
+/// The steps that need the data and the guard of a node: an agent has neither.
 pub const OF_A_NODE: [&str; 3] = ["write with the current token", "write with the old token", "guarded"];
 
-/// How many digits a token has, from 2001 to 2286.
+/// The number of digits of a token, from 2001 to 2286.
 const TOKEN_DIGITS: usize = 16;
 
-/// What a recipe printed, with names for its tokens and N for its times; what is wrong with it, if it is not the story.
+/// Returns a recipe's output, with names for its tokens and N for its times; the error says where it differs from the
+/// story.
 pub fn told(printed: &str) -> Result<Vec<String>, String> {
     told_without(&[], printed)
 }
 
-/// The same of a recipe that leaves out these steps. Where it asks a quorum, which has no first permit, any will do.
+/// Returns the output of a recipe that leaves out these steps. If it asks a quorum, which has no first permit, any will
+/// do.
 pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, String> {
     let is_quorum = !left_out.is_empty();
     let any_permit = |(step, part)| if is_quorum && step == "permit" { (step, "T5 0") } else { (step, part) };
@@ -69,13 +71,13 @@ pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, Str
     Ok(lines.into_iter().map(|(step, answer)| format!("{step}: {answer}")).collect())
 }
 
-/// The words of an answer, whatever a language puts around and between those of a list.
+/// Returns the words of an answer, whatever a language puts around and between those of a list.
 fn words(answer: &str) -> String {
     let words = answer.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(|word| format!("{word} ")).collect()
 }
 
-/// `answer` with `T<n>` for the nth token that was met and, if it tells a time, `N` for other numbers.
+/// Returns `answer` with `T<n>` for the nth token so far and, if it has a time, `N` for other numbers.
 fn without_numbers(answer: &str, timed: bool, tokens: &mut Vec<u64>) -> String {
     let mut without = String::new();
     let mut rest = answer;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Its rules for the user `app` of an application: those with this in them.
+/// Returns the rules for the user `app` of an application that contain `part`.
 pub fn acl_rules(part: &str) -> Vec<String> {
     // Crates of the workspace have folders of their own.
     let mut pages = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("docs/acl.md"));

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Server, SetAtTheEnd};
 
-/// Runs `until` while a client that has nothing to do with locks asks again and again; prints how long it was kept waiting.
+/// Runs `until` while a client that has nothing to do with locks asks again and again; prints how long it was kept
+/// waiting.
 pub fn beside_a_bystander(server: &Server, until: impl FnOnce()) {
     let done = AtomicBool::new(false);
     let mut latencies = std::thread::scope(|scope| {

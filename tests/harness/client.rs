@@ -1,10 +1,10 @@
-//! A client that says what a person would type, and the replies it gets.
+//! A client that sends what a person would type, and the replies it gets.
 
 use std::path::Path;
 
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
-/// What the server answered.
+/// The server's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Null,
@@ -12,26 +12,26 @@ pub enum Reply {
     Text(Vec<u8>),
     List(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
-    /// Code and text, as sent.
+    /// The code and text, as sent.
     Error(String),
 }
 
-/// An integer.
+/// Returns an integer reply.
 pub fn int(value: i64) -> Reply {
     Reply::Int(value)
 }
 
-/// Null.
+/// Returns Null.
 pub fn null() -> Reply {
     Reply::Null
 }
 
-/// A string.
+/// Returns a text reply.
 pub fn text(text: &str) -> Reply {
     Reply::Text(text.into())
 }
 
-/// An error's code and text.
+/// Returns an error's code and text.
 #[track_caller]
 pub fn error(reply: Reply) -> String {
     match reply {
@@ -41,7 +41,7 @@ pub fn error(reply: Reply) -> String {
 }
 
 impl Reply {
-    /// The integer it is.
+    /// Returns the integer.
     #[track_caller]
     pub fn as_int(&self) -> i64 {
         match self {
@@ -50,7 +50,7 @@ impl Reply {
         }
     }
 
-    /// The text it is.
+    /// Returns the text.
     #[track_caller]
     pub fn as_text(&self) -> String {
         match self {
@@ -59,7 +59,7 @@ impl Reply {
         }
     }
 
-    /// The bytes it is.
+    /// Returns the bytes.
     #[track_caller]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -68,7 +68,7 @@ impl Reply {
         }
     }
 
-    /// Its elements; of a map names and values in turn, as RESP2 has them.
+    /// Returns the elements; of a map names and values in turn, as RESP2 has them.
     #[track_caller]
     pub fn as_list(&self) -> Vec<Reply> {
         match self {
@@ -78,12 +78,12 @@ impl Reply {
         }
     }
 
-    /// Whether it is an error with this code.
+    /// Returns true if it is an error with this code.
     pub fn is_error(&self, code: &str) -> bool {
         matches!(self, Reply::Error(text) if text.split(' ').next() == Some(code))
     }
 
-    /// The value of `name` in a map, or in a flat list of names and values.
+    /// Returns the value of `name` in a map, or in a flat list of names and values.
     #[track_caller]
     pub fn field(&self, name: &str) -> Reply {
         let list = self.as_list();
@@ -124,7 +124,7 @@ impl From<RedisResult<Value>> for Reply {
     }
 }
 
-/// The command with these arguments.
+/// Returns the command with these arguments.
 fn command<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> redis::Cmd {
     let mut command = redis::Cmd::new();
     arguments.for_each(|argument| {
@@ -144,12 +144,12 @@ impl Client {
     pub fn try_connect(socket: &Path, resp3: bool) -> Option<Self> {
         let protocol = if resp3 { "?protocol=resp3" } else { "" };
         let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
-        // Without a time limit: a wait for an answer that has one fails where the system interrupts it (EINTR), and one that has none goes
-        // on. Whoever runs the tests sets a limit for them all.
+        // Without a time limit: a wait for an answer that has one fails if the system interrupts it (EINTR), and one
+        // that has none goes on. The runner of the tests sets a limit for them all.
         client.get_connection().ok().map(Self)
     }
 
-    /// Sends a line, split at spaces.
+    /// Sends a line, split at spaces. Returns the reply.
     pub fn say(&mut self, line: &str) -> Reply {
         self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
@@ -159,17 +159,17 @@ impl Client {
         assert_eq!(self.say("LOCK.GUARD LIFT"), int(0));
     }
 
-    /// Says it until the answer is something else than "not yet": until the node's state is on the disk.
+    /// Repeats a line until the answer is something else than "not yet": until the node's state is on the disk.
     pub fn insist(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET "])
     }
 
-    /// Says it until the node is neither guarded nor busy with its state.
+    /// Repeats a line until the node is neither guarded nor busy with its state.
     pub fn outlast_guard(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET ", "GUARDED "])
     }
 
-    /// Says it to an agent until its nodes answer and grant; of a request that may be repeated.
+    /// Repeats a line to an agent until its nodes answer and grant; only for a request that may be repeated.
     pub fn outlast_outage(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOQUORUM ", "GUARDED "])
     }
@@ -186,7 +186,7 @@ impl Client {
         reply
     }
 
-    /// Says it to a server that may be gone: then `None`.
+    /// Sends a line to a server that may be gone: then `None`.
     pub fn try_say(&mut self, line: &str) -> Option<Reply> {
         let command = command(line.split(' ').map(str::as_bytes));
         match self.0.req_command(&command) {
@@ -231,18 +231,18 @@ impl Client {
         self.0.send_packed_command(&packed).unwrap();
     }
 
-    /// Sends these arguments.
+    /// Sends these arguments. Returns the reply.
     pub fn send(&mut self, arguments: &[&[u8]]) -> Reply {
         let command = command(arguments.iter().copied());
         self.0.req_command(&command).into()
     }
 
-    /// The next reply.
+    /// Returns the next reply.
     pub fn hear(&mut self) -> Reply {
         self.0.recv_response().into()
     }
 
-    /// One field of INFO.
+    /// Returns one field of INFO.
     #[track_caller]
     pub fn info_field(&mut self, field: &str) -> u64 {
         let info = self.say("INFO everything").as_text();

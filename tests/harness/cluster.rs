@@ -9,19 +9,19 @@ pub struct Member {
     pub id: String,
 }
 
-/// Two masters that know each other; the first serves all slots.
+/// Returns two masters that know each other; the first serves all slots.
 pub fn cluster() -> (Member, Member) {
     let [one, other] = joined(["0 16383", ""]);
     wait_until("the other knows who serves", || other.client().say("GET x").is_error("MOVED"));
     (one, other)
 }
 
-/// Members that know each other, each with its slots (first and last, and so on; none: empty), that serve.
+/// Returns members that know each other and serve, each with its slots (first and last, and so on; none: empty).
 pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
     joined_with(slots, |setup| setup)
 }
 
-/// The same, set up in this way.
+/// Returns such members, set up in this way.
 pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> Setup) -> [Member; COUNT] {
     let members = slots.map(|_| member(how));
     let first = &members[0];
@@ -41,7 +41,7 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
             let info = client.say("CLUSTER INFO").as_text();
             expected.iter().all(|line| info.contains(line))
         });
-        // Of a member no key may be its own, so no lock tells when that is on the disk. Arming is answered when it is.
+        // A member may own no key, so no lock shows when that is on the disk. Arming is answered when it is.
         client.say("LOCK.GUARD LIFT");
         client.say("LOCK.GUARD ARM 1");
         wait_until("it serves", || client.say("LOCK.NODE").field("state") == text("serving"));

@@ -1,10 +1,10 @@
-//! Who holds a lock together.
+//! Holders of one lock.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{Client, Reply, Server, Setup, wait_until};
 
-/// The grants of `key` as LOCK.INFO tells them, the oldest first.
+/// Returns the grants of `key` as LOCK.INFO shows them, oldest first.
 pub fn grants(client: &mut Client, key: &str) -> Vec<Reply> {
     match client.say(&format!("LOCK.INFO {key} HOLDERS 1000")) {
         Reply::Null => vec![],
@@ -12,18 +12,18 @@ pub fn grants(client: &mut Client, key: &str) -> Vec<Reply> {
     }
 }
 
-/// Their owners.
+/// Returns their owners.
 pub fn owners(client: &mut Client, key: &str) -> Vec<String> {
     grants(client, key).iter().map(|grant| grant.field("owner").as_text()).collect()
 }
 
-/// Their owners and the numbers of their permits.
+/// Returns their owners and the numbers of their permits.
 pub fn permits(client: &mut Client, key: &str) -> Vec<(String, i64)> {
     let of = |grant: &Reply| (grant.field("owner").as_text(), grant.field("permit").as_int());
     grants(client, key).iter().map(of).collect()
 }
 
-/// The number of the permit in the answer to an ACQUIRE with LIMIT.
+/// Returns the number of the permit in the answer to an ACQUIRE with LIMIT.
 #[track_caller]
 pub fn number(reply: &Reply) -> i64 {
     match reply {
@@ -32,7 +32,7 @@ pub fn number(reply: &Reply) -> i64 {
     }
 }
 
-/// The token in the answer to an ACQUIRE.
+/// Returns the token in the answer to an ACQUIRE.
 #[track_caller]
 pub fn token(reply: &Reply) -> i64 {
     match reply {
@@ -41,7 +41,7 @@ pub fn token(reply: &Reply) -> i64 {
     }
 }
 
-/// Set when this goes, also if a test fails: threads that look at it end.
+/// A flag that is set when this is dropped, also if a test fails: threads that check it end.
 pub struct SetAtTheEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for SetAtTheEnd<'_> {
@@ -50,15 +50,16 @@ impl Drop for SetAtTheEnd<'_> {
     }
 }
 
-/// A server whose clock is past its first tokens, which those of a new node are ahead of: it takes proposals up to its clock.
+/// Returns a server whose clock is past its first tokens, which are ahead of the clock on a new node: it accepts
+/// proposals up to its clock.
 pub fn past_its_first_tokens() -> Server {
     let server = Setup::new().module_arguments(&["max-clock-skew", "0"]).start();
     pass_first_tokens(&mut server.client(), "first");
     server
 }
 
-/// Returns when the clock of this client's node, which lets no other clock be ahead, is past the tokens that it issued. It takes a lock of
-/// this name for that.
+/// Waits until the clock of this client's node, which lets no other clock be ahead, is past the tokens that it issued.
+/// It takes a lock of this name for that.
 pub fn pass_first_tokens(client: &mut Client, name: &str) {
     let first = client.insist(&format!("LOCK.ACQUIRE {name} me 60000")).as_int();
     wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);

@@ -1,14 +1,14 @@
-//! What a node that was started again does with a lock that it had granted: remember it, or be guarded.
+//! A restarted node and a lock that it had granted: it remembers it, or is guarded.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::{Reply, Server, Setup, error, int, text};
 
-/// Short leases, so that a guard can be waited for: 300 ms × 1.01 + 100 ms.
+/// Short leases, so that a test can wait for a guard: 300 ms × 1.01 + 100 ms.
 pub const SHORT: [&str; 4] = ["max-ttl", "300", "max-clock-skew", "100"];
 
-/// The milliseconds of a -GUARDED.
+/// Returns the milliseconds of a -GUARDED.
 #[track_caller]
 pub fn guarded_ms(reply: Reply) -> u64 {
     let error = error(reply);
@@ -16,25 +16,25 @@ pub fn guarded_ms(reply: Reply) -> u64 {
     ms.unwrap_or_else(|| panic!("{error}")).parse().unwrap()
 }
 
-/// The state file of a server.
+/// Returns the path of a server's state file.
 pub fn state_file(server: &Server) -> PathBuf {
     let name = if server.port() == 0 { "socket".to_owned() } else { server.port().to_string() };
     server.dir().join(format!("lock-node-{name}.state"))
 }
 
-/// A file that is there, as text.
+/// Reads an existing file as text.
 pub fn read(path: PathBuf) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Locks `k` for "me" in a node that serves, and forgets nothing of it but what it is made to.
+/// Locks `k` for "me" in a node that serves, and forgets only what it is made to.
 pub fn held(setup: Setup) -> (Server, i64) {
     let server = setup.start();
     let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
     (server, token)
 }
 
-/// The node remembers the lock that it granted with `token`: everybody goes on.
+/// Checks that the node remembers the lock that it granted with `token`: everybody goes on.
 pub fn assert_remembers(server: &Server, token: i64) {
     let mut client = server.client();
     assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "the holder goes on");
@@ -44,7 +44,7 @@ pub fn assert_remembers(server: &Server, token: i64) {
     assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
 }
 
-/// The node is guarded as one that may have forgotten that grant; afterwards its tokens go on.
+/// Checks that the node is guarded as one that may have forgotten that grant; afterwards its tokens go on.
 pub fn assert_guarded(server: &Server, token: i64) {
     let mut client = server.client();
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000);
@@ -58,7 +58,7 @@ pub fn assert_guarded(server: &Server, token: i64) {
     assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
 }
 
-/// Long enough that a lease which started over at a restart would be noticed.
+/// Waits long enough that a lease that started over at a restart would be noticed.
 pub fn let_leases_run() {
     std::thread::sleep(std::time::Duration::from_millis(600));
 }

@@ -1,4 +1,4 @@
-//! A server in a temporary directory, and clients that say what a person would type.
+//! A server in a temporary directory, and clients that send what a person would type.
 //!
 //! Clients reach it over a Unix socket, so that no test depends on a free port; only replication needs one. When a test
 //! fails, the server's log is printed.
@@ -48,21 +48,20 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take that a test waits for, in seconds. Generous, since it is only reached when something is
-/// wrong.
+/// The longest wait of a test for anything, in seconds. Generous, since it is only reached when something is wrong.
 const PATIENCE_SECONDS: u64 = 60;
 
-/// The same, as many times longer as `PALISADE_SLOW` says: under a checker servers are slower.
+/// Returns the longest wait of a test, multiplied by `PALISADE_SLOW`: under a checker servers are slower.
 pub fn patience() -> Duration {
     Duration::from_secs(PATIENCE_SECONDS * slow().unwrap_or(1))
 }
 
-/// How many times slower servers are than usual; `None`: they are not.
+/// Returns the factor by which servers are slower than usual; `None` if they are not.
 fn slow() -> Option<u64> {
     std::env::var("PALISADE_SLOW").ok()?.parse().ok()
 }
 
-/// Pause between two looks at a condition.
+/// The pause between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Ports for replication, below those that systems hand out by themselves.
@@ -77,7 +76,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The module that is tested. Cargo does not build a library of this kind for tests, so it is told to, once.
+/// Returns the tested module. Cargo does not build a library of this kind for tests, so this builds it once.
 pub fn module() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(module) = std::env::var_os("PALISADE_MODULE") {
@@ -96,12 +95,12 @@ pub fn module() -> PathBuf {
     BUILT.get_or_init(build).clone()
 }
 
-/// The server that is tested.
+/// Returns the tested server.
 fn server_binary() -> OsString {
     std::env::var_os("PALISADE_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// What a server is started with.
+/// The setup of a server.
 pub struct Setup {
     server: OsString,
     module_arguments: Vec<String>,
@@ -115,12 +114,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Nothing but the module: no persistence.
+    /// Returns a setup with nothing but the module: no persistence.
     pub fn new() -> Self {
         Self::bare().option("save", "").option("enable-debug-command", "yes")
     }
 
-    /// The module, and whatever the server does by itself.
+    /// Returns a setup with the module, and the server's defaults.
     pub fn bare() -> Self {
         Self {
             server: server_binary(),
@@ -135,68 +134,69 @@ impl Setup {
         }
     }
 
-    /// Another server than the one that is tested.
+    /// Uses another server than the tested one.
     pub fn server(mut self, server: &Path) -> Self {
         self.server = server.into();
         self
     }
 
-    /// The AOF, synced at every command.
+    /// Adds the AOF, synced at every command.
     pub fn aof(self) -> Self {
         self.option("appendonly", "yes").option("appendfsync", "always")
     }
 
-    /// An option of the server, as in redis.conf.
+    /// Sets an option of the server, as in redis.conf.
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.options.retain(|(known, _)| known != name);
         self.options.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Arguments of the module.
+    /// Sets arguments of the module.
     pub fn module_arguments(mut self, arguments: &[&str]) -> Self {
         self.module_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         self
     }
 
-    /// A configuration file.
+    /// Uses a configuration file.
     pub fn config(mut self, path: &Path) -> Self {
         self.config = Some(path.to_owned());
         self
     }
 
-    /// Without the module: the test loads it itself.
+    /// Leaves the module out: the test loads it itself.
     pub fn module_later(mut self) -> Self {
         self.module_later = true;
         self.option("enable-module-command", "yes")
     }
 
-    /// With the module from the start on.
+    /// Loads the module from the start on.
     pub fn module_now(mut self) -> Self {
         self.module_later = false;
         self
     }
 
-    /// With the guard of a node that proves nothing, as any new one has: else it is lifted at the first start.
+    /// Keeps the guard of a node that proves nothing, as any new one has: else it is lifted at the first start.
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
         self
     }
 
-    /// Reachable over TCP too, for a replica or a master.
+    /// Makes it reachable over TCP too, for a replica or a master.
     pub fn replication(mut self) -> Self {
         self.replication = true;
         self
     }
 
-    /// As for replication, over TLS alone; both ends show `server.pem` of that folder, which the authority there has signed.
+    /// Makes it reachable as for replication, over TLS alone; both ends show `server.pem` of that folder, which the
+    /// authority there has signed.
     pub fn replication_over_tls(mut self, dir: &Path) -> Self {
         self.over_tls = true;
         self.options.extend(tls::both_ways(dir));
         self.replication()
     }
 
-    /// A wall clock that the test can step.
+    /// Adds a wall clock that the test can step.
     pub fn wall_clock(mut self) -> Self {
         self.wall_clock = Some(WallClock::new());
         self
@@ -254,7 +254,7 @@ impl Setup {
     }
 }
 
-/// Two tests that ask at once get different ports: each looks in a place of its own.
+/// Returns a free port. Two tests that ask at once get different ones: each searches in a place of its own.
 pub fn free_port() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let span = PORTS.len() as u32;
@@ -276,47 +276,47 @@ pub struct Server {
 }
 
 impl Server {
-    /// With nothing but the module.
+    /// Starts one with nothing but the module.
     pub fn start() -> Self {
         Setup::new().start()
     }
 
-    /// A new client.
+    /// Returns a new client.
     pub fn client(&self) -> Client {
         Client::connect(&self.dir.path().join("socket"), false)
     }
 
-    /// A new client that speaks RESP3.
+    /// Returns a new client that speaks RESP3.
     pub fn client_resp3(&self) -> Client {
         Client::connect(&self.dir.path().join("socket"), true)
     }
 
-    /// Its folder.
+    /// Returns the folder.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its Unix socket.
+    /// Returns the Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
     }
 
-    /// Its port, if it was set up for replication.
+    /// Returns the port, if it was set up for replication.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The wall clock it sees.
+    /// Returns the wall clock that it sees.
     pub fn wall_clock(&self) -> &WallClock {
         self.setup.wall_clock.as_ref().expect("set up with a wall clock")
     }
 
-    /// Its log.
+    /// Returns the log.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
     }
 
-    /// One field of the module's section in INFO.
+    /// Returns one field of the module's section in INFO.
     pub fn info(&self, field: &str) -> u64 {
         self.client().info_field(&format!("lock_{field}"))
     }
@@ -326,20 +326,20 @@ impl Server {
         self.client().lift();
     }
 
-    /// kill -9.
+    /// Kills it (kill -9).
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again, on the same folder, with what it was started with.
+    /// Starts it again, on the same folder, with the same setup.
     pub fn start_again(&mut self) {
         if let Err(status) = self.try_start_again() {
             panic!("the server ended with {status}:\n{}", self.log());
         }
     }
 
-    /// The same; the status with which it ended if it gave up.
+    /// Starts it again. Returns the status with which it ended if it gave up.
     pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
         self.begin_again();
         self.wait_ready()
@@ -347,17 +347,17 @@ impl Server {
 
     /// Begins to start it again: it may load its data for a while.
     pub fn begin_again(&mut self) {
-        // The socket of the incarnation before would answer "connection refused", not "absent".
+        // The socket of the last incarnation would answer "connection refused", not "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
     }
 
-    /// Sets up its next incarnation in another way.
+    /// Changes the setup of its next incarnation.
     pub fn change(&mut self, change: impl FnOnce(Setup) -> Setup) {
         self.setup = change(std::mem::replace(&mut self.setup, Setup::bare()));
     }
 
-    /// Starts it again, set up in another way.
+    /// Starts it again with a changed setup.
     pub fn start_again_with(&mut self, how: impl FnOnce(Setup) -> Setup) {
         self.change(how);
         self.start_again();
@@ -400,7 +400,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let mut ended = self.child.try_wait().ok().flatten();
         if slow().is_some() && ended.is_none() && !std::thread::panicking() {
-            // A checker says what was never freed only if the server ends by itself.
+            // A checker reports leaks only if the server ends by itself.
             self.signal(rustix::process::Signal::TERM);
             let start = Instant::now();
             while ended.is_none() && start.elapsed() < patience() {

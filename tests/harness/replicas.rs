@@ -2,7 +2,7 @@
 
 use super::{Client, Server, Setup, int, text, wait_until};
 
-/// A master and its replica, in step.
+/// Returns a master and its replica, in step.
 pub fn pair() -> (Server, Server) {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
     let replica = Setup::new().replication().start();
@@ -10,15 +10,15 @@ pub fn pair() -> (Server, Server) {
     (master, replica)
 }
 
-/// The longest lease there can be: what a replica assumes that was told nothing.
+/// The longest possible lease, which a replica assumes if it was told nothing, in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// Waits until the replica was told how long its master's leases may be.
+/// Waits until the replica knows how long its master's leases may be.
 pub fn has_heard(replica: &Server) {
     wait_until("the replica was told of its master's leases", || replica.info("outstanding_ttl_ms") < DAY_MS);
 }
 
-/// `replica` becomes one of `master`, is in step, and was told what it needs to know when it is promoted.
+/// Makes `replica` one of `master`, and waits until it is in step and knows what a promotion needs.
 pub fn follow(replica: &Server, master: &Server) {
     assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
     // The stream runs only from the replica's first acknowledgement on, up to a second later.

@@ -1,7 +1,7 @@
-//! Where the randomness of a test comes from, and how to have the same again.
+//! The source of a test's randomness, and the way to repeat it.
 
-/// The seed of the test that runs: that of `PALISADE_SEED`, or a new one. The command that runs the test with it again is printed,
-/// with whatever else of this crate's variables is set.
+/// Returns the seed of the running test: that of `PALISADE_SEED`, or a new one. Prints the command that repeats the
+/// test with it, and with the other variables of this crate that are set.
 pub fn seed() -> u64 {
     let given = std::env::var("PALISADE_SEED").ok();
     let seed = given.map_or_else(rand::random, |seed| seed.parse().expect("PALISADE_SEED is a number"));
@@ -10,7 +10,7 @@ pub fn seed() -> u64 {
         .map(|(name, value)| format!("{name}={value} "))
         .collect();
     let thread = std::thread::current();
-    // The thread of a test has its name, but where tests run one after the other.
+    // The thread of a test has its name, except if tests run one after the other.
     let test = thread.name().filter(|name| name.contains("::")).map(|name| format!(" -- --exact {name}"));
     println!("again: PALISADE_SEED={seed} {others}cargo test --test server{}", test.unwrap_or_default());
     seed

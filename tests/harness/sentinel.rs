@@ -1,4 +1,4 @@
-//! A Sentinel, which watches a master and has a replica take over.
+//! A Sentinel, which watches a master and makes a replica take over.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::tls::both_ways;
 use super::{Client, Server, Setup, follow, free_port, int, server_binary, text, wait_until};
 
-/// The name it has for the master.
+/// The Sentinel's name for the master.
 const MASTER: &str = "locks";
 
 /// A running Sentinel that decides alone.
@@ -20,13 +20,13 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// One that watches `master` and knows of its replica. It takes a master for dead that has not answered for that many
-    /// milliseconds.
+    /// Starts one that watches `master` and knows of its replica. It takes a master for dead that has not answered for
+    /// `down_after_ms`.
     pub fn watching(master: &Server, down_after_ms: u32) -> Self {
         Self::listening(master, down_after_ms, &|port| format!("port {port}\n"))
     }
 
-    /// The same, over TLS alone.
+    /// Starts one over TLS alone.
     pub fn watching_over_tls(master: &Server, down_after_ms: u32, dir: &Path) -> Self {
         let settings: String = both_ways(dir).iter().map(|(name, value)| format!("{name} {value}\n")).collect();
         Self::listening(master, down_after_ms, &|port| format!("port 0\ntls-port {port}\n{settings}"))
@@ -53,35 +53,35 @@ impl Sentinel {
         sentinel
     }
 
-    /// Where it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it answers.
+    /// Returns its answer.
     pub fn say(&self, line: &str) -> super::Reply {
         self.client().say(line)
     }
 
-    /// The port of the server that it takes for the master.
+    /// Returns the port of the server that it takes for the master.
     pub fn master_port(&self) -> u16 {
         self.master_field("port").as_text().parse().unwrap()
     }
 
-    /// Has the replica take over from a master that is well.
+    /// Makes the replica take over from a healthy master.
     pub fn fail_over(&self) {
         wait_until("the sentinel begins", || self.say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
     }
 
-    /// Waits until it takes `server` for the master, whom all others follow.
+    /// Waits until it takes `server` for the master, and all others follow that.
     pub fn wait_for_master(&self, server: &Server) {
         wait_until("another master", || self.master_port() == server.port());
-        // Once it is, Sentinel has ended the connections that it ends.
+        // After that, Sentinel has ended the connections that it ends.
         let mut client = server.client();
         wait_until("the others follow", || client.say("WAIT 1 1000") == int(1));
     }
 
-    /// What it knows of the master under this name.
+    /// Returns what it knows of the master under this name.
     pub fn master_field(&self, name: &str) -> super::Reply {
         self.client().say(&format!("SENTINEL MASTER {MASTER}")).field(name)
     }
@@ -91,24 +91,24 @@ impl Sentinel {
     }
 }
 
-/// The address of the master that these watch.
+/// Returns the address of the master that these watch.
 pub fn behind(sentinels: &[Sentinel]) -> String {
     let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
     format!("redis+sentinel://{}/locks", hosts.join(","))
 }
 
-/// A server as one should be that Sentinel watches: whenever it starts it is guarded.
+/// Returns the setup of a server that Sentinel watches: it is guarded at each start.
 fn member(max_ttl_ms: u64) -> Setup {
     let arguments = ["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"];
     Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
 }
 
-/// A master, its replica, and Sentinels that decide alone: each of them is enough to have the replica take over.
+/// Starts a master, its replica, and Sentinels that decide alone: each of them is enough for a failover.
 pub fn watched(sentinels: usize, max_ttl_ms: u64) -> (Server, Server, Vec<Sentinel>) {
     watched_by(sentinels, |setup| setup.start(), |master| Sentinel::watching(master, 2_000), max_ttl_ms)
 }
 
-/// The same, each of them over TLS alone, with the certificates of that folder.
+/// Starts them over TLS alone, with the certificates of that folder.
 pub fn watched_over_tls(sentinels: usize, max_ttl_ms: u64, dir: &Path) -> (Server, Server, Vec<Sentinel>) {
     let start = |setup: Setup| setup.replication_over_tls(dir).start();
     watched_by(sentinels, start, |master| Sentinel::watching_over_tls(master, 2_000, dir), max_ttl_ms)

@@ -2,14 +2,14 @@
 
 use super::{Member, Setup, has_heard, joined_with, text, wait_until};
 
-/// Leases are short in these tests, and with them the guards.
+/// The longest lease in these tests, in milliseconds: short, and so are the guards.
 pub const MAX_TTL_MS: u64 = 2_000;
 
 /// Three masters, and a replica of each.
 pub struct Six(pub [Member; 6]);
 
 impl Six {
-    /// In which a master is taken for dead after so many milliseconds.
+    /// Starts one in which a master is taken for dead after `node_timeout_ms`.
     pub fn start(node_timeout_ms: u32) -> Self {
         // Options are the same for all of a program, so there are two ways to set them up.
         let how: fn(Setup) -> Setup = match node_timeout_ms {
@@ -23,7 +23,7 @@ impl Six {
         six
     }
 
-    /// Set up in this way.
+    /// Starts one set up in this way.
     pub fn start_with(how: fn(Setup) -> Setup) -> Self {
         let members = joined_with(["0 5460", "5461 10922", "10923 16383", "", "", ""], how);
         let six = Self(members);
@@ -45,7 +45,7 @@ impl Six {
         }
         for master in six.masters() {
             let mut client = master.client();
-            // Until then their tokens are ahead of their clocks, and no other node takes a lock with one by MIGRATE.
+            // Until then their tokens are ahead of their clocks, and no other node accepts a lock with one by MIGRATE.
             wait_until("its tokens follow its clock", || {
                 let time: Vec<u64> =
                     client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
@@ -64,17 +64,17 @@ impl Six {
         self.0[3..].iter()
     }
 
-    /// The addresses of two of its masters.
+    /// Returns the addresses of two of its masters.
     pub fn seeds(&self) -> Vec<String> {
         self.masters().take(2).map(|member| format!("127.0.0.1:{}", member.server.port())).collect()
     }
 
-    /// The address of this cluster.
+    /// Returns the address of this cluster.
     pub fn address(&self) -> String {
         format!("redis+cluster://{}", self.seeds().join(","))
     }
 
-    /// A key of this master of three.
+    /// Returns a key of this master of three.
     pub fn key_of(&self, master: usize) -> String {
         let mut client = self.0[master].client();
         (0..).map(|n| format!("key{n}")).find(|key| !client.say(&format!("EXISTS {key}")).is_error("MOVED")).unwrap()
@@ -86,7 +86,7 @@ fn common(setup: Setup) -> Setup {
     setup.module_arguments(&["max-ttl", &max_ttl, "max-clock-skew", "1000"]).option("repl-diskless-sync-delay", "0")
 }
 
-/// As each of six is, where nobody is taken for dead.
+/// Returns the setup of each of six, where nobody is taken for dead.
 pub fn patient(setup: Setup) -> Setup {
     common(setup)
 }

@@ -12,7 +12,7 @@ pub fn make_certificate(dir: &Path) {
     openssl(dir, &[&for_this_host[..], &own].concat());
 }
 
-/// A server that listens with TLS alone, but for the socket that tests reach it by, and its port.
+/// Starts a server that listens with TLS alone, except for the socket of the tests. Returns it with its port.
 pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     let port = free_port();
     let path = |name: &str| certificates.join(name).to_str().unwrap().to_owned();
@@ -22,12 +22,12 @@ pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     (setup.start(), port)
 }
 
-/// A certificate authority of a test's own: `ca.pem`, `ca.key` in this folder.
+/// Makes a certificate authority of a test's own: `ca.pem`, `ca.key` in this folder.
 pub fn make_authority(dir: &Path) {
     openssl(dir, &["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]);
 }
 
-/// Has that authority sign `<name>.pem`, with its key in `<name>.key`, for this subject alternative name.
+/// Makes that authority sign `<name>.pem`, with its key in `<name>.key`, for this subject alternative name.
 pub fn issue(dir: &Path, name: &str, alternative: &str) {
     let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
     let alternative = format!("subjectAltName={alternative}");
@@ -44,8 +44,8 @@ fn openssl(dir: &Path, arguments: &[&str]) {
     assert!(status.expect("openssl is installed: make setup").success());
 }
 
-/// A server that shows `server.pem` of that folder, and listens to nobody without a certificate of the authority there, but for the
-/// socket that tests reach it by. And its port.
+/// Starts a server that shows `server.pem` of that folder, and accepts only clients with a certificate of the authority
+/// there, except on the socket of the tests. Returns it with its port.
 pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     let port = free_port();
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
@@ -54,7 +54,7 @@ pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     (setup.option("tls-ca-cert-file", &path("ca.pem")).start(), port)
 }
 
-/// Settings of a server or a Sentinel that is spoken to and speaks over TLS, with a certificate each way.
+/// Returns the settings of a server or a Sentinel that uses TLS both ways, with a certificate each way.
 pub(super) fn both_ways(dir: &Path) -> Vec<(String, String)> {
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     let settings = [

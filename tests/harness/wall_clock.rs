@@ -20,7 +20,7 @@ impl WallClock {
         clock
     }
 
-    /// The wall clock now shows `seconds` more than the truth.
+    /// Makes the wall clock show `seconds` more than the truth from now on.
     pub fn set(&self, seconds: i64) {
         // Written in place: the file stays mapped.
         use std::os::unix::fs::FileExt;
@@ -37,7 +37,7 @@ impl WallClock {
     }
 }
 
-/// The shim, compiled once a run.
+/// Returns the shim, compiled once a run.
 fn shim() -> &'static Path {
     static SHIM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     &SHIM

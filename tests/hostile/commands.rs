@@ -1,4 +1,4 @@
-//! Random commands of a hostile client: every command of the module and every command that touches its keys, each with
+//! Random commands of a hostile client: every command of the module and every command that affects its keys, each with
 //! arguments that are right, nearly right, or anything.
 
 use rand::rngs::StdRng;
@@ -54,13 +54,13 @@ const OPTIONS: [&str; 18] = [
     "EXCLUSIVE",
 ];
 
-/// Those that have no value.
+/// The options without a value.
 const ALONE: [&str; 3] = ["RETRY", "SHARED", "EXCLUSIVE"];
 
-/// Longest argument, in bytes: beyond every limit of the module.
+/// The longest argument, in bytes: beyond every limit of the module.
 const LONGEST: usize = 2_000;
 
-/// A place where commands come from: what it has seen it uses again.
+/// A source of commands, which reuses what it has seen.
 pub struct Source {
     random: StdRng,
     /// The last payload that DUMP gave.
@@ -80,7 +80,7 @@ impl Source {
         self.random.random_range(0..=most)
     }
 
-    /// Some commands to be sent at once; a transaction now and then.
+    /// Returns some commands to be sent at once; a transaction from time to time.
     pub fn batch(&mut self, length: usize) -> Vec<Command> {
         let mut batch: Vec<_> = (0..length).map(|_| self.command()).collect();
         if self.up_to(9) == 0 {
@@ -141,12 +141,12 @@ impl Source {
         command
     }
 
-    /// The name of a listener, of which there are so few that some listen.
+    /// Returns the name of a listener, one of so few that some listen.
     fn listener(&mut self) -> Vec<u8> {
         if self.up_to(19) == 0 { self.bytes() } else { vec![b'a' + self.up_to(3) as u8; 16] }
     }
 
-    /// A command of the module with anything behind it.
+    /// Returns a command of the module with anything behind it.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
         let more = ["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR", "MEMBERS", "SETMEMBERS"];
@@ -193,7 +193,7 @@ impl Source {
         }
     }
 
-    /// What it does is random, the text is not: the server keeps every text.
+    /// Returns a script with random effects and a fixed text: the server keeps every text.
     fn script(&mut self) -> Command {
         let inner = if self.up_to(1) == 0 { self.of_the_module() } else { self.on_keys() };
         let script = "local first = redis.pcall(unpack(ARGV)) redis.pcall(unpack(ARGV)) return {type(first)}";
@@ -203,7 +203,7 @@ impl Source {
     fn by_an_operator(&mut self) -> Command {
         let (number, client) = (self.number(), self.client - self.up_to(20) as i64);
         let set = |name: &str| [words("CONFIG SET"), vec![name.into(), number.clone()]].concat();
-        // What guards the node is seldom, and lifting often: else nothing is granted most of the time.
+        // Commands that guard the node are seldom, and lifting is frequent: else nothing is granted most of the time.
         match self.up_to(999) {
             0..300 => words("LOCK.GUARD LIFT"),
             300..310 => [words("LOCK.GUARD ARM"), vec![number]].concat(),
@@ -230,7 +230,7 @@ impl Source {
         }
     }
 
-    /// The last payload with some bytes changed and the right checksum, or cut short.
+    /// Returns the last payload with some bytes changed and the right checksum, or cut short.
     fn payload(&mut self) -> Vec<u8> {
         let mut payload = self.payload.clone();
         if payload.len() < 20 {

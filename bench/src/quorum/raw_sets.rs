@@ -34,13 +34,13 @@ impl RawSetsApart {
         Self { raw, thread, _stop: stop }
     }
 
-    /// As [`RawSets::set`].
+    /// Sends a SET as [`RawSets::set`] does.
     pub async fn set(&self, key: &str) {
         let (raw, key) = (self.raw.clone(), key.to_owned());
         self.thread.spawn(async move { raw.set(&key).await }).await.unwrap();
     }
 
-    /// As [`RawSets::delete`].
+    /// Sends a DEL as [`RawSets::delete`] does.
     pub async fn delete(&self, key: &str) {
         let (raw, key) = (self.raw.clone(), key.to_owned());
         self.thread.spawn(async move { raw.delete(&key).await }).await.unwrap();

@@ -90,9 +90,9 @@ struct Look {
     locks: Vec<WaitedFor>,
     /// True if some locks were not inspected.
     has_more: bool,
-    /// As [`Listed::is_whole`].
+    /// The failure to ask some masters, as in [`Listed::is_whole`].
     is_whole: Result<(), Failure>,
-    /// As [`Found::unsure`].
+    /// The reason why holders are unknown, as in [`Found::unsure`].
     unsure: Option<String>,
 }
 

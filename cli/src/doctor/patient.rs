@@ -57,7 +57,7 @@ pub struct Patient {
     pub part: Part,
     /// True if it stands by for a server that locks are requested from.
     pub is_replica: bool,
-    /// Its cluster, as it reports it; `None` if it does not.
+    /// The cluster, as the server reports it; `None` if it does not.
     pub cluster: Option<Membership>,
 }
 

@@ -24,7 +24,7 @@ pub enum State {
     Free,
     /// A majority has it for somebody.
     Held,
-    /// It is reserved for a waiter whose turn has come.
+    /// The lock is reserved for a waiter whose turn has come.
     Kept,
     /// Nodes have it for different owners, and none has a majority.
     Split,

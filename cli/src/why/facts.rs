@@ -13,7 +13,7 @@ pub struct Facts {
     pub key: String,
     /// Each node of the list.
     pub nodes: Vec<NodeSaid>,
-    /// Their joint answer.
+    /// The nodes' joint answer.
     pub together: Together,
     /// The last ends of grants and waits, newest first.
     pub log: Vec<Event>,
