@@ -1,10 +1,10 @@
 //! This incarnation of the node: its files, and the part of its state that is on the disk.
 //!
-//! A later incarnation must know three things: the ceiling above which this one issues no token, the guard, and whether
-//! the AOF is complete. They are on the disk before this incarnation relies on them. Until then promises are refused
-//! with NOTYET, for the milliseconds of a write. The write is awaited only where an operator ends something that a
-//! later incarnation would believe (the AOF's settings, the role, a flush of live locks, an armed guard). Promises of
-//! the same transaction may depend on it.
+//! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
+//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET, for the
+//! milliseconds of a write. The write is awaited only where an operator ends something that a later incarnation would
+//! believe (the AOF's settings, the role, a flush of live locks, an armed guard). Promises of the same transaction may
+//! depend on it.
 
 use std::cell::RefCell;
 

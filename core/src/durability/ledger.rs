@@ -1,10 +1,10 @@
 //! The ledger of what must be on the disk before a promise.
 //!
-//! A later incarnation must know three things: the ceiling above which this one issues no token, the guard, and whether
-//! the AOF is complete. They are on the disk before this incarnation relies on them. Until then promises are refused
-//! with NOTYET, for the milliseconds of a write. Some events invalidate what a later incarnation would believe: a
-//! change of the AOF's settings or the role, a flush of live locks, an armed guard. After such an event nothing is
-//! promised before the new state is on the disk.
+//! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
+//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET, for the
+//! milliseconds of a write. Some events invalidate what a later incarnation would believe: a change of the AOF's
+//! settings or the role, a flush of live locks, an armed guard. After such an event nothing is promised before the new
+//! state is on the disk.
 //!
 //! The file's writer takes a state from [`crate::Node::state_to_write`], and reports with [`crate::Node::written`] that
 //! it is on the disk.

@@ -1,5 +1,5 @@
-//! Passes a lock on when it ends or its queue is checked: to the first waiting request, and to those behind it that are
-//! compatible. Otherwise the key is deleted.
+//! Passes a lock on when it ends or its queue is checked: to the first waiting request, and to those behind it as long
+//! as they are compatible. Otherwise the key is deleted.
 //!
 //! The stages stand in the order in which they happen.
 

@@ -1,5 +1,5 @@
-//! The deadlines of one database's locks, in a timing wheel with overflow lists. Every operation takes the same time,
-//! however many locks there are.
+//! The deadlines of one database's locks, in a timing wheel with overflow lists (Varghese and Lauck, "Hashed and
+//! hierarchical timing wheels", 1987). Every operation takes the same time, however many locks there are.
 //!
 //! Time is counted in ticks of 1.024 ms. Entries of the next two minutes or so are in a ring of lists, one for each
 //! tick. Later entries are in a list for each second, and move to the ring a minute or more before they are due. An

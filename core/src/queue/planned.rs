@@ -17,7 +17,8 @@ enum ToLook {
     Behind(u32, Arc<[u8]>),
 }
 
-/// A Bloom filter of one hash over the names, since most lookups are of absent names.
+/// A Bloom filter of one hash over the names (Bloom, "Space/time trade-offs in hash coding with allowable errors",
+/// 1970), since most lookups are of absent names.
 ///
 /// It has one bit for each kind of names. A client that forges colliding names costs one tree lookup each; nothing
 /// else.

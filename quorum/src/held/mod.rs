@@ -123,7 +123,7 @@ impl Held {
         member.acked.filter(|_| !member.raising)
     }
 
-    /// Notes that `node`, which is the server `id`, was read and does not have `token`: the lock was taken away there.
+    /// Notes that `node`, which is the server `id`, was asked and does not have `token`: the lock was taken away there.
     /// The node is not asked to grant it again before the next round, because a lock is taken away on one node after
     /// the other.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {

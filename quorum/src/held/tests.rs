@@ -34,7 +34,7 @@ fn fenced(held: &mut Held, node: usize, value: u64, ms: u64) -> Vec<Call> {
 }
 
 /// A node was replaced, and its successor granted the lock, while a round ran. It is healed and nothing else. Then a
-/// majority is read and does not have the lock, so it is lost, whatever the rest answers. No node is asked to grant it
+/// majority is asked and does not have the lock, so it is lost, whatever the rest answers. No node is asked to grant it
 /// again meanwhile, so taking it away on one node after the other is not undone.
 #[test]
 fn what_a_majority_is_missing_is_lost() {

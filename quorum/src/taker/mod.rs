@@ -321,7 +321,7 @@ impl Taker {
         Task::Pause { until, for_nodes }
     }
 
-    /// Returns the pause in microseconds. It is zero if the queues say when to go on. It grows from time to time in
+    /// Returns the pause in microseconds. It is zero if the queues say when to go on. It becomes longer each time in
     /// four cases: another client was faster though the lock was free, nodes let nobody wait, nodes grant nothing for a
     /// while, or too few nodes can be asked.
     fn pause_us(&mut self, refused: Refused, now: BootTime, random: u64) -> u64 {
