@@ -247,8 +247,8 @@ fn waits_without_looking(server: &Server, line: &str) -> Client {
     client
 }
 
-/// Events name owners, and whoever knows one can release its lock: a limited user hears nothing unless the channel is
-/// allowed.
+/// Events name owners, and a client that knows one can release its lock: a limited user hears nothing unless the
+/// channel is allowed.
 #[test]
 fn who_may_listen_is_said_by_the_rules_for_channels() {
     let server = telling();

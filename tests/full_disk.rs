@@ -13,7 +13,7 @@ use crate::harness::{Server, Setup, int, not_here, null, wait_until};
 struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts it; `None` if mounting is not permitted here.
+    /// Mounts it over `folder`; `None` if mounting is not permitted here.
     fn under(folder: &Path) -> Option<Self> {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(folder).output();
         mounted.is_ok_and(|output| output.status.success()).then(|| Self(folder.to_owned()))

@@ -101,8 +101,8 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
 /// Unblocks every waiter, so that long waits keep no connection from its next batch, and pauses writes from time to
 /// time.
 ///
-/// Always with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or without a module,
-/// and sends nothing at all to one whose answer is on its way.
+/// Always with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or without a module.
+/// It also sends nothing at all to a client whose answer is on its way.
 fn hurry(server: &Server, over: &AtomicBool) {
     let mut client = server.client();
     for round in 0.. {

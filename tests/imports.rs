@@ -228,8 +228,8 @@ fn folders(graph: &Graph) -> Graph {
     folders
 }
 
-/// Returns a circle from file to file, if there is one: what is left without the files that import nothing further has
-/// one.
+/// Returns a circle from file to file, if there is one: the files left after removing those that import nothing further
+/// contain one.
 fn circle(graph: &Graph) -> Option<String> {
     let mut left = graph.clone();
     loop {

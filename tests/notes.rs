@@ -41,7 +41,7 @@ fn the_larger_number_stays_and_nothing_else_changes() {
     me.say("LOCK.RELEASE k me");
     assert_eq!(me.say("LOCK.NOTE k me late"), null(), "it is nobody's, and stays so");
     assert_eq!(me.say("EXISTS k"), int(0));
-    // The next grant begins anew.
+    // The next grant starts without a note.
     me.say("LOCK.ACQUIRE k me 60000");
     assert_eq!(note(&mut me, "k"), (text(""), int(0)));
     assert_eq!(server.info("notes"), 4);

@@ -98,7 +98,7 @@ fn it_writes_nothing() {
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
 }
 
-/// A free lock cannot always be had: a client that asks for its queue sees why.
+/// A free lock cannot always be acquired: a client that asks for its queue sees why.
 #[test]
 fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     let server = Setup::new().module_arguments(LONG).start();

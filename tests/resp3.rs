@@ -76,8 +76,7 @@ fn every_reply_has_its_own_kind() {
     assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
-/// With client-side caching, a client that has read a lock hears, once, that it changed, whoever changed it and
-/// however.
+/// With client-side caching, a client that has read a lock hears, once, that it changed, by any client and in any way.
 #[test]
 fn who_keeps_a_copy_is_told_of_changes() {
     let server = Server::start();

@@ -128,7 +128,7 @@ fn lift_is_answered_when_the_node_serves() {
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
 
-/// Uses up the ceiling: the key's next token is the first above it, whoever asks, as after a proposal or with a clock
+/// Uses up the ceiling: the key's next token is the first above it for any client, as after a proposal or with a clock
 /// that is ahead.
 fn use_up_the_ceiling(client: &mut Client) {
     client.insist("LOCK.ACQUIRE k me 60000").as_int();
@@ -363,7 +363,7 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
         fs::remove_file(&lock).unwrap();
         let log = on(&path).refused();
         assert!(log.contains("another server uses the state file"), "{round}: {log}");
-        // The file that the refused one made is taken over, and a missing one is made anew.
+        // The file that the refused one made is taken over, and a missing one is created again.
         if round == 1 {
             fs::remove_file(&lock).unwrap();
         }

@@ -1,9 +1,9 @@
 //! This version of the module reads what earlier ones wrote: an upgrade by restart keeps every lock, and its token.
 //!
-//! `stored/` has a folder a version, made by `make store`: the snapshot and the state file of a node that ended clean,
-//! the AOF and the state file of one that was killed, and the tokens of the locks in both. Its machine's boot is over,
-//! so all leases, of a day, start over in full. The files are copies, and those of 0.1.0 do not name their data: so
-//! they prove nothing, and the node is guarded.
+//! `stored/` has a folder a version, made by `make store`. It contains the snapshot and the state file of a node that
+//! ended clean, the AOF and the state file of one that was killed, and the tokens of the locks in both. Its machine's
+//! boot is over, so all leases, of a day, start over in full. The files are copies, and those of 0.1.0 do not name
+//! their data: so they prove nothing, and the node is guarded.
 
 use std::collections::HashMap;
 use std::fs;

@@ -168,7 +168,8 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     wait_until("memory is given back", || me.info_field("used_memory") < memory + (2 << 20));
 }
 
-/// Everything at once, on few keys: the sum of the clients' answers is what the node did, and no lock has two holders.
+/// Does everything at once, on few keys: the sum of the clients' answers is what the node did, and no lock has two
+/// holders.
 pub fn random_storm(server: &Server) {
     let seed = seed();
     let grants: u64 = std::thread::scope(|scope| {

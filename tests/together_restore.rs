@@ -244,7 +244,7 @@ fn each_grant_of_what_is_restored_is_suspect() {
         assert!(error(client.say(&line)).starts_with("GUARDED "), "{line}");
     }
     assert_eq!(client.say("LOCK.ACQUIRE copy w 1000"), null());
-    // A new reader is no more suspect than its own grant.
+    // A new reader is as trustworthy as its own grant.
     assert!(client.say("LOCK.ACQUIRE copy c 60000 SHARED").as_int() > 0);
     assert!(client.say("LOCK.EXTEND copy c 60000").as_int() > 0);
     let mut writer = waits(&server, "LOCK.ACQUIRE copy w 60000 WAIT 60000").0;

@@ -153,8 +153,8 @@ fn a_token_is_raised_to_a_year_ahead_of_the_clock_at_most() {
     }
 }
 
-/// A node's tokens ran ahead: its wall clock showed a time a century from now. Its locks cannot be had together with
-/// others' until an operator brings those to the same place; no token falls.
+/// A node's tokens ran ahead: its wall clock showed a time a century from now. Its locks cannot be acquired together
+/// with others' until an operator brings those to the same place; no token falls.
 #[test]
 fn an_operator_brings_nodes_together_again() {
     const FAR: i64 = 1 << 52;

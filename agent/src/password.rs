@@ -28,7 +28,7 @@ impl Password {
         }
     }
 
-    /// Compares with the given password. The time that takes reveals only whether the lengths are equal.
+    /// Returns true if this is the given password. The time that takes reveals only whether the lengths are equal.
     pub fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }

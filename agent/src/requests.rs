@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The length counts over all arguments of a request, and begins anew with the next.
+    /// The length counts over all arguments of a request, and starts over with the next.
     #[test]
     fn a_request_is_as_long_as_its_arguments() {
         let half = REQUEST_BYTES_MAX / 2 - 64;

@@ -47,7 +47,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes one line, if one more is allowed at `now`.
+    /// Takes one line. Returns true if one more is allowed at `now`.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {

@@ -56,7 +56,7 @@ enum Taker {
 }
 
 impl Taker {
-    /// Takes a lock and releases it. Returns true if it could be had.
+    /// Takes a lock and releases it. Returns true if it was granted.
     async fn pair(&mut self, key: &str) -> bool {
         match self {
             Self::Locks(client) => {

@@ -39,8 +39,8 @@ pub struct Options {
 const BUDGETED: usize = 1_000_000;
 
 /// The most bytes of a lock beside an empty value of a module, whose cost is the server's. Token, deadline, time of the
-/// grant, ttl and holds are 32 bytes, the owner has 20 here, and the name of the key, once more for the deadlines, 12:
-/// that leaves 8 for how they are kept.
+/// grant, ttl and holds are 32 bytes, the owner has 20 here, and the name of the key, once more for the deadlines, 12.
+/// That leaves 8 for how they are kept.
 const LOCK_BYTES_MAX: f64 = 72.0;
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {

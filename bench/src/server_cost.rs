@@ -44,16 +44,16 @@ const AOF: [(&str, &[&str]); 4] = [
     ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
 ];
 
-/// The largest cost of a pair, in pairs of something else. A module's commands cannot be had for less than [`FLOOR`]: a
-/// fifth more is what time, token, owner, deadline and queue may take. The others are what one would use instead.
+/// The largest cost of a pair, in pairs of something else. A module's commands cannot cost less than [`FLOOR`]: a fifth
+/// more is what time, token, owner, deadline and queue may take. The others are what one would use instead.
 const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.2), (SCRIPTED, 0.48), (NATIVE[0], 0.95), (NATIVE[1], 0.95)];
 
 /// The largest cost of a pair while somebody waits for another lock, in pairs on a node where nobody waits: users that
 /// have nothing to do with a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
-/// The largest cost of a pair with the AOF, in pairs of the server's own commands with it: an effect of a module is
-/// looked up by name, and a record of a lock has more in it than a key and a value.
+/// The largest cost of a pair with the AOF, in pairs of the server's own commands with it. An effect of a module is
+/// looked up by name, and a lock's record has more in it than a key and a value.
 const WITH_AOF_MAX: f64 = 1.3;
 
 /// The measurement of one turn of an operation.

@@ -1,5 +1,5 @@
-//! Locks that several hold together: the cost of one more reader or permit beside many others, in time and in memory,
-//! and the effects on others while thousands of readers get in or end at once.
+//! Locks that several hold together. Measured are the cost of one more reader or permit beside many others, in time and
+//! in memory, and the effects on others while thousands of readers get in or end at once.
 //!
 //! Beside it, on the same server, is what Redisson does for the same purpose: our own text with the commands that its
 //! read lock, its semaphore and its semaphore of permits that expire run.

@@ -13,7 +13,7 @@ use palisade_quorum::Printable;
 pub const USAGE: u8 = 193;
 /// Somebody else holds the lock, and waiting was not allowed.
 pub const CONFLICT: u8 = 194;
-/// The lock could not be had within the wait.
+/// The lock was not granted within the wait.
 pub const TIMED_OUT: u8 = 195;
 /// Too few nodes can be asked, or they are guarded.
 pub const NO_QUORUM: u8 = 196;

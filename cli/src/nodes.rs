@@ -269,7 +269,7 @@ impl Nodes {
     }
 
     /// Returns the failure for the problems of these nodes, each with its number. If the lasting ones leave no
-    /// majority, asking again is of no use.
+    /// majority, asking again does not help.
     fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, Why)>) -> Failure {
         let failures: Vec<(usize, &str, Why)> = failures.into_iter().collect();
         let texts = || failures.iter().map(|(_, node, failure)| (*node, with_remedy(failure)));

@@ -24,7 +24,8 @@ use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{print, printable, table};
 
-/// The most locks inspected on each node at a time: enough to see who blocks whom, little work for the nodes.
+/// The most locks inspected on each node at a time: enough to see which holders block others, little work for the
+/// nodes.
 const LOOKED_AT: usize = 5_000;
 
 /// The default interval between two updates.

@@ -123,7 +123,7 @@ impl Oracle {
             (Mode::Exclusive, Mode::Shared) => assert_eq!(held.token, grant.token()),
             (Mode::Shared, Mode::Exclusive) => {
                 assert!(!guarded, "a reader became a writer while guarded");
-                // Whoever moved a lock to a barred key vouches for that.
+                // The client that moved a lock to a barred key vouches for that.
                 let others = it.grants.iter().filter(|other| !other.dropped && other.is_live(now)).count();
                 assert_eq!(others, 0, "{:?} beside {grant:?}", it.grants);
                 let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
@@ -180,7 +180,7 @@ impl Oracle {
             let take = |it: &mut Promises| it.grants.extract_if(.., |grant| !grant.dropped).collect::<Vec<_>>();
             let (from_first, from_second) = (take(&mut first), take(&mut second));
             for (it, came) in [(&mut first, from_second), (&mut second, from_first)] {
-                // Whoever moves a lock to a key vouches for what was evicted there.
+                // A client that moves a lock to a key vouches for what was evicted there.
                 it.grants.retain(|_| came.is_empty());
                 it.grants.extend(came);
             }

@@ -63,8 +63,8 @@ impl World {
         }
     }
 
-    /// Checks that nobody stands before `owner`, whose request was just answered: by tickets, or by arrival if turns
-    /// were not used.
+    /// Returns true if nobody stands before `owner`, whose request was just answered: by tickets, or by arrival if
+    /// turns were not used.
     pub fn is_next(&self, place: Place, owner: &[u8]) -> bool {
         let own = || self.waits.iter().filter(|(_, waits)| waits.place == place && waits.owner == owner);
         let others = || self.line(place).filter(|(_, waits)| waits.owner != owner && self.boot <= waits.until);
@@ -154,7 +154,7 @@ impl World {
                 self.tell(place, &owner, mode);
             }
             Answer::Turn(_) => {}
-            // The request could not have the lock, or others were before it: they still wait, or were told the same a
+            // The request could not have the lock, or others were before it: they still wait, or got the same answer a
             // moment ago.
             Answer::TimedOut(_) if at_once && !taken_back => {
                 let may_have_it = self.oracle.admits(place, &owner, wanted, self.boot);

@@ -12,7 +12,7 @@ pub(crate) trait Explained:
     + Sync
     + 'static
 {
-    /// The rule that a state breaks, if any.
+    /// Returns the rule that a state breaks, if any.
     fn why(state: &Self::State) -> Option<String>;
 
     /// Describes an action.

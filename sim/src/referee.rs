@@ -197,8 +197,8 @@ impl Mutex {
         Ok(())
     }
 
-    /// Returns whether the register accepts a write with this token: it refuses a token smaller than what it has seen
-    /// requires. The order of tokens implies that an older holder never passes. That the present holder is never
+    /// Returns whether the register accepts a write with this token: it refuses a token that is too small for what it
+    /// has seen. The order of tokens implies that an older holder never passes. That the present holder is never
     /// refused is judged here.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
         let seen = self.register.floor_of(mode.mode());

@@ -1,6 +1,6 @@
 //! A short fault campaign: it passes if no law is broken and everything is well when the last fault is healed. Its
-//! faults are drawn anew each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos
-//! SEED=` does so for longer.
+//! faults differ each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=`
+//! does so for longer.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -53,12 +53,12 @@ impl OfNodes {
 }
 
 impl Command {
-    /// A command of locks, with all of its options.
+    /// Returns a command of locks, with all of its options.
     pub const fn of_locks(spec: Spec, run: fn(Call) -> Result<Work, Refused>) -> Self {
         Self { spec, of_nodes: &[], is_open: false, run: Run::OfLocks(run) }
     }
 
-    /// A command of the connection or the agent. It reads its words by itself.
+    /// Returns a command of the connection or the agent, which reads its words by itself.
     pub const fn of_connection(
         name: &'static str,
         summary: &'static str,

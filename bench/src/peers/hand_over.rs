@@ -19,8 +19,8 @@ use crate::server::Server;
 /// The most waiters with which the lock is held for longer. More of them are out of step by themselves.
 const FEW: usize = 10;
 
-/// The longest hold then, drawn anew each time: the interval of the polling clients. With shorter holds a client would
-/// poll only right after the lock was taken, and always wait for a whole interval.
+/// The longest hold then, drawn each time: the interval of the polling clients. With shorter holds a client would poll
+/// only right after the lock was taken, and always wait for a whole interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 
 /// The extra time of a measurement for each waiter: a millisecond or two for each turn of each.

@@ -26,17 +26,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::Server;
 
-/// Hand-over beside polling, pub/sub and etcd.
+/// Measures hand-over beside polling, pub/sub and etcd.
 pub async fn hand_over(start: impl Fn() -> Server, options: &HandOverOptions) -> Measured {
     unless_ended(hand_over::run(&start(), options)).await
 }
 
-/// Locks on a majority, beside other Redlock clients and etcd.
+/// Measures locks on a majority, beside other Redlock clients and etcd.
 pub async fn quorum(start: impl Fn() -> Server, options: &QuorumOptions) -> Measured {
     unless_ended(quorum::run(start, options)).await
 }
 
-/// Elections beside etcd's.
+/// Measures elections beside etcd's.
 pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> Measured {
     unless_ended(election::run(start, options)).await
 }

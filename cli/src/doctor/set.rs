@@ -69,7 +69,7 @@ fn count(count: usize, part: Part) -> Finding {
     }
 }
 
-/// Checks whether a lock can be had now; with a cluster, any lock.
+/// Checks whether a lock can be acquired now; with a cluster, any lock.
 fn serving(nodes: usize, masters: &[Patient]) -> Finding {
     let majority = majority(nodes);
     let serves = |patient: &&Patient| {

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use crate::fixture::{Ended, Nodes, Running, json, palisade_at, run};
 use crate::harness::{Setup, text, wait_until};
 
-/// Nodes without problems, so that nothing else is found.
+/// Starts nodes without problems, so that nothing else is found.
 fn lasting(count: usize) -> Nodes {
     let mut nodes = Nodes::start(0);
     nodes.servers = (0..count).map(|_| Setup::new().aof().start()).collect();

@@ -104,7 +104,7 @@ pub fn palisade_at(addresses: &str, line: &str) -> Command {
 const NODE_TIMEOUT: &str = "5s";
 
 /// Returns a program that starts apart from the caller of the tests: in a session of its own, so without their
-/// terminal, and with no signal ignored, unlike under `nohup` or in the background of a script.
+/// terminal. It ignores no signal, even if the tests run under `nohup` or in the background of a script.
 pub fn apart(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", "setsid", program]);

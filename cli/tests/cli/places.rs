@@ -181,7 +181,7 @@ fn the_guard_of_one_master_of_a_cluster() {
     run(on(&six, "guard 2")).assert_refused(193, "2 is none of the nodes: 1 127.0.0.1:");
 }
 
-/// A command under a lock of a master that dies is ended in time, and the lock can be had again from its replica.
+/// A command under a lock of a master that dies is ended in time, and the lock can be acquired again from its replica.
 #[test]
 fn a_command_does_not_outlive_its_master() {
     let mut six = Six::start(3_000);

@@ -141,7 +141,7 @@ fn the_reason_of_each_node_in_json() {
     assert_eq!(ended.code(), Some(193), "four do not pass by themselves");
 }
 
-/// A refusal by the nodes is a fault of the request: repeating it is of no use. All say the same, and it is printed
+/// A refusal by the nodes is a fault of the request: repeating it does not help. All say the same, and it is printed
 /// once.
 #[test]
 fn the_nodes_refuse_it() {

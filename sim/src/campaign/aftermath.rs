@@ -1,4 +1,5 @@
-//! Conditions that must hold when the last fault is healed: locks can be had, nothing is stuck, no server is damaged.
+//! Conditions that must hold when the last fault is healed: locks can be acquired, nothing is stuck, no server is
+//! damaged.
 
 use std::collections::HashMap;
 use std::fs;

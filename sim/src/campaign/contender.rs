@@ -2,7 +2,7 @@
 //! makes no effort to survive what the nemesis does to it.
 //!
 //! What is recorded is never less than what the client crate promises. A claim lasts until `valid_for`, read once,
-//! after which the clock is read *again*: the clock before it would end the claim too early by the time between the
+//! after which the clock is read *again*. The clock before it would end the claim too early by the time between the
 //! two, and two holders could overlap there unseen. A process that is stopped between the two must not claim seconds
 //! that it was never promised. So both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`],
 //! a twentieth of the 2 ms that nodes keep a lock for longer than its holder relies on it.
@@ -172,7 +172,7 @@ impl Contender {
         self.task.write(Line::Asked { at, key, waits, took_us: at - since, answer });
         match taken {
             Ok((guard, mode)) => self.hold(key, since, guard, mode, ttl).await,
-            // A lock that cannot be had now is not requested in a hot loop.
+            // A lock that is not free now is not requested in a hot loop.
             Err(error) if error.kind() == ErrorKind::Contended => sleep(self.task.ms(1, 100)).await,
             Err(_) => sleep(self.task.ms(20, 200)).await,
         }

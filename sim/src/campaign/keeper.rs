@@ -29,7 +29,7 @@ impl Task {
     /// Keeps one lock after the other.
     pub(super) async fn keep(mut self) {
         while !self.is_to_finish() {
-            // After a failure, the next lock begins anew.
+            // After a failure, the task begins with the next lock.
             let _ = self.keep_one().await;
             sleep(self.ms(50, 500)).await;
         }

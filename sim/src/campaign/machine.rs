@@ -209,7 +209,7 @@ impl Machine {
         kill(&mut self.child).await;
     }
 
-    /// Waits up to `limit` until the process has ended by itself.
+    /// Waits up to `limit` until the process has ended by itself. Returns true if it has.
     pub async fn wait_ended(&mut self, limit: Duration) -> bool {
         match &mut self.child {
             Some(child) => timeout(limit, child.wait()).await.is_ok(),

@@ -15,7 +15,7 @@ impl Client {
         self.works_with.version()
     }
 
-    /// Takes `set` as the set of nodes: the held lock moves to it, and an acquisition or wait under way begins anew.
+    /// Takes `set` as the set of nodes: the held lock moves to it, and an acquisition or wait under way starts over.
     pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
         if set.version() <= self.version() {
             return Step::default();

@@ -118,7 +118,7 @@ impl State {
         let client = Arc::make_mut(&mut self.clients[number as usize]);
         let before = client.who();
         let mut step = body(client, now);
-        // A client whose turn has come asks at once; even if it is refused, it goes on.
+        // A client asks at once when its turn has come, and also when its wait ended without one.
         if let Some(Status::Told(told)) = step.says {
             let asked = client.ask_as_told(told, now);
             step.sends.extend(asked.sends);
@@ -142,9 +142,9 @@ impl State {
         }
     }
 
-    /// Drops messages that change nothing whenever they arrive, so that states that differ in nothing else are one:
-    /// answers that nobody awaits, and messages of an owner to a node that knows nothing of it and will learn nothing
-    /// from them.
+    /// Drops messages that change nothing whenever they arrive, so that states that differ in nothing else are one.
+    /// These are answers that nobody awaits, and messages of an owner to a node that knows nothing of it and will learn
+    /// nothing from them.
     pub(super) fn tidy(&mut self, config: &Config) {
         let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
         self.replies.retain(|reply| awaited(reply.who, reply.number));

@@ -155,7 +155,7 @@ impl OneKey {
         self.answers();
     }
 
-    /// Deletes the key by hand: whoever does that vouches for it.
+    /// Deletes the key by hand: the person who does that vouches for it.
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();

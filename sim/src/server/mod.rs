@@ -208,7 +208,7 @@ impl Server {
         self.watch.forgets(now.boot);
     }
 
-    /// Without the rule, a queue that a guard postponed is never served again.
+    /// Returns true if, without the rule, the queue that a guard postponed is never served again.
     fn forgets_to_serve(&self, key: u32, now: Now) -> bool {
         self.without.is(Rule::GuardEndServes)
             && self.was_armed

@@ -77,8 +77,8 @@ impl Watch {
 
     // Waiting requests.
 
-    /// Records that `owner` waits for `key`, by the name `id`. `is_answered` is true if an earlier request is decided
-    /// already, and its answer not yet sent.
+    /// Records that `owner` waits for `key`, by the name `id`. `is_answered` returns true for an earlier request that
+    /// is decided already, and whose answer is not yet sent.
     pub(super) fn joins(
         &mut self,
         id: WaiterId,

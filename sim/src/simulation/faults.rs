@@ -94,7 +94,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true, every other time, if several hold the lock of `key`: then one of the grants is broken.
+    /// Returns true half of the time if several hold the lock of `key`: then one of the grants is broken.
     fn has_several(&mut self, node: usize, key: u32) -> bool {
         let server = self.nodes[self.server_of(node, key)].server.as_ref();
         let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);
@@ -171,7 +171,7 @@ impl World<'_> {
         QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }
 
-    /// Checks that every lock can be had at once, and nobody waits.
+    /// Checks that every lock can be acquired at once, and nobody waits.
     pub(super) fn comes_right(&mut self) -> Result<(), Failure> {
         // Clients that still hold or wait leave.
         for n in 0..self.clients.len() as u32 {

@@ -57,8 +57,8 @@ pub enum Kind {
     /// A server does nothing.
     PauseNode { node: usize },
     /// A majority of the nodes, from `first` on at first, stalls at once for up to two tenths of a second and a fifth
-    /// of a lease, about once a second, and another majority each time. With `in_step` it happens in each third of a
-    /// lease, as rounds of extension begin, and for a tenth of it.
+    /// of a lease. It happens about once a second, to another majority each time. With `in_step` it happens in each
+    /// third of a lease, as rounds of extension begin, and for a tenth of it.
     Stalls {
         first: usize,
         #[serde(default)]

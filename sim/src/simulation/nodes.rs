@@ -46,7 +46,7 @@ impl World<'_> {
             boot: boot_id(n, &node.machine),
         };
         node.lives += 1;
-        // Its replicas begin anew, and receive the ceiling.
+        // Its replicas start over, and receive the ceiling.
         node.told = (0, 0, 0);
         node.replica.clear();
         node.machine.down = false;

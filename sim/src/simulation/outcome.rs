@@ -78,7 +78,7 @@ impl Totals {
 pub enum Failure {
     /// A law was broken.
     Broken(Violation),
-    /// A lock could not be had after all faults had ended.
+    /// A lock could not be acquired after all faults had ended.
     Stuck { key: u32 },
     /// A client that asked for a free lock gave up without it, while nodes failed to answer for moments at most.
     GaveUp { client: u32, key: u32 },

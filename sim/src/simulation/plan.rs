@@ -123,7 +123,7 @@ pub struct Network {
 impl Plan {
     /// Returns true if the promises do not cover `fault` in this run. A node that lost its state file, a replica that
     /// is promoted before everything reached it, or a node that receives a slot knows the latest tokens only from its
-    /// clock, so the clocks of the nodes must agree.
+    /// clock. So the clocks of the nodes must agree.
     pub fn is_excepted(&self, fault: &Fault) -> bool {
         let clocks = || self.nodes.iter().map(|node| node.ahead_us);
         let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);

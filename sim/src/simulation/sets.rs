@@ -120,8 +120,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true if a majority of the newest version is up. If not, no lock can be had any longer: too many nodes
-    /// lost what makes them members.
+    /// Returns true if a majority of the newest version is up. If not, no lock can be acquired any longer: too many
+    /// nodes lost what makes them members.
     pub(super) fn has_majority(&self) -> bool {
         let Some(newest) = self.newest() else { return true };
         let is_there = |member: &&palisade_core::Member| {

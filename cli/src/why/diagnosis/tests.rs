@@ -12,7 +12,7 @@ fn grant(holder: &str, nodes: usize, ttl_ms: u64) -> GrantView {
     GrantView { holder, mode, nodes, ttl_ms, token: 7, held_ms: 90_000, is_held: nodes >= 3, ..GrantView::default() }
 }
 
-/// Five nodes that serve and have nothing.
+/// Returns five nodes that serve and have nothing.
 fn idle() -> Facts {
     let node = |n| NodeSaid { name: format!("n{n}"), told: Ok(Told::default()) };
     Facts {
@@ -26,7 +26,7 @@ fn idle() -> Facts {
     }
 }
 
-/// A lock held by these, the first on the first nodes and so on.
+/// Returns a lock with these holders, the first on the first nodes and so on.
 fn held(grants: &[GrantView]) -> Facts {
     let mut facts = idle();
     let mut free = facts.nodes.iter_mut();

@@ -55,7 +55,8 @@ impl Change for Copy {
         }
     }
 
-    /// With an older state file, a node knows of tokens only from its clock.
+    /// Returns true if the copy may be put back now: with an older state file, a node knows of tokens only from its
+    /// clock.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool {
         if self.has_state_file() { starts_above_all(world) } else { machine.durability == Durability::AofAlways }
     }
@@ -111,8 +112,9 @@ impl Copy {
     }
 }
 
-/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. A very recent copy, written
-/// over its original, is as long as the state file knows: the known limit of what can be detected.
+/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. Returns false if it does
+/// not in time. A very recent copy, written over its original, is as long as the state file knows: the known limit of
+/// what can be detected.
 async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
     let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");

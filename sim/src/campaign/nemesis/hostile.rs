@@ -1,5 +1,5 @@
-//! Attacks that drive tokens to their end: a client with access to a few keys only that raises their tokens as far as
-//! it can, and a wall clock in a year for which tokens have no room. Other keys must stay obtainable:
+//! Attacks that drive tokens to their end. A client with access to a few keys raises their tokens as far as it can, and
+//! a wall clock shows a year for which tokens have no room. Other keys must stay obtainable:
 //! [`crate::campaign::aftermath`] checks every majority of nodes by itself.
 
 use std::sync::Arc;

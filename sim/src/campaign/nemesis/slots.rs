@@ -1,6 +1,6 @@
-//! A master of a cluster dies while locks are held in its slots, and the slots are given to another: by SETSLOT, as by
-//! hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does it. There is no replica, so the new owner knows
-//! nothing of these locks.
+//! A master of a cluster dies while locks are held in its slots, and the slots are given to another. That is done by
+//! SETSLOT, as by hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does it. There is no replica, so the
+//! new owner knows nothing of these locks.
 //!
 //! Nothing else happens to the three servers used here. The clock of the one that dies is ahead by the greatest skew.
 
@@ -21,8 +21,7 @@ use crate::campaign::world::World;
 /// The number of keys that are checked.
 const KEYS: usize = 4;
 
-/// A little less than the distance, in milliseconds, at which a node without a memory starts above its clock plus twice
-/// the skew.
+/// The time beyond the skew, in milliseconds, after which a new node starts above the tokens of the node that dies.
 const AHEAD_MS: u64 = 500;
 
 /// The number of attempts to form a cluster.
@@ -52,8 +51,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         }
     }
     let (mut masters, ids) = formed?;
-    // The node's tokens begin ahead of its clock, which is ahead: wait until another node that starts anew would start
-    // above them.
+    // The node's tokens begin ahead of its clock, which is ahead: wait until a new node would start above them.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
     for n in 0.. {

@@ -32,7 +32,7 @@ impl Change for Between {
         }
     }
 
-    /// A node that finds no state file knows tokens from its clock alone.
+    /// Returns true if the state file may be changed now: a node that finds none knows tokens from its clock alone.
     fn may_be_done(self, world: &World, _machine: &Machine) -> bool {
         starts_above_all(world)
     }
