@@ -5,11 +5,11 @@
 //!
 //! | target | what the bytes become | what must hold |
 //! |---|---|---|
-//! | [`node`] | requests, operators, time, a late disk, a server that refuses | the invariants of [`palisade_core`] and its engine |
+//! | [`node`] | requests, operators, time, a late disk, refusals | the invariants of [`palisade_core`] and its engine |
 //! | [`record`] | a lock's record in RDB, AOF, replication and DUMP | an error, or a possible lock that round-trips |
 //! | [`state_file`] | the text of a node's state file | an error, or a state that round-trips |
 //! | [`quorum`] | answers to an acquisition and its extensions | a majority of servers covers validity and token |
-//! | [`callers`] | callers, and nodes that hang, forget and are replaced | one holder; asking in turn, with pauses; extending in time |
+//! | [`callers`] | callers, and nodes that hang, forget, change | one holder; asking in turn, pausing; extending in time |
 //! | [`rounds`] | answers of nodes to a wait and to a release | nothing counted twice |
 //!
 //! The targets are driven in three ways: by `cargo test` over the inputs in `seeds` and some thousand random ones, by

@@ -1,5 +1,5 @@
-//! `palisade-sim`: checks the rules of the locks in every order of events within bounds, and in long runs in which everything
-//! goes wrong.
+//! `palisade-sim`: checks the rules of the locks in every order of events within bounds, and in long runs in which
+//! everything goes wrong.
 
 // Elapsed time is printed.
 #![allow(clippy::disallowed_methods)]

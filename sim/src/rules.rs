@@ -41,7 +41,8 @@ pub enum Rule {
     FarTokensApart,
     /// A state file counts only for the data it belongs to, and a copy of it never counts.
     TiedData,
-    /// A slot that a node gains without its locks, or whose locks are dropped together, is guarded until their leases have ended.
+    /// A slot that a node gains without its locks, or whose locks are dropped together, is guarded until their leases
+    /// have ended.
     SlotsGuarded,
     /// A node that gains a slot issues no token in it that the slot's former owner can have issued.
     SlotsFloor,

@@ -147,7 +147,8 @@ fn every_rule_of_callers_and_holders_is_needed() {
     }
 }
 
-/// Locks on one node, their queues, and what operators and the server do to them: each rule by the law that breaks without it.
+/// Locks on one node, their queues, and the acts of operators and the server: each rule by the law that breaks without
+/// it.
 #[test]
 fn every_rule_of_locks_on_one_node_is_needed() {
     let rules = [

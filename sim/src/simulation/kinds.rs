@@ -33,8 +33,8 @@ pub enum Kind {
     /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the
     /// copy.
     OlderFiles { node: usize },
-    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and starts
-    /// with the first one.
+    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and
+    /// starts with the first one.
     OtherStateFile { node: usize },
     /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
     RaisedTokens,
