@@ -25,7 +25,7 @@ pub enum Rule {
     OwnerOfItsOwn,
     /// A majority is one of servers, whatever their names.
     ServersNotNames,
-    /// Any two majorities meet.
+    /// Two majorities always meet.
     MajoritiesMeet,
     /// Validity is counted from before the first question was sent.
     FromTheSend,
@@ -35,7 +35,7 @@ pub enum Rule {
     Ceiling,
     /// Raising a token is not bound by the node's clock.
     FenceBeyondTheClock,
-    /// When a lock ends by itself, its queue is served.
+    /// The queue of a lock that ends by itself is served.
     QueueIsLookedAt,
     /// A token that a client raised far ahead affects no other key.
     FarTokensApart,
@@ -74,13 +74,13 @@ pub enum Rule {
     OwnersShareAPlace,
     /// A reservation for a waiter whose turn has come lasts only a moment.
     ReservationEnds,
-    /// When the guard ends, those who wait are served.
+    /// Waiters are served when the guard ends.
     GuardEndServes,
     /// A repeated request is answered with the grant that it has.
     RepetitionIsAnswered,
-    /// Of the time that a request waited, a client counts what is left after clock drift.
+    /// A client counts only the part of a request's wait that is left after clock drift.
     WaitLessDrift,
-    /// Nobody but the holder re-enters a lock.
+    /// Only the holder re-enters a lock.
     HolderReenters,
     /// A lock that an operator broke no longer belongs to its holder.
     BrokenEnds,

@@ -41,7 +41,7 @@ struct Recipe {
     run: &'static str,
     /// The command that prints its client's version.
     version: &'static str,
-    /// The same client without a heartbeat.
+    /// A holder with this client, without a heartbeat.
     holder: Holder,
 }
 

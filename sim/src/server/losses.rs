@@ -62,7 +62,7 @@ impl Server {
         Some(token)
     }
 
-    /// Evicts `key` to make room: the holder of its lock does not know. Returns true if there was one.
+    /// Evicts `key` to make room: the holder of its lock does not know. Returns true if its lease had not ended.
     pub fn evict(&mut self, key: u32, now: Now) -> bool {
         let Some(lock) = self.locks.get(&key).cloned() else { return false };
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));

@@ -14,10 +14,11 @@ pub(super) enum Next {
     Arrives(usize, Request),
     /// An answer reaches a client.
     Returns(Reply),
-    /// A node's timer, and its regular check of itself.
+    /// A node's timer fires.
     Timer(usize),
+    /// A node checks itself, at regular intervals.
     Tick(usize),
-    /// A node's snapshot of its data.
+    /// A node makes a snapshot of its data.
     Snapshot(usize),
     /// A state is on a node's disk: of this incarnation, with this number.
     Written(usize, u32, u64, Box<NodeState>),
@@ -32,18 +33,23 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
-    /// A program that changes the set asks a node, receives its answer, has waited for answers, and starts a new round.
+    /// The message of a program that changes the set reaches a node.
     ToMember(Box<Message<Asks>>),
+    /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
+    /// A program's time for answers is over.
     ChangerGoesOn(usize, u32),
+    /// A program starts a new round.
     ChangerLooks(usize, u32),
-    /// The latest moment for a holder to notice that its lock was taken away.
+    /// A holder must have noticed by now that its lock was taken away.
     MustHaveLost(Holder),
     /// A client moves to a version of the set.
     Learns(u32, u64),
-    /// A fault begins, repeats its action with this count, and ends.
+    /// A fault begins.
     Begins(usize),
+    /// A fault repeats its action, with this count.
     Again(usize, usize),
+    /// A fault ends.
     Ends(usize),
 }
 

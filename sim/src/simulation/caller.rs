@@ -15,9 +15,9 @@ pub(super) struct Taking {
     pub(super) since: TimeUs,
     /// The version of the set that is asked.
     pub(super) version: u64,
-    /// True if the caller waits without a limit.
+    /// True if its limit is at least [`PATIENCE_US`].
     pub(super) is_patient: bool,
-    /// True if the caller is patient, and nobody held the lock since.
+    /// True if the caller must get the lock: it is patient and never barred, and nobody has held the lock since.
     pub(super) must_get_it: bool,
     /// The judge of its conduct.
     pub(super) conduct: Conduct,

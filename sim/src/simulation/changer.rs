@@ -14,9 +14,11 @@ pub(super) struct Changer {
     pub(super) dies_after: Option<u16>,
     /// The number of the present round: messages of an earlier one come too late.
     pub(super) look: u32,
-    /// The ids of the nodes that answered, and the latest version that a node reported.
+    /// The ids of the nodes that answered.
     pub(super) ids: BTreeMap<usize, u128>,
+    /// The latest version that a node reported.
     pub(super) latest: Members,
+    /// The attempt under way.
     pub(super) attempt: Option<Change>,
 }
 

@@ -43,8 +43,9 @@ pub(super) struct Node {
 pub(super) struct Files {
     /// The state file, and its id.
     pub(super) state: Option<(NodeState, FileId)>,
-    /// The data, and the id of the AOF.
+    /// The data.
     pub(super) data: Option<Vec<(u32, Vec<u8>)>>,
+    /// The AOF, with its id.
     pub(super) aof: Option<AofFile>,
     /// The incarnation that uses the data.
     pub(super) stamp: Option<IncarnationId>,

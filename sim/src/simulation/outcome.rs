@@ -1,6 +1,6 @@
 //! The outcome of a run.
 
-// A failure's text describes its fields, and the first of several related counts describes them all.
+// A failure's text describes its fields.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -41,27 +41,35 @@ totals! {
     extended,
     /// Locks lost before their release.
     lost,
-    /// Writes that the register accepted, and those it refused.
+    /// Writes that the register accepted.
     taken,
+    /// Writes that the register refused.
     fenced_out,
     /// Locks that clients asked for until a limit while nothing else went wrong, and obtained by then.
     had_in_time,
     /// Locks that were kept until their release, while nothing else went wrong.
     kept,
-    /// Locks taken by clients that lock on one node; those that had to wait; repeated requests; re-entries; and waiters
-    /// that left.
+    /// Locks taken by clients that lock on one node.
     single_held,
+    /// Locks that such a client had to wait for.
     single_waited,
+    /// Requests that such a client repeated.
     repeated,
+    /// Re-entries by such a client.
     reentered,
+    /// Waiters that left.
     left,
-    /// Locks taken together with others, to read; permits; and conversions.
+    /// Locks taken to read, together with others.
     shared,
+    /// Permits taken.
     permits,
+    /// Conversions of a mode.
     converted,
-    /// Versions of the set that were decided; moves of clients to a version, and those made while holding a lock.
+    /// Versions of the set that were decided.
     versions,
+    /// Moves of clients to a version.
     learnt,
+    /// Moves of clients that held a lock.
     moved,
 }
 

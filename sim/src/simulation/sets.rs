@@ -17,6 +17,7 @@ pub(super) fn address(node: usize) -> String {
     format!("node-{node}")
 }
 
+/// Returns the place of the node with this address.
 pub(super) fn place(address: &str) -> usize {
     address.trim_start_matches("node-").parse().unwrap_or(usize::MAX)
 }

@@ -45,8 +45,9 @@ pub struct World<'a> {
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
     /// The first error that was seen on a node.
     pub(super) wrong: Option<Failure>,
-    /// The programs that change the set, by fault, and the versions that they found to be decided.
+    /// The programs that change the set, by fault.
     pub(super) changers: BTreeMap<usize, Changer>,
+    /// The versions that programs found to be decided.
     pub(super) decided: BTreeMap<u64, Members>,
     /// True once a program began to found the set.
     pub(super) is_founded: bool,
