@@ -33,7 +33,7 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
-    /// The message of a program that changes the set reaches a node.
+    /// A message of a program that changes the set of nodes, as an operator runs it, reaches a node which it is asking.
     ToMember(Box<Message<Asks>>),
     /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
