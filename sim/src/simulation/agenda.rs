@@ -33,7 +33,7 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
-    /// A message of a program that changes the set of nodes, as an operator runs it, reaches a node which it is asking.
+    /// The message of a program that changes the set reaches a node.
     ToMember(Box<Message<Asks>>),
     /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
@@ -49,7 +49,6 @@ pub(super) enum Next {
     Begins(usize),
     /// A fault repeats its action, with this count.
     Again(usize, usize),
-    /// A fault ends.
     Ends(usize),
 }
 
