@@ -1,8 +1,8 @@
 //! Keeps the state file up to date: read when the module is loaded, then written by a thread of its own.
 //!
 //! The event loop gives it a state and continues; two numbers show what is on the disk. The event loop waits for a
-//! write only in three cases: at the end of a start, before anything is granted; at a shutdown; and where an operator's
-//! command ends what a later incarnation would believe.
+//! write only at the end of a start, at a shutdown, and for some commands. At the end of a start nothing has been
+//! granted yet. The commands are those by which an operator ends what a later incarnation would believe.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! The load of waiting requests on a node, and the share of it for each user and each listener.
 //!
-//! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold (Choudhury and
-//! Hahne: "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6,
-//! 1998): nobody may have more than a multiple of what is free. A wait can last a day and is never revoked, so the
+//! Places (`lock.max-waiters`) and bytes (`lock.max-waiting-bytes`) are shared by a dynamic threshold: nobody may have
+//! more than a multiple of what is free. (Choudhury and Hahne: "Dynamic Queue Length Thresholds for Shared-Memory
+//! Packet Switches", IEEE/ACM Transactions on Networking 6, 1998.) A wait can last a day and is never revoked, so the
 //! multiple is small, and a connection's first request finds room where its later ones find none.
 
 use std::collections::HashMap;

@@ -246,7 +246,7 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
-/// Regression: another BREAK ended the rest, and the first client was told to look for the lock elsewhere.
+/// Regression: another BREAK ended the rest, and the first client's answer sent it to look for the lock elsewhere.
 #[test]
 fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     for other in [None, Some(())] {
