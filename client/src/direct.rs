@@ -1,4 +1,4 @@
-//! What the program `palisade` needs to speak to single servers. No part of the API: it has types of redis-rs in it.
+//! Parts that the program `palisade` uses to talk to single servers. Not public API: it exposes types of redis-rs.
 
 pub use crate::net::access::Access;
 pub use crate::net::place::Place;
@@ -7,19 +7,19 @@ pub use crate::run::members::{Knows, Plan, Surveyed};
 pub use crate::values::holder_id;
 use crate::{Client, Error, run};
 
-/// What [`Client::set_nodes`] with these addresses would do now.
+/// Returns what [`Client::set_nodes`] would do now with these addresses.
 ///
 /// # Errors
-/// As of that, if it would fail at once.
+/// Those of [`Client::set_nodes`], if it would fail at once.
 pub async fn plan(client: &Client, addresses: Vec<String>) -> Result<Plan, Error> {
     let nodes = client.nodes();
     client.thread()?.run(async move { run::members::plan(&nodes, &addresses).await }).await?
 }
 
-/// Asks the nodes of the client, and the members that they tell of, what they know of the set.
+/// Asks the client's nodes, and the members that they name, what they know of the set.
 ///
 /// # Errors
-/// As of [`Client::connect`], if no thread can be started.
+/// Those of [`Client::connect`], if no thread can be started.
 pub async fn survey(client: &Client) -> Result<Surveyed, Error> {
     let nodes = client.nodes();
     client.thread()?.run(async move { run::members::survey(&nodes).await }).await

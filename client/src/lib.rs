@@ -1,9 +1,10 @@
-//! Locks that keep their promises, on one Redis or Valkey server with the Palisade module or on a quorum of several.
+//! Distributed locks with fencing tokens, on one Redis or Valkey server with the Palisade module or on a quorum of
+//! several.
 //!
-//! A lock from this crate has a *fencing token* that is larger than that of every earlier holder, also over crashes,
-//! restarts and fail-overs of nodes; a *validity* that is counted on this machine's boot clock from before the nodes were
-//! asked; and a signal when it is *lost*. Nodes that restarted are given the lock again while it is held, so it outlives a
-//! rolling restart of all of them. Who waits does so in a fair queue in the servers, without polling.
+//! A lock from this crate has a *fencing token*, which is larger than that of every earlier holder, across crashes,
+//! restarts and fail-overs of nodes. It has a *validity*, counted on this machine's boot clock from before the nodes
+//! were asked. And it signals when it is *lost*. A node that restarts gets the lock back while it is held, so the lock
+//! outlives a rolling restart of all nodes. Waiting clients stand in a fair queue on the servers; nobody polls.
 //!
 //! ```no_run
 //! use palisade_client::{Client, Error};
@@ -68,32 +69,34 @@
 //! # }
 //! ```
 //!
-//! What a resource checks differs: see [`RwLock`] and [`Semaphore`].
+//! A resource checks the tokens of these differently: see [`RwLock`] and [`Semaphore`].
 //!
 //! # Under load
 //!
-//! A client has a thread of its own, from its first use until it and its last guard are gone: connections, timers and the
-//! extending of locks live there. So it works in any runtime, and nothing that the application does with its own one keeps a
-//! lock from being extended. It sends to each node so many requests at a time; the others wait for their turn, and neither their
-//! leases nor the time that a node is given run meanwhile. A node that hangs or is down is in nobody's way: it is not asked until it
-//! answers again, and the locks that it missed the release of are given back then.
+//! A client starts a thread of its own at its first use. The thread lives until the client and its last guard are gone,
+//! and runs the connections, the timers and the extension of locks. So the client works in any runtime, and a busy
+//! runtime of the application does not stop locks from being extended.
 //!
-//! What cannot be helped:
+//! The client limits its requests in flight to each node. Further requests queue in the process; meanwhile neither
+//! their leases nor their timeouts run. A node that hangs or is down delays nobody: it is not asked again until it
+//! answers, and locks that it still holds are released then.
 //!
-//! - A process that is stopped as a whole, or a machine that has no time for this thread for longer than a lease, loses its locks.
-//! - A task that computes without an await does not see that its lock is lost before it looks: check [`Guard::is_valid`].
-//! - A runtime whose threads are all busy hears late of a lock it asked for. The lock is held and extended meanwhile.
+//! Limits:
 //!
-//! # What no lock with a lease can promise
+//! - A process that is suspended, or a machine that gives this thread no time for longer than a lease, loses its locks.
+//! - A task that computes without an await does not notice the loss of its lock by itself: check [`Guard::is_valid`].
+//! - A runtime whose threads are all busy learns late of a lock it asked for. The lock is held and extended meanwhile.
 //!
-//! That a holder which is paused stops writing. It may be paused right after it saw that the lock is valid, for longer than
-//! the lease. Only the resource can refuse that write, by the token.
+//! # What no lock with a lease can guarantee
+//!
+//! No lock with a lease can keep a paused holder from writing. The pause may begin right after the holder saw that the
+//! lock is valid, and outlast the lease. Only the resource can refuse that write, by the token.
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://` addresses, by rustls with the system's certificates, or those that `Builder::tls` names.
-//! - `metrics`: counters and histograms for the recorder of the program (crate `metrics`): how long was waited, how locks ended, which nodes
-//!   answer. `Options::class` says which kind of lock it was.
+//! - `tls`: `rediss://` addresses, through rustls with the system's certificates or those that `Builder::tls` names.
+//! - `metrics`: counters and histograms for the program's recorder (crate `metrics`): times spent waiting, how locks
+//!   ended, which nodes answer. `Options::class` sets their label `class`.
 
 mod api;
 #[doc(hidden)]
@@ -126,17 +129,17 @@ pub use values::error::{Error, ErrorKind, Holder, NodeError};
 pub use values::failure::Why;
 pub use values::loss::{Loss, Released};
 
-/// The page about clusters and Sentinel: its examples compile.
+/// Compiles the examples of the page about clusters and Sentinel.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/cluster.md")]
 mod page_of_clusters {}
 
-/// The page that shows users how locks are shared: its examples compile.
+/// Compiles the examples of the page about shared locks.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/modes.md")]
 mod page_of_modes {}
 
-/// The same of the page about metrics and traces.
+/// Compiles the examples of the page about metrics and traces.
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../docs/telemetry.md")]
 mod page_of_telemetry {}

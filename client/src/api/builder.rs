@@ -1,4 +1,4 @@
-//! Making a client: its nodes, and how they are reached.
+//! Builds a client: its nodes, and how it reaches them.
 
 use std::fmt;
 
@@ -9,19 +9,20 @@ use crate::net::address::Address;
 use crate::net::nodes::Nodes;
 use crate::{Client, Error, ErrorKind, Options};
 
-/// Makes a [`Client`].
+/// A builder of a [`Client`].
 #[derive(Clone, Default)]
 pub struct Builder {
-    /// Or what is wrong with it.
+    /// The nodes, each with its parsed address or the reason why that is invalid.
     addresses: Vec<Result<Address, String>>,
     access: Access,
     defaults: Options,
 }
 
 impl Builder {
-    /// Adds a node, by its URL: `redis://user:password@host:6379`, `rediss://…` with the feature `tls`, `unix:///path`; or by
-    /// `host:port`. A cluster is `redis+cluster://host:port,host:port`, a master that Sentinels know
-    /// `redis+sentinel://host:port,host:port/name`, both with `rediss` too; see [`Builder::cluster`] and [`Builder::sentinel`].
+    /// Adds a node, by its URL (`redis://user:password@host:6379`, `unix:///path`, or `rediss://…` with the feature
+    /// `tls`) or as `host:port`. A cluster is `redis+cluster://host:port,host:port`, a master behind Sentinels
+    /// `redis+sentinel://host:port,host:port/name`; both exist with `rediss` too. See [`Builder::cluster`] and
+    /// [`Builder::sentinel`].
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -34,10 +35,11 @@ impl Builder {
         self
     }
 
-    /// Adds a cluster, by some of its servers; the others are found by themselves. Each lock is taken at the master that serves its
-    /// slot, wherever that goes. A user and a password that the first address has are for all of its servers.
+    /// Adds a cluster, by some of its servers; the client discovers the others. Each lock lives on the master that
+    /// serves its slot, also after the slot moves. The user and the password of the first address apply to all servers.
     ///
-    /// One cluster is the usual thing. Several independent ones are the nodes of a quorum: a lock is then taken on a majority of them.
+    /// One cluster is the usual case. Several independent clusters are the nodes of a quorum: a lock is then acquired
+    /// on a majority of them.
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -50,12 +52,13 @@ impl Builder {
         self
     }
 
-    /// Adds the master that Sentinels call `name`, by their addresses: `host:26379`, or a URL with their own user and password. The
-    /// master is found by what most of them say, and followed when another server takes over.
+    /// Adds the master that Sentinels call `name`, by the Sentinels' addresses: `host:26379`, or a URL with their own
+    /// user and password. The master is the one that most Sentinels name; the client follows a fail-over.
     ///
-    /// It is connected to over TLS if the first Sentinel is, and with [`Builder::credentials`]. Where that is not right, give the address as
-    /// a URL to [`Builder::node`]: `rediss+sentinel://user:password@host:26379,host:26379/name?sentinelTls=no`; with
-    /// `sentinelUsername` and `sentinelPassword` for the Sentinels' own.
+    /// The connection to the master uses TLS if the first Sentinel's does, and [`Builder::credentials`]. For anything
+    /// else pass a URL to [`Builder::node`]:
+    /// `rediss+sentinel://user:password@host:26379,host:26379/name?sentinelTls=no`, with `sentinelUsername` and
+    /// `sentinelPassword` for the Sentinels.
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -69,7 +72,7 @@ impl Builder {
         self
     }
 
-    /// Adds nodes.
+    /// Adds several nodes.
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -82,33 +85,35 @@ impl Builder {
         addresses.into_iter().fold(self, Self::node)
     }
 
-    /// Certificates for `rediss://` addresses, where the system's are not the right ones, or the nodes ask for the client's own.
+    /// Sets the certificates for `rediss://` addresses, where the system's do not fit or the nodes ask for a client
+    /// certificate.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.access.tls = Some(tls);
         self
     }
 
-    /// The user and the password for all nodes, in place of those in their addresses. Sentinels have [their own](Self::sentinel_credentials).
+    /// Sets the user and the password for all nodes, in place of those in their addresses. Sentinels have [their
+    /// own](Self::sentinel_credentials).
     pub fn credentials(mut self, credentials: Credentials) -> Self {
         self.access.credentials = Some(credentials);
         self
     }
 
-    /// The same for Sentinels.
+    /// Sets the user and the password for all Sentinels.
     pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
         self.access.sentinel_credentials = Some(credentials);
         self
     }
 
-    /// As both of these: what several clients have in common.
+    /// Sets the TLS configuration and both credentials at once, for several clients that share them.
     #[doc(hidden)]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// What locks are taken with, unless said otherwise.
+    /// Sets the default options of the client's locks.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -124,7 +129,7 @@ impl Builder {
         self
     }
 
-    /// The client. At its first use it starts a thread, which connects to the nodes in the background.
+    /// Builds the client. At its first use it starts a thread, which connects to the nodes in the background.
     ///
     /// ```
     /// use palisade_client::{Client, ErrorKind};
@@ -134,7 +139,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// `Configuration`: no address, or one that is none, or the same twice; a file of certificates or credentials that cannot be read. `BadArgument`: defaults out of their bounds.
+    /// `Configuration`: an address is missing, invalid or repeated, or a file of certificates or credentials cannot be
+    /// read. `BadArgument`: the defaults are out of bounds.
     pub fn build(self) -> Result<Client, Error> {
         self.defaults.checked()?;
         if self.addresses.is_empty() {
@@ -160,14 +166,14 @@ impl Builder {
 }
 
 impl fmt::Debug for Builder {
-    /// Addresses have passwords in them: only their number is shown.
+    /// Shows only the number of addresses, since they contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("nodes", &self.addresses.len()).field("defaults", &self.defaults).finish()
     }
 }
 
 impl Client {
-    /// Begins a client: its nodes, its defaults.
+    /// Starts building a client.
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -179,7 +185,7 @@ impl Client {
         Builder::default()
     }
 
-    /// A client of these nodes, with the defaults of [`Options`].
+    /// Creates a client of these nodes, with the defaults of [`Options`].
     ///
     /// ```
     /// # fn main() -> Result<(), palisade_client::Error> {
@@ -189,7 +195,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Builder::build`].
+    /// Those of [`Builder::build`].
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
         Self::builder().nodes(addresses).build()
     }

@@ -1,4 +1,4 @@
-//! Changes that the nodes tell of, for whoever wants to know.
+//! A stream of changes that the nodes report.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use crate::Error;
 use crate::net::nodes::Nodes;
 use crate::run::thread::{Running, Thread};
 
-/// Changes that nobody has read. Whoever reads slowly is told less often, not late.
+/// Maximum number of unread changes. A slow reader misses states in between, but the last one it reads is current.
 const UNREAD_MAX: usize = 16;
 
-/// Changes of something, the present state first; of [`Election::observe`](crate::Election::observe) and
-/// [`Client::watch`](crate::Client::watch). A `Stream` too, which ends when the client is closed.
+/// A stream of changes, beginning with the present state: of [`Election::observe`](crate::Election::observe) and
+/// [`Client::watch`](crate::Client::watch). Implements `Stream`, and ends when the client is closed.
 pub struct Changes<T> {
     told: mpsc::Receiver<T>,
     _running: Running<()>,
@@ -24,7 +24,7 @@ pub struct Changes<T> {
 }
 
 impl<T: Send + 'static> Changes<T> {
-    /// What `tell` tells, until the client is closed or this is dropped.
+    /// Begins a stream of what `tell` sends, until the client is closed or the stream is dropped.
     pub(crate) fn begin<F>(thread: Arc<Thread>, nodes: &Arc<Nodes>, tell: impl FnOnce(mpsc::Sender<T>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Changes<T> {
 }
 
 impl<T> Changes<T> {
-    /// The next change; at first, how it is now.
+    /// Waits for the next change. The first call returns the present state.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -1,4 +1,4 @@
-//! The client: who asks for locks.
+//! The client, which acquires locks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,31 +20,31 @@ use crate::{Changes, Error, ErrorKind, Guard, Holder, Options};
 
 /// Locks on a node, or on a quorum of several independent ones.
 ///
-/// Cheap to clone; all clones share their connections. A process needs one.
+/// Cheap to clone; all clones share their connections. A process needs only one.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// The options that its locks are taken with.
+    /// The options of its locks.
     options: Arc<Options>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Of the version of the set that it works with, or of one before.
+    /// The nodes of the version of the set that the client works with, or of an earlier one.
     nodes: Mutex<Arc<Nodes>>,
     turns: Arc<Turns>,
-    /// None before the first use, nor when the client was closed.
+    /// `None` before the first use and after the client was closed.
     thread: Mutex<Option<Arc<Thread>>>,
 }
 
 impl Client {
-    /// A client of these nodes, which takes locks with these options.
+    /// Creates a client of these nodes, with these default options.
     pub(crate) fn of(nodes: Arc<Nodes>, options: Options) -> Self {
         let inner = Inner { nodes: Mutex::new(nodes), turns: Arc::default(), thread: Mutex::default() };
         Self { inner: Arc::new(inner), options: Arc::new(options) }
     }
 
-    /// The same client, whose locks are taken with these options in place of its defaults.
+    /// Returns a clone of this client whose locks use these options in place of its defaults.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -59,7 +59,7 @@ impl Client {
         Self { inner: Arc::clone(&self.inner), options: Arc::new(options.clone()) }
     }
 
-    /// Connects to a majority of the nodes, for up to a second. Not needed, but a wrong address shows here already.
+    /// Connects to a majority of the nodes, for up to a second. Optional, but reports a wrong address early.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -72,15 +72,15 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes can be reached, or be nodes; each with its reason.
+    /// `NoQuorum`: too few nodes can be reached, or too few can serve as nodes; each with its reason.
     pub async fn connect(&self) -> Result<(), Error> {
         let (nodes, given) = (self.nodes(), self.options.checked()?.given);
         let connect = async move { nodes.on_present(given, |nodes| async move { nodes.connected().await }).await };
         self.thread()?.run(connect).await?
     }
 
-    /// Takes the lock if it is free, now, and extends it in the background while the guard lives, unless [`Options::auto_extend`]
-    /// says no.
+    /// Acquires the lock if it is free now. Extends it in the background while the guard lives, unless
+    /// [`Options::auto_extend`] is off.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -97,18 +97,18 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Contended` with who holds it; also where several clients asked at the same moment and none got a majority. `Guarded`,
-    /// `NoQuorum`, `Expired`.
+    /// `Contended` with the holder; also if several clients asked at the same moment and none got a majority.
+    /// `Guarded`, `NoQuorum`, `Expired`.
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, false, None).await
     }
 
-    /// Takes the lock, waiting for it in turn, and extends it in the background while the guard lives, unless
-    /// [`Options::auto_extend`] says no.
+    /// Acquires the lock, waiting for it in turn. Extends it in the background while the guard lives, unless
+    /// [`Options::auto_extend`] is off.
     ///
-    /// It goes on through nodes that hang, load their data or are down, until the limit of [`Options::wait`]; without a limit,
-    /// until the lock can be had. What does not pass by itself ([`Error::is_lasting`]) is told at once: a wrong password, a server without
-    /// the module.
+    /// While nodes hang, load their data or are down, the call keeps trying until the limit of [`Options::wait`];
+    /// without a limit, until it has the lock. A lasting error ([`Error::is_lasting`]), such as a wrong password or a
+    /// server without the module, is returned at once.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -121,15 +121,16 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `TimedOut` after the limit of [`Options::wait`], with what stood in the way as it was seen last: the holder, or the nodes and
-    /// what is the matter with each. `NoQuorum` if too few nodes can ever be asked as they are. Without a limit, `Expired` if they
+    /// `TimedOut` after the limit of [`Options::wait`], with the last obstacle seen: the holder, or each node's
+    /// failure. `NoQuorum` if, as they are, too few nodes can ever answer. Without a limit, `Expired` if the nodes
     /// grant too late again and again.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, true, None).await
     }
 
-    /// Runs `body` under the lock, and gives it back. If the lock is lost meanwhile, `body` is cancelled at its next await, or
-    /// runs on to its end if there is none, and the answer is an error, which says which of them it was; check [`Guard::is_valid`] in it before what must not happen without the lock.
+    /// Runs `body` under the lock, and releases it. If the lock is lost meanwhile, `body` is cancelled at its next
+    /// await, or runs to its end if there is none. Either way the call returns an error, which says which of the two
+    /// happened. Check [`Guard::is_valid`] in `body` before each step that must not happen without the lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -146,7 +147,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`], and `Lost`.
+    /// Those of [`Client::lock`], and `Lost`.
     pub async fn with_lock<T>(&self, key: impl AsRef<[u8]>, body: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.lock(key).await?;
         let value = tokio::select! {
@@ -164,12 +165,13 @@ impl Client {
         }
     }
 
-    /// Tells each change of who holds the lock, from now on: how it is now first. Takes nothing, and stands in no queue. Each node is watched on
-    /// a connection of its own (LOCK.WATCH), and nobody polls.
+    /// Reports each change of the holder from now on, beginning with the present state. Acquires nothing, and stands in
+    /// no queue. Each node is watched on a connection of its own (LOCK.WATCH); nobody polls.
     ///
-    /// `Some`: a majority of the nodes says that this owner holds it; of several holders the first. Told again when its note is replaced, and
-    /// when its token is raised: nodes give one grant different tokens, until its owner has brought them together.
-    /// `None`: a majority says that it is free. As long as the nodes do not agree, or too few answer, nothing is told.
+    /// `Some`: a majority of the nodes names this owner as holder (of several holders, the first). Repeated when the
+    /// holder's note is replaced, and when its token rises: nodes may grant one lock under different tokens until its
+    /// owner has raised them to the same one. `None`: a majority reports the lock as free. While the nodes disagree, or
+    /// too few answer, nothing is reported.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -191,8 +193,9 @@ impl Client {
         Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::watch(Arc::clone(&nodes), key, given, tell)))
     }
 
-    /// Runs `future` on the client's own thread, beside its connections, to its end. For a program that does nothing but ask for locks on behalf of others:
-    /// its requests need not pass from one thread to another and back. What computes for long there keeps locks from being extended.
+    /// Runs `future` on the client's own thread, beside its connections, to its end. For a program that only acquires
+    /// locks on behalf of others: its requests then need no change of threads. A long computation there keeps locks
+    /// from being extended.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -210,7 +213,7 @@ impl Client {
     #[doc(hidden)]
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let thread = self.thread()?;
-        // It goes on when the client was closed or dropped.
+        // The future runs on after the client was closed or dropped.
         let own = Arc::clone(&thread);
         thread.spawn(async move {
             let _thread = own;
@@ -219,12 +222,12 @@ impl Client {
         Ok(())
     }
 
-    /// What all of its locks share.
+    /// Returns the turns that all locks of this client share.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.inner.turns
     }
 
-    /// The nodes of the version of the set that it works with now.
+    /// Returns the nodes of the client's current version of the set.
     pub(crate) fn nodes(&self) -> Arc<Nodes> {
         let mut nodes = self.inner.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.is_superseded() {
@@ -233,16 +236,17 @@ impl Client {
         Arc::clone(&nodes)
     }
 
-    /// Makes these nodes the set, in place of the present ones, while locks are held and taken: by this client and by all others, which follow
-    /// by themselves. No lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
+    /// Replaces the set of nodes with these, while locks are held and acquired. All other clients follow by themselves,
+    /// and no lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
     ///
-    /// It takes a step for each node that is added or removed, and the nodes wait between two steps until leases of before have ended: the
-    /// longest that they allow (`lock.max-ttl`). A node that is added must answer, and is added when it is not guarded any more, however long its
-    /// guard is armed for: end the future to wait no longer, and call again to go on. One that is removed may be dead. The set is written down on the nodes with
-    /// the first change: until then they know of none, and all clients must have been given the same nodes.
+    /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended: for
+    /// the longest lease that they allow (`lock.max-ttl`). A node that is added must answer, and is added once it is no
+    /// longer guarded, however long its guard is armed for. Drop the future to stop waiting, and call again to
+    /// continue. A node that is removed may be dead. The first change writes the set down on the nodes; before it they
+    /// know of no set, and all clients must have been given the same nodes.
     ///
-    /// Called again it goes on where it, or another one, stopped. Two at once do not disturb each other, but the one that wants something else
-    /// than the other goes on until it has it.
+    /// A repeated call continues where it, or another client's, stopped. Two concurrent calls do no harm, but if they
+    /// want different sets, each goes on until it has its own.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -254,21 +258,22 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `NotAllowed`: it takes the permissions of an operator. `Configuration`: an address is none, or its node cannot be a member; nor can a cluster
-    /// or a master behind Sentinel. `NoQuorum`: too few nodes agree, or one that is to be added does not answer.
+    /// `NotAllowed`: the user lacks an operator's permissions. `Configuration`: an address is invalid, or its node
+    /// cannot be a member; a cluster or a master behind Sentinels cannot be one either. `NoQuorum`: too few nodes
+    /// agree, or an added node does not answer.
     pub async fn set_nodes<A: Into<String>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<(), Error> {
         let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
         let nodes = self.nodes();
         self.thread()?.run(async move { members::set_nodes(&nodes, &addresses).await }).await?
     }
 
-    /// Waits until what was given back has been: by guards that were released or dropped, and by those who gave up taking a
-    /// lock; then the connections are closed. For the end of a program: what it leaves undone, nobody does.
+    /// Waits until all releases have been done, those of released and dropped guards and of cancelled acquisitions,
+    /// then closes the connections. For the end of a program: nothing is released afterwards.
     ///
-    /// From here on nobody gets a lock from this client or its clones. A lock that a guard still holds is its own affair: it stays
+    /// From this call on, neither this client nor its clones acquire locks. A lock that a guard still holds stays
     /// valid, is extended as before, and can be released.
     ///
-    /// Nodes that do not answer are waited for until their connection is given up; all of it takes 2 s at most.
+    /// Takes at most 2 s. Nodes that do not answer are waited for until their connections are given up.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -281,13 +286,13 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `NotGivenBack`: locks that others have to wait for, since guards still hold them, or since too few nodes answered: there they
-    /// end with their leases.
+    /// `NotGivenBack`: some locks stay locked until their leases end, because guards still hold them, or because too
+    /// few nodes answered.
     pub async fn close(&self) -> Result<(), Error> {
         let nodes = self.nodes();
         nodes.close();
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Never used, or closed before.
+        // The client was never used, or closed before.
         let Some(thread) = thread else { return Ok(()) };
         thread
             .run({
@@ -309,12 +314,12 @@ impl Client {
         Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
     }
 
-    /// Returns what its locks are taken with.
+    /// Returns the options of its locks.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The thread; started at the first use.
+    /// Returns the thread; the first use starts it.
     pub(crate) fn thread(&self) -> Result<Arc<Thread>, Error> {
         let nodes = self.nodes();
         if nodes.is_closed() {
@@ -329,7 +334,7 @@ impl Client {
         Ok(started)
     }
 
-    /// Takes a lock in this mode, waiting for it if it `waits`, and keeps it; as one of a session, if it is one.
+    /// Acquires a lock in mode `wanted`, waiting for it if `waits`, and keeps it; as one of `session`, if there is one.
     pub(crate) async fn take(
         &self,
         key: &[u8],
@@ -377,6 +382,6 @@ impl Client {
     }
 }
 
-/// What ran under a lock cannot be called back.
+/// The error text for a loss after which `body` ran to its end.
 pub(crate) const RAN_ON: &str =
     "the lock was lost while what ran under it ran on to its end: some of that may have been done without the lock";

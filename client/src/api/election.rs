@@ -1,4 +1,4 @@
-//! Elections: one leader of many, and who leads.
+//! Elections: one leader among many candidates, and observers of who leads.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Released};
 
 /// An election; of [`Client::election`].
 ///
-/// The leader is whoever holds the lock of this name on a majority of the nodes, and has proclaimed that: its *term* is larger than
-/// that of every earlier leader. What a leader does to something that others can write to goes there with the term, and a smaller one than was seen is
-/// refused: a leader that was paused does not know yet that there is another one.
+/// The leader holds the lock of this name on a majority of the nodes, and has proclaimed that. Its *term* is larger
+/// than that of every earlier leader. A leader sends its term with each write to a shared resource, which refuses a
+/// term smaller than the largest it has seen: a paused leader does not know yet that another one leads.
 #[derive(Clone, Debug)]
 pub struct Election {
     client: Client,
@@ -21,8 +21,9 @@ pub struct Election {
 }
 
 impl Client {
-    /// An election: those who campaign under this name, one of whom leads at a time, and those who observe who does. Nothing is asked of
-    /// the nodes yet. Unless [`Options::max_hold`](crate::Options::max_hold) is set, a leader leads until it resigns or is lost.
+    /// Returns the election of this name: its candidates, one of whom leads at a time, and its observers. Sends nothing
+    /// to the nodes yet. Unless [`Options::max_hold`](crate::Options::max_hold) is set, a leader leads until it resigns
+    /// or is lost.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -37,7 +38,8 @@ impl Client {
     }
 }
 
-/// Leads until it [resigns](Leadership::resign), is dropped, or is [lost](Guard::lost); with all that a [`Guard`] tells.
+/// A leadership, until it is [resigned](Leadership::resign), dropped or [lost](Guard::lost). Offers all methods of a
+/// [`Guard`].
 #[derive(Debug)]
 #[must_use = "a leader resigns when its leadership is dropped"]
 pub struct Leadership {
@@ -46,8 +48,9 @@ pub struct Leadership {
 }
 
 impl Election {
-    /// Waits in turn until this candidate leads, for as long as [`Options::wait`](crate::Options::wait) says, and proclaims `value`, at most 1 002 bytes. Returns
-    /// when a majority of the nodes has that, so every observer that asks from then on sees this leader or a later one.
+    /// Waits in turn until this candidate leads, within the limit of [`Options::wait`](crate::Options::wait), and
+    /// proclaims `value`, at most 1 002 bytes. Returns once a majority of the nodes has the value, so every observer
+    /// that asks afterwards sees this leader or a later one.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -63,7 +66,8 @@ impl Election {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`]; `BadArgument` if the value is too long; `NoQuorum` if the nodes do not let this client proclaim anything.
+    /// Those of [`Client::lock`]. `BadArgument` if the value is too long. `NoQuorum` if the nodes refuse this client's
+    /// proclamations.
     pub async fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
         let value = checked(value.as_ref())?;
         let by = self.client.options().wait.map(|wait| Instant::now() + wait);
@@ -73,7 +77,7 @@ impl Election {
             let guard = self.client.with(&options).take(&self.name, Wanted::Exclusive, true, None).await?;
             match guard.proclaim(value.clone()).await {
                 Ok(term) => return Ok(Leadership { guard, term }),
-                // It had won, and nobody has heard of it.
+                // The candidate had won, but nobody heard of it.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => {
                     guard.release().await;
@@ -83,10 +87,11 @@ impl Election {
         }
     }
 
-    /// Who leads, as a majority of the nodes says now; `None`: nobody has proclaimed to. One round trip, and a second one where the nodes do
-    /// not agree.
+    /// Returns the leader that a majority of the nodes reports now, or `None` if nobody has proclaimed to lead. Takes
+    /// one round trip, and a second one if the nodes disagree.
     ///
-    /// A leader that was seen may have gone by the time this returns. Nobody is sent anything that must not be done twice without its term.
+    /// The leader may have gone by the time this returns. Send it nothing that must not be done twice, unless with its
+    /// term.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -99,7 +104,7 @@ impl Election {
     /// ```
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes can be asked, or are not guarded.
+    /// `NoQuorum`: too few nodes answer, or too few are unguarded.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         let (nodes, name) = (self.client.nodes(), Arc::<[u8]>::from(&*self.name));
         let given = self.client.options().checked()?.given;
@@ -110,10 +115,12 @@ impl Election {
         self.client.thread()?.run(async move { nodes.on_present(given, leader).await }).await?
     }
 
-    /// Tells each change of who leads, from now on: the present state first. Each node is watched on a connection of its own, and nobody polls.
+    /// Reports each change of the leader from now on, beginning with the present state. Each node is watched on a
+    /// connection of its own; nobody polls.
     ///
-    /// `Some`: this leader was proclaimed, or proclaims something new. Terms grow, and within one the sequence. `None`: nobody leads; a
-    /// majority of the nodes says so. As long as too few nodes answer, nothing is told: what was told last is the best that is known.
+    /// `Some`: this leader was proclaimed, or proclaims a new value. Terms grow, and within one term the sequence.
+    /// `None`: a majority of the nodes reports that nobody leads. While too few nodes answer, nothing is reported, and
+    /// the last report is the best knowledge there is.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -138,8 +145,8 @@ impl Election {
 }
 
 impl Leadership {
-    /// The term: larger than that of every earlier leader, and the same as long as this one leads. It is a fencing token, as
-    /// [`Guard::token`] is, which can rise meanwhile: give a resource always the one or always the other.
+    /// Returns the term: larger than that of every earlier leader, and constant while this one leads. It is a fencing
+    /// token, as is [`Guard::token`], which can rise meanwhile: use only one of the two with a resource.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -153,7 +160,7 @@ impl Leadership {
         self.term
     }
 
-    /// Proclaims another value; returns when a majority of the nodes has it.
+    /// Proclaims another value. Returns once a majority of the nodes has it.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -165,12 +172,12 @@ impl Leadership {
     /// ```
     ///
     /// # Errors
-    /// `Lost`: it does not lead any more. `BadArgument` if the value is too long; `NoQuorum` if the nodes refuse it.
+    /// `Lost`: the leadership is over. `BadArgument`: the value is too long. `NoQuorum`: the nodes refuse it.
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.guard.proclaim(checked(value.as_ref())?).await.map(drop)
     }
 
-    /// Stops leading: the next candidate leads at once. As [`Guard::release`].
+    /// Stops leading; the next candidate leads at once. See [`Guard::release`].
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -16,18 +16,19 @@ use crate::run::thread::Thread;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, Released, Why};
 
-/// A lock that is held, as long as it [is valid](Guard::is_valid).
+/// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
-/// Check that before each step that must not happen without the lock, and give the [token](Guard::token) to the resource,
-/// which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
+/// Check that before each step that must not happen without the lock. Give the [token](Guard::token) to the resource,
+/// which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after
+/// it.
 ///
-/// Dropping a guard gives the lock back in the background. At the end of a program nothing is done in the background any more:
-/// [release](Guard::release) guards there, or [close](crate::Client::close) the client after them, or the lock is free only when
-/// its lease ends. [`Guard::release`] also tells what came of it.
+/// Dropping a guard releases the lock in the background. At the end of a program nothing runs in the background any
+/// longer: [release](Guard::release) guards there, or [close](crate::Client::close) the client after them. Otherwise
+/// the lock is free only when its lease ends. [`Guard::release`] also returns the outcome.
 #[derive(Debug)]
 #[must_use = "the lock is given back when its guard is dropped"]
 pub struct Guard {
-    /// Lives as long as there is a guard.
+    /// Keeps the thread alive while there is a guard.
     thread: Arc<Thread>,
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -49,8 +50,8 @@ impl Guard {
         Self { thread, nodes: Arc::clone(nodes), lease, shared, orders, checked, released: false }
     }
 
-    /// The fencing token: larger than that of every earlier holder. It can rise while the lock is held (a node that lost it
-    /// granted it again), and never falls: ask for it at each use.
+    /// Returns the fencing token: larger than that of every earlier holder. It never falls, but can rise while the lock
+    /// is held (when a node that lost the lock grants it again): read it at each use.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -64,7 +65,7 @@ impl Guard {
         self.shared.token()
     }
 
-    /// The key that is locked.
+    /// Returns the key of the lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -78,8 +79,8 @@ impl Guard {
         &self.lease.key
     }
 
-    /// The name under which the nodes know this acquisition: 20 random bytes, also of its other guards. Who knows it can
-    /// release the lock: give it only to what runs under it.
+    /// Returns the owner, which names this acquisition on the nodes: 20 random bytes, shared by its other guards.
+    /// Anyone who knows it can release the lock: give it only to code that runs under the lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -93,24 +94,24 @@ impl Guard {
         &self.lease.owner
     }
 
-    /// What it is called on the nodes, and how it is asked for there.
+    /// Returns the lease: its name on the nodes, and the commands for it.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }
 
-    /// Until when it may be relied on.
+    /// Returns until when the lock may be relied on.
     pub(crate) fn valid_until(&self) -> BootTime {
         self.shared.valid_until()
     }
 
-    /// Extends the lease to this length, from now.
+    /// Extends the lease to `ttl_ms`, from now.
     pub(crate) async fn extend_to(&self, ttl_ms: u32) -> Result<(), Error> {
         self.order(|done| Order::Extend { ttl_ms, done }).await
     }
 
-    /// It is extended in the background from now on, or not any more.
+    /// Starts or stops extending the lease in the background.
     pub(crate) fn keep(&self, auto: Option<Auto>) {
-        // If nobody reads it, the lock is lost.
+        // If nobody receives it, the lock is lost.
         let _ = self.orders.send(Order::Keep { auto });
     }
 
@@ -118,7 +119,7 @@ impl Guard {
         self.lease.number()
     }
 
-    /// Its owner is a reader from now on; returns when a majority knows.
+    /// Makes its owner a reader. Returns once a majority knows.
     pub(crate) async fn share(&self) -> Result<(), Error> {
         if self.shared.holds.load(Ordering::Acquire) > 1 {
             let text = "other guards of this lock rely on it as a writer: release them before it is downgraded";
@@ -127,7 +128,8 @@ impl Guard {
         self.order(|done| Order::Share { done }).await
     }
 
-    /// Gives an order, and returns what came of it. One that is given as the lock is lost may never be read, nor dropped.
+    /// Sends an order to the renewer, and returns its outcome. An order sent as the lock is lost may neither be
+    /// received nor dropped.
     async fn order<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order) -> Result<T, Error> {
         let (done, outcome) = oneshot::channel();
         self.orders.send(order(done)).map_err(|_| self.shared.lost())?;
@@ -138,12 +140,12 @@ impl Guard {
         }
     }
 
-    /// Proclaims `value` on all nodes; returns its term when a majority has it.
+    /// Proclaims `value` on all nodes. Returns its term once a majority has it.
     pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<u64, Error> {
         self.order(|done| Order::Proclaim { value, done }).await.map(|(term, _)| term)
     }
 
-    /// Whether the lock may be relied on, now.
+    /// Returns whether the lock may be relied on now.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -159,8 +161,8 @@ impl Guard {
         !self.valid_for().is_zero()
     }
 
-    /// For how long the lock may be relied on, from now: counted on this machine's boot clock from before the nodes were
-    /// asked, less 1 % of the ttl and 2 ms.
+    /// Returns for how long the lock may be relied on from now: counted on this machine's boot clock from before the
+    /// nodes were asked, less 1 % of the ttl and 2 ms. Zero once the lock is no longer valid.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -176,7 +178,7 @@ impl Guard {
         clock::until(self.shared.valid_until())
     }
 
-    /// Extends the lease to the ttl it was taken with, from now.
+    /// Extends the lease from now to the ttl that the lock was acquired with.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -189,13 +191,14 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was. `Lost`: it is not held any more.
+    /// `NoQuorum`: too few nodes extended it; the lock stays valid until its previous end. `Lost`: the lock is no
+    /// longer held.
     pub async fn extend(&self) -> Result<(), Error> {
         self.extend_to(self.checked.ttl_ms).await
     }
 
-    /// One guard more of the same lock, for code that takes the lock it may have already. The lock is free when all of its
-    /// guards have given it back.
+    /// Returns another guard of this lock, for code that acquires a lock it may already hold. The lock is free once all
+    /// of its guards are released.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -210,13 +213,13 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes took notice. `Lost`: it is not held any more.
+    /// `NoQuorum`: too few nodes recorded the hold. `Lost`: the lock is no longer held.
     pub async fn reenter(&self) -> Result<Guard, Error> {
         if !self.is_valid() {
             return Err(self.shared.lost());
         }
         let level = self.shared.holds.fetch_add(1, Ordering::AcqRel) + 1;
-        // If this is given up, its hold goes again.
+        // If this call is cancelled, dropping the guard undoes the hold.
         let guard = Guard {
             thread: Arc::clone(&self.thread),
             nodes: Arc::clone(&self.nodes),
@@ -230,10 +233,11 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Tells all nodes, and returns the numbers that they answered; they are a majority. `what` is what too few of them did otherwise.
+    /// Sends `command` to all nodes, and returns the numbers that a majority answered. `what` says in the error what
+    /// too few nodes did.
     ///
     /// # Errors
-    /// `NoQuorum`; `Lost`: so many do not have it that no majority is left.
+    /// `NoQuorum`; `Lost` if no majority can hold the lock any longer.
     pub(crate) async fn tell_majority(&self, command: redis::Cmd, what: &str) -> Result<Vec<u64>, Error> {
         let (nodes, replies) = self.tell_all(command, |reply| matches!(reply, Ok(Value::Int(_)))).await?;
         let (mut numbers, mut whys) = (vec![], vec![None; nodes.len()]);
@@ -255,8 +259,8 @@ impl Guard {
         Err(Error::new(ErrorKind::NoQuorum, format!("too few nodes {what}")).with_nodes(nodes.errors(&whys)))
     }
 
-    /// Sends `command`, which may be sent twice, to every node, and returns which these are and what they answered as soon as a majority answered so, or all of
-    /// them did.
+    /// Sends `command` to every node, more than once if need be. Returns the nodes and their answers, as soon as a
+    /// majority's answers count or all nodes have answered.
     async fn tell_all(
         &self,
         command: redis::Cmd,
@@ -278,7 +282,7 @@ impl Guard {
         told.await
     }
 
-    /// Whether it was lost, or released by another guard.
+    /// Returns whether the lock was lost, or released by another guard.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -295,9 +299,10 @@ impl Guard {
         self.shared.ended.borrow().is_some() || !self.is_valid()
     }
 
-    /// Returns when the lock is lost, and why: at the latest when its validity ends, whatever the network does, and before if it was
-    /// taken away, within two round trips ([`Options::told_at_once`](crate::Options::told_at_once)). Also when it was released through another
-    /// guard.
+    /// Waits until the lock is lost, and returns why. Returns at the latest when the validity ends, whatever the
+    /// network does. If the lock is taken away, returns within two round trips
+    /// ([`Options::told_at_once`](crate::Options::told_at_once)). Also returns when the lock is released through
+    /// another guard.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -313,13 +318,13 @@ impl Guard {
     /// ```
     pub async fn lost(&self) -> Loss {
         let mut ended = self.shared.ended.subscribe();
-        // The sender is here, so it cannot fail.
+        // The sender lives in `self`, so this cannot fail.
         let loss = ended.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
         loss.unwrap_or(Loss::Closed)
     }
 
-    /// Gives the lock back, or one of its holds, and tells what came of it: as soon as a majority has answered. The other nodes
-    /// are told in the background, also those that answer only later.
+    /// Releases the lock, or one of its holds, and returns the outcome as soon as a majority has answered. The other
+    /// nodes are released in the background, also those that answer only later.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -337,7 +342,7 @@ impl Guard {
         self.release_now().await
     }
 
-    /// The same of a guard that is about to be dropped.
+    /// Releases a guard that is about to be dropped.
     pub(super) async fn release_now(&mut self) -> Released {
         self.released = true;
         let left = self.shared.holds.fetch_sub(1, Ordering::AcqRel) - 1;
@@ -348,7 +353,7 @@ impl Guard {
         self.give_back().await
     }
 
-    /// Gives the lock back, whatever holds there are.
+    /// Releases the lock with all of its holds.
     pub(crate) async fn give_back(&self) -> Released {
         let (done, outcome) = oneshot::channel();
         let order = Order::Release { done: Some(done), counted: self.nodes.under_way.begin() };
@@ -358,13 +363,13 @@ impl Guard {
         outcome.await.unwrap_or_else(|_| self.ended())
     }
 
-    /// The same in the background.
+    /// Releases the lock with all of its holds, in the background.
     pub(crate) fn give_back_later(&self) {
-        // If its renewer has ended, there is nothing to give back.
+        // If its renewer has ended, there is nothing to release.
         let _ = self.orders.send(Order::Release { done: None, counted: self.nodes.under_way.begin() });
     }
 
-    /// That it was lost meanwhile.
+    /// Returns the error of a lock that was lost meanwhile.
     pub(crate) fn lost_meanwhile(&self, text: &str) -> Error {
         Error::new(ErrorKind::Lost, text).with_nodes(self.shared.lost().nodes().to_vec())
     }
@@ -380,7 +385,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.released && !self.lease.is_named() && self.shared.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // It was the last one.
+            // This was the last guard.
             self.give_back_later();
         }
     }

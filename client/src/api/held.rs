@@ -1,6 +1,6 @@
-//! Guards of one mode, async and blocking ones.
+//! Guards of one mode, async and blocking.
 
-/// Declares a guard of one mode: with all that a guard tells, and released as that one is.
+/// Declares a guard of one mode, which offers all methods of a guard and its release.
 macro_rules! held {
     ($(#[$meta:meta])* $name:ident($guard:ty), release: $(#[$of_release:meta])* [$($asyncness:tt)?] [$($then:tt)*]) => {
         $(#[$meta])*
@@ -17,7 +17,7 @@ macro_rules! held {
         }
 
         impl From<$name> for $guard {
-            /// The same lock, for code that does not ask in which mode it is held.
+            /// Returns the same lock, for code that does not depend on its mode.
             fn from(guard: $name) -> Self {
                 guard.0
             }

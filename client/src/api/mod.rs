@@ -1,4 +1,4 @@
-//! The public face of the crate: the client, its guards and options, and the same without async.
+//! The public API of the crate: the client, its guards and options, and their blocking twins.
 
 pub mod blocking;
 pub mod builder;

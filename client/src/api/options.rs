@@ -1,4 +1,4 @@
-//! How a lock is taken and kept.
+//! Options of acquiring and keeping a lock.
 
 use std::time::Duration;
 
@@ -10,27 +10,28 @@ use crate::run::checked::Checked;
 use crate::values::holder_id;
 use crate::{Error, ErrorKind};
 
-/// Default length of a lease: long enough for two extensions to fail, short enough that a dead holder is not missed for long.
+/// Default length of a lease: long enough for two failed extensions, short enough to free a dead holder's lock soon.
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Default bound of how long a lock is kept by extending it: a holder that hangs for longer than this is let go.
+/// Default limit of extending a lock: a holder that hangs for longer than this loses it.
 const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 
-/// Longer times are cut to this, ten years: clocks cannot count to much more.
+/// Upper bound of all times, ten years: clocks cannot count much further.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Unless the caller says how long a node is given, that is at least this part of the ttl, and no more than the latter: nodes
-/// answer within a millisecond or two.
+/// Lower bound of a node's default timeout: this part of the ttl, or this duration if that is less. Nodes answer within
+/// a millisecond or two.
 const NODE_TIME_LEAST: (u32, Duration) = (10, Duration::from_millis(50));
 
-/// And at most this part of the ttl, or the latter: a later answer is worth little.
+/// Upper bound of a node's default timeout: this part of the ttl, or this duration if that is less. A later answer is
+/// worth little.
 const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
 
-/// Longest word for what kind of lock it is.
+/// Maximum length of a lock's class, in bytes.
 #[cfg(feature = "metrics")]
 const CLASS_BYTES_MAX: usize = 64;
 
-/// How a lock is taken and kept.
+/// Options of acquiring and keeping a lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +46,7 @@ pub struct Options {
     note: Vec<u8>,
     holder: Option<String>,
     pub(crate) auto_extend: bool,
-    /// Unless it is set: [`MAX_HOLD_DEFAULT`] of a lock, without a limit of a leader.
+    /// `None`: [`MAX_HOLD_DEFAULT`] for a lock, no limit for a leader.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) told_at_once: bool,
@@ -71,7 +72,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: a lease of 10 s, extended for up to an hour, waited for without a limit.
+    /// Returns the defaults: a lease of 10 s, extended for up to an hour, and no limit of waiting.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -81,8 +82,8 @@ impl Options {
         Self::default()
     }
 
-    /// Length of the lease: for so long others wait when a holder dies. From 1 ms to the nodes' `lock.max-ttl` (60 s unless
-    /// set otherwise).
+    /// Sets the length of the lease, 10 s by default: others wait this long after a holder dies. From 1 ms to the
+    /// nodes' `lock.max-ttl` (60 s by default).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -94,7 +95,8 @@ impl Options {
         self
     }
 
-    /// How long `lock` waits at most, up to a day. Without it, as long as it takes. `try_lock` never waits.
+    /// Sets how long `lock` waits at most, up to a day. Without it, `lock` waits as long as it takes. `try_lock` never
+    /// waits.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -106,7 +108,7 @@ impl Options {
         self
     }
 
-    /// A text for people, up to 1 KiB: who holds the lock, and what for. Shown to those who find it held.
+    /// Sets a text for people, up to 1 KiB: who holds the lock, and what for. Clients that find the lock held see it.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -117,9 +119,10 @@ impl Options {
         self
     }
 
-    /// Who holds what is taken with these options, and waits for it: the same id for all the locks of one flow of control, which
-    /// waits for one lock at a time. By it `palisade deadlocks` finds holders that wait for each other. It is told at the end of the note
-    /// (` [holder=ID]`): 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. A leader's proclamation does not tell it.
+    /// Sets the holder id, under which locks are held and waited for: one id for all locks of one flow of control,
+    /// which waits for one lock at a time. `palisade deadlocks` uses it to find holders that wait for each other. From
+    /// 1 to 64 letters, digits, `.`, `_`, `:`, `/`, `@`, `+` and `-`. It is appended to the note (` [holder=ID]`), but
+    /// not to a leader's proclamation.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -130,7 +133,7 @@ impl Options {
         self
     }
 
-    /// The note, with the holder id if there is one.
+    /// Returns the note, with the holder id if there is one.
     pub(crate) fn full_note(&self) -> Vec<u8> {
         match &self.holder {
             Some(id) => holder_id::noted(&self.note, id),
@@ -138,8 +141,9 @@ impl Options {
         }
     }
 
-    /// What kind of lock it is, for the label `class` of metrics (feature `metrics`): `orders` for all locks named `orders:…`. From 1 to 64
-    /// bytes; a word out of a few, since a recorder keeps numbers for each as long as it runs. Unless it is set, `default`.
+    /// Sets the label `class` of the lock's metrics (feature `metrics`): `orders` for all locks named `orders:…`. From
+    /// 1 to 64 bytes; `default` unless set. Use few distinct words, since a recorder keeps the numbers of each for as
+    /// long as it runs.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -151,8 +155,8 @@ impl Options {
         self
     }
 
-    /// Whether the lease is extended in the background while the guard lives: every third of the ttl. It is, unless this says
-    /// no: then the lock is lost when its first lease ends.
+    /// Sets whether the lease is extended in the background while the guard lives, every third of the ttl. On by
+    /// default. If off, the lock is lost when its first lease ends.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -163,8 +167,8 @@ impl Options {
         self
     }
 
-    /// For how long the lease is extended in the background at most; one hour unless set, and without a limit where it is a leader's
-    /// ([`Client::election`](crate::Client::election)). A holder that hangs is let go then.
+    /// Sets for how long the lease is extended in the background at most: one hour by default, and without a limit for
+    /// a leader ([`Client::election`](crate::Client::election)). A holder that hangs then loses the lock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -176,10 +180,13 @@ impl Options {
         self
     }
 
-    /// Whether the nodes tell at once when the lock is taken away (LOCK.BREAK, DEL, FLUSHALL): [`Guard::lost`](crate::Guard::lost) returns within two
-    /// round trips then. They do, unless this says no: then that shows when the lease is next extended, up to a third of the ttl later.
-    /// So it is with leases of 3 s and more; shorter ones are extended within a second anyway. What it costs: one `LOCK.CHECK` on each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT
-    /// CACHING`; a node that refuses them tells later.
+    /// Sets whether the nodes report at once that the lock was taken away (LOCK.BREAK, DEL, FLUSHALL). On by default:
+    /// [`Guard::lost`](crate::Guard::lost) then returns within two round trips. If off, the loss shows at the next
+    /// extension, up to a third of the ttl later.
+    ///
+    /// Applies to leases of 3 s and more; shorter ones are extended within a second anyway. Costs one `LOCK.CHECK` on
+    /// each node after 100 ms, and one after each extension. The user needs `CLIENT TRACKING` and `CLIENT CACHING`; a
+    /// node that refuses them reports a loss at the next extension.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -190,10 +197,10 @@ impl Options {
         self
     }
 
-    /// How long a node is given to answer, connecting included. Unless set it is what the node has shown to need: twice its
-    /// slowest answer of the last seconds, but at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of
-    /// the ttl or 1 s; the first connection has 1 s. The time begins when the request is sent, not when this process has others
-    /// to send first. A node that is slower does not count, and is not asked again before it has answered.
+    /// Sets how long a node has to answer, connecting included. The default is twice its slowest answer of the last
+    /// seconds. It is at least a tenth of the ttl or 50 ms, whichever is less, and at most a third of the ttl or 1 s,
+    /// whichever is less. The first connection has 1 s. The time begins when the request is sent; queueing in this
+    /// process does not count. A slower node does not count, and is not asked again before it has answered.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -205,13 +212,13 @@ impl Options {
         self
     }
 
-    /// The same, of a leader: it leads until it resigns or is lost, unless a limit is set.
+    /// Removes the limit of extending unless one is set: a leader leads until it resigns or is lost.
     pub(crate) fn of_leader(mut self) -> Self {
         self.max_hold = self.max_hold.or(Some(FOR_EVER));
         self
     }
 
-    /// Returns the class that locks with these options are counted in.
+    /// Returns the class that metrics count these locks in.
     pub(crate) fn counted_as(&self) -> Class {
         #[cfg(feature = "metrics")]
         if let Some(name) = &self.class {
@@ -220,7 +227,7 @@ impl Options {
         Class::default()
     }
 
-    /// These, checked.
+    /// Checks the options, and returns them in the form that acquisitions use.
     pub(crate) fn checked(&self) -> Result<Checked, Error> {
         let bad = |text: String| Error::new(ErrorKind::BadArgument, text);
         let ttl_ms = u32::try_from(self.ttl.as_millis()).unwrap_or(u32::MAX);
@@ -251,7 +258,7 @@ impl Options {
             Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
             None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
         };
-        // Nobody waits for an extension, and an answer that is not heard may be that the lock is lost there.
+        // Nobody waits for an extension, and a missed answer may be the news that the lock is lost there.
         let extending = match given {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },
@@ -270,7 +277,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    /// A lock is let go after an hour; a leader leads on, unless somebody said otherwise.
+    /// A lock is extended for an hour at most by default, a leader without a limit.
     #[test]
     fn a_leader_leads_without_a_limit() {
         let longest = |options: Options| options.checked().unwrap().max_hold;
