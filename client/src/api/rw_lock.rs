@@ -1,16 +1,16 @@
-//! A lock that many can read under together, or one write.
+//! A readers-writer lock.
 
 use palisade_quorum::Wanted;
 
 use crate::api::held::held;
 use crate::{Client, Error, Guard};
 
-/// A lock that many can read under together, or one write; of [`Client::rw_lock`].
+/// A lock that many readers hold together, or one writer alone; of [`Client::rw_lock`].
 ///
-/// Whoever waits is served first in, first out, readers and writers alike: neither starve. Readers that stand side by side in the
-/// queue get in together.
+/// The servers serve waiting readers and writers first in, first out, so neither starve. Readers that are next to each
+/// other in the queue get in together.
 ///
-/// What a resource checks: it remembers the largest token of a writer, X, and the largest of anybody, A. It takes a write with a
+/// A resource remembers the largest token of a writer, X, and the largest token of all, A. It accepts a write with a
 /// token of at least A, and answers a read with a token of at least X. Readers need no order among themselves.
 #[derive(Clone, Debug)]
 pub struct RwLock {
@@ -19,7 +19,8 @@ pub struct RwLock {
 }
 
 impl Client {
-    /// A lock that many can read under together, or one write. Nothing is asked of the nodes yet.
+    /// Returns the lock of `key`, which many readers hold together, or one writer alone. Sends nothing to the nodes
+    /// yet.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -36,9 +37,10 @@ impl Client {
 }
 
 held! {
-    /// A lock that is held together with other readers, until this is dropped or released; with all that a [`Guard`] tells.
+    /// A lock that is held together with other readers, until it is dropped or released. Offers all methods of a
+    /// [`Guard`].
     ReadGuard(Guard), release:
-    /// As [`Guard::release`]: released is this reader's part; others may go on to read.
+    /// Releases this reader's share of the lock; others may go on reading. See [`Guard::release`].
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -52,9 +54,9 @@ held! {
 }
 
 held! {
-    /// A lock that is held alone, for writing, until this is dropped or released; with all that a [`Guard`] tells.
+    /// A lock that is held alone, for writing, until it is dropped or released. Offers all methods of a [`Guard`].
     WriteGuard(Guard), release:
-    /// As [`Guard::release`].
+    /// Releases the lock. See [`Guard::release`].
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -68,7 +70,8 @@ held! {
 }
 
 impl RwLock {
-    /// Waits until no writer has the lock, or is before this reader; for as long as [`Options::wait`](crate::Options::wait) says.
+    /// Waits until no writer holds the lock or is ahead of this reader, within the limit of
+    /// [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -80,12 +83,12 @@ impl RwLock {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`].
+    /// Those of [`Client::lock`].
     pub async fn read(&self) -> Result<ReadGuard, Error> {
         self.client.take(&self.key, Wanted::Shared, true, None).await.map(ReadGuard)
     }
 
-    /// The same, but it does not wait.
+    /// Acquires the lock as a reader if that is possible now.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -99,12 +102,13 @@ impl RwLock {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::try_lock`]; `Contended` if a writer has the lock or waits for it.
+    /// Those of [`Client::try_lock`]; `Contended` if a writer holds the lock or waits for it.
     pub async fn try_read(&self) -> Result<ReadGuard, Error> {
         self.client.take(&self.key, Wanted::Shared, false, None).await.map(ReadGuard)
     }
 
-    /// Waits until nobody has the lock, or is before this writer; for as long as [`Options::wait`](crate::Options::wait) says.
+    /// Waits until nobody holds the lock or is ahead of this writer, within the limit of
+    /// [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -117,12 +121,12 @@ impl RwLock {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`].
+    /// Those of [`Client::lock`].
     pub async fn write(&self) -> Result<WriteGuard, Error> {
         self.client.take(&self.key, Wanted::Exclusive, true, None).await.map(WriteGuard)
     }
 
-    /// The same, but it does not wait.
+    /// Acquires the lock as a writer if that is possible now.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -133,18 +137,18 @@ impl RwLock {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::try_lock`]; `Contended` if anybody has the lock or waits for it.
+    /// Those of [`Client::try_lock`]; `Contended` if anybody holds the lock or waits for it.
     pub async fn try_write(&self) -> Result<WriteGuard, Error> {
         self.client.take(&self.key, Wanted::Exclusive, false, None).await.map(WriteGuard)
     }
 }
 
 impl WriteGuard {
-    /// Goes on as a reader, without letting another writer in between. The token stays. From the call on the lock is a reader's;
-    /// this returns when a majority of the nodes knows, so that other readers get in.
+    /// Makes this writer a reader, without letting another writer in between. The token stays. The lock is a reader's
+    /// from the call on; the call returns once a majority of the nodes knows, so that other readers get in.
     ///
-    /// Nodes that do not answer are told again as long as the lock is valid, and it is extended as before. If this is cancelled, the
-    /// lock is given back.
+    /// Nodes that do not answer are asked again while the lock is valid, and it is extended as before. If this call is
+    /// cancelled, the lock is released.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -158,8 +162,8 @@ impl WriteGuard {
     /// ```
     ///
     /// # Errors
-    /// `Lost`: it is not held any more; also if no majority could be told before its validity ended. `BadArgument`: it has other
-    /// guards ([`Guard::reenter`]), which rely on it as a writer; this guard is given back then.
+    /// `Lost`: the lock is no longer held, or no majority answered before its validity ended. `BadArgument`: the lock
+    /// has other guards ([`Guard::reenter`]), which rely on it as a writer. This guard is then released.
     pub async fn downgrade(self) -> Result<ReadGuard, Error> {
         self.0.share().await?;
         Ok(ReadGuard(self.0))

@@ -1,14 +1,15 @@
-//! Permits: so many can hold one at a time, each with a number of its own.
+//! Semaphores: a limited number of permits, each with a number of its own.
 
 use palisade_quorum::Wanted;
 
 use crate::api::held::held;
 use crate::{Client, Error, ErrorKind, Guard};
 
-/// Permits, of which there are so many; of [`Client::semaphore`].
+/// A limited number of permits; of [`Client::semaphore`].
 ///
-/// Each permit has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its
-/// token is larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+/// Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a
+/// shard or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one
+/// largest token per number.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     client: Client,
@@ -17,10 +18,10 @@ pub struct Semaphore {
 }
 
 impl Client {
-    /// `limit` permits, from 1 to 65 535, each of which one can hold. Nothing is asked of the nodes yet.
+    /// Returns a semaphore of `limit` permits, from 1 to 65 535. Sends nothing to the nodes yet.
     ///
-    /// All who use this key say the same limit. Where they do not, whoever says less is honoured: no permit is granted above
-    /// the limit of one that is held.
+    /// All clients of this key should use the same limit. If they do not, the smaller limit is honoured: no permit is
+    /// granted above the limit of one that is held.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -37,9 +38,9 @@ impl Client {
 }
 
 held! {
-    /// A permit that is held until this is dropped or released; with all that a [`Guard`] tells.
+    /// A permit that is held until it is dropped or released. Offers all methods of a [`Guard`].
     Permit(Guard), release:
-    /// As [`Guard::release`]: the permit is free for others then.
+    /// Releases the permit, which is then free for others. See [`Guard::release`].
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -53,7 +54,7 @@ held! {
 }
 
 impl Semaphore {
-    /// Waits in turn until a permit is free, for as long as [`Options::wait`](crate::Options::wait) says.
+    /// Waits in turn until a permit is free, within the limit of [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -66,12 +67,12 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`]; `BadArgument` if the limit is 0.
+    /// Those of [`Client::lock`]; `BadArgument` if the limit is 0.
     pub async fn acquire(&self) -> Result<Permit, Error> {
         self.client.take(&self.key, self.wanted()?, true, None).await.map(Permit)
     }
 
-    /// Takes a permit if one is free, now.
+    /// Acquires a permit if one is free now.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -85,12 +86,13 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::try_lock`]; `Contended` if all are held, or somebody waits for one. `BadArgument` if the limit is 0.
+    /// Those of [`Client::try_lock`]; `Contended` if all permits are held, or somebody waits for one. `BadArgument` if
+    /// the limit is 0.
     pub async fn try_acquire(&self) -> Result<Permit, Error> {
         self.client.take(&self.key, self.wanted()?, false, None).await.map(Permit)
     }
 
-    /// Any of them. The only one of one is the lock itself.
+    /// Returns the wish for any permit. The only permit of a semaphore of one is the lock itself.
     fn wanted(&self) -> Result<Wanted, Error> {
         let text = "the limit of a semaphore must be from 1 to 65535";
         palisade_quorum::request::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))
@@ -98,7 +100,7 @@ impl Semaphore {
 }
 
 impl Permit {
-    /// Its number, from 1 to the limit. It stays the same as long as the permit is held.
+    /// Returns the number of the permit, from 1 to the limit. It does not change while the permit is held.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -1,4 +1,4 @@
-//! Several locks that are kept together.
+//! Sessions: several locks that are kept together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::run::kept::{Kept, SessionEnd};
 use crate::{Client, Error, ErrorKind, Guard, Released};
 
-/// Locks that are kept together: they are extended in the same rounds, so that a node gets them in one write, the first that is lost
-/// ends the session, and closing it gives all of them back.
+/// Several locks that are kept together. They are extended in the same rounds, in one write to each node. The first
+/// loss ends the session, and closing the session releases all of them.
 ///
-/// For a process whose work needs all of its locks, or none. Dropping a session closes it in the background; at the end of a program
-/// [close](Session::close) it, as guards are released there.
+/// For a process whose work needs all of its locks, or none. Dropping a session closes it in the background; at the end
+/// of a program [close](Session::close) it, as guards are released there.
 ///
 /// ```no_run
 /// use palisade_client::{Client, Error};
@@ -38,14 +38,15 @@ use crate::{Client, Error, ErrorKind, Guard, Released};
 pub struct Session {
     client: Client,
     kept: Arc<Kept>,
-    /// By key.
+    /// The locks, by key.
     locks: Mutex<BTreeMap<Vec<u8>, Arc<Guard>>>,
-    /// The keys that tasks of it ask for now.
+    /// The keys that tasks of this session are acquiring now.
     asked: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl Client {
-    /// Locks that are kept together, none yet: the first of them that is lost ends the session, closing it gives all of them back.
+    /// Returns a session without locks. The first loss of one of its locks ends it, and closing it releases all of
+    /// them.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -60,8 +61,8 @@ impl Client {
         Session::begin(self)
     }
 
-    /// Takes several locks, all of them or none, in an order in which nobody who takes several like this waits for somebody who waits for
-    /// him ([`Session::lock_all`]), and keeps them as one session.
+    /// Acquires several locks, all or none, and keeps them as one session. The order of acquisition
+    /// ([`Session::lock_all`]) prevents deadlocks among callers that acquire several locks like this.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -73,7 +74,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`], of the first that could not be had, with its name; then none is held. `BadArgument` if there is no key.
+    /// Those of [`Client::lock`], for the first lock that could not be acquired, with its name; then none is held.
+    /// `BadArgument` if there is no key.
     pub async fn lock_all<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Session, Error> {
         let session = self.session();
         session.lock_all(keys).await?;
@@ -86,9 +88,9 @@ impl Session {
         Self { client: client.clone(), kept: Arc::new(Kept::begin()), locks: Mutex::default(), asked: Mutex::default() }
     }
 
-    /// Takes a lock more, waiting for it in turn. The session keeps it; what is returned tells of it.
+    /// Acquires another lock, waiting for it in turn. The session keeps it; the returned guard shows its state.
     ///
-    /// Whoever takes one lock after another may wait for somebody who waits for him: [`Session::lock_all`] takes several without that.
+    /// Callers that acquire one lock after another can deadlock: [`Session::lock_all`] acquires several without that.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -102,13 +104,13 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`]; `Owned` if this session has it already, or another task of it asks for it; `Lost` or `Closed` if the
-    /// session is over.
+    /// Those of [`Client::lock`]; `Owned` if this session has the lock already, or another task of it is acquiring it;
+    /// `Lost` or `Closed` if the session is over.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, &self.client, true).await
     }
 
-    /// Takes a lock more if it is free, now.
+    /// Acquires another lock if it is free now.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -122,12 +124,12 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::try_lock`], and as [`Session::lock`].
+    /// Those of [`Client::try_lock`] and [`Session::lock`].
     pub async fn try_lock(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, &self.client, false).await
     }
 
-    /// Takes a lock more as one of its readers, waiting for it in turn ([`Client::rw_lock`]).
+    /// Acquires another lock as a reader, waiting for it in turn ([`Client::rw_lock`]).
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -139,15 +141,17 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::lock`].
+    /// Those of [`Session::lock`].
     pub async fn read(&self, key: impl AsRef<[u8]>) -> Result<Arc<Guard>, Error> {
         self.take(key.as_ref(), Wanted::Shared, &self.client, true).await
     }
 
-    /// Takes these locks, all of them or none, waiting for each in turn; the limit of [`Options::wait`](crate::Options::wait) is for all of them together.
+    /// Acquires these locks, all or none, waiting for each in turn. The limit of
+    /// [`Options::wait`](crate::Options::wait) covers all of them together.
     ///
-    /// They are taken one after the other in the order of their bytes, so nobody who takes several like this waits for somebody who waits
-    /// for him. That holds among those who hold nothing else meanwhile: a session that has locks already may wait in a circle all the same.
+    /// The locks are acquired one after the other, in the order of their bytes, so callers that acquire several like
+    /// this never deadlock. That holds only for callers without other locks: a session that already has locks may still
+    /// wait in a circle.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -160,8 +164,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Of the first that could not be had, with its name; those taken before it are given back. `BadArgument` if there is no key; else as
-    /// [`Session::lock`].
+    /// Those of [`Session::lock`], for the first lock that could not be acquired, with its name; the locks acquired
+    /// before it are released. `BadArgument` if there is no key.
     pub async fn lock_all<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<(), Error> {
         let keys: BTreeSet<Vec<u8>> = keys.into_iter().map(|key| key.as_ref().to_vec()).collect();
         if keys.is_empty() {
@@ -185,7 +189,7 @@ impl Session {
     async fn take(&self, key: &[u8], wanted: Wanted, client: &Client, waits: bool) -> Result<Arc<Guard>, Error> {
         self.is_open()?;
         let owned = |text| Error::new(ErrorKind::Owned, text);
-        // Waiting for a lock that its own session is about to have, it would wait for ever.
+        // A task that waited for a lock which its own session is about to get would wait for ever.
         let _asked = Asked::begin(self, key).ok_or_else(|| owned("another task of this session asks for the lock"))?;
         if self.get(key).is_some() {
             return Err(owned("this session has the lock already"));
@@ -193,7 +197,7 @@ impl Session {
         let guard = client.take(key, wanted, waits, Some(&self.kept)).await?;
         let guard = Arc::new(guard);
         let mut locks = self.locks();
-        // It may be over since.
+        // The session may have ended meanwhile.
         self.is_open()?;
         locks.insert(key.to_vec(), Arc::clone(&guard));
         Ok(guard)
@@ -207,7 +211,7 @@ impl Session {
         }
     }
 
-    /// A lock of this session: its token, and whether it is valid.
+    /// Returns the guard of one lock of this session: its token, and whether it is valid.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -223,7 +227,7 @@ impl Session {
         self.locks().get(key.as_ref()).cloned()
     }
 
-    /// The keys that it has locks of, in the order of their bytes.
+    /// Returns the keys of the session's locks, in the order of their bytes.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -237,7 +241,8 @@ impl Session {
         self.locks().keys().cloned().collect()
     }
 
-    /// For how long all of its locks may be relied on, from now; zero if it is over. A session without locks may be relied on for nothing.
+    /// Returns for how long all locks of the session may be relied on from now. Zero if the session is over or has no
+    /// locks.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -256,7 +261,7 @@ impl Session {
         self.locks().values().map(|lock| lock.valid_for()).min().unwrap_or_default()
     }
 
-    /// Gives one lock back; the session goes on. `None`: it has no such lock.
+    /// Releases one lock; the session goes on. Returns `None` if the session has no such lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -271,8 +276,9 @@ impl Session {
         Some(lock.give_back().await)
     }
 
-    /// Returns when the session is over, and why: a lock of it was lost, or it was closed. Then nothing can be taken in it any more, and
-    /// what it still has is not extended any more; it is given back when the session is closed or dropped.
+    /// Waits until the session is over, and returns why: one of its locks was lost, or it was closed. Nothing more can
+    /// be acquired in it then. Its remaining locks are no longer extended, and are released when the session is closed
+    /// or dropped.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -286,7 +292,7 @@ impl Session {
         self.kept.done().await
     }
 
-    /// Whether it is over.
+    /// Returns whether the session is over.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -300,7 +306,7 @@ impl Session {
         self.kept.is_over()
     }
 
-    /// Gives all of its locks back, and tells what came of each.
+    /// Ends the session, releases all of its locks, and returns the outcome of each.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -331,19 +337,19 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.kept.end(SessionEnd::Closed);
-        // Somebody may have a part of it still.
+        // Other parts of the program may still have guards of its locks.
         self.locks().values().for_each(|lock| lock.give_back_later());
     }
 }
 
-/// A key that a task asks for, as long as it does.
+/// A key that a task is acquiring.
 struct Asked<'a> {
     session: &'a Session,
     key: &'a [u8],
 }
 
 impl<'a> Asked<'a> {
-    /// Begins, unless another task asks for it.
+    /// Marks `key` as being acquired. Returns `None` if another task of the session is acquiring it.
     fn begin(session: &'a Session, key: &'a [u8]) -> Option<Self> {
         session.asked().insert(key.to_vec()).then(|| Self { session, key })
     }
@@ -355,7 +361,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Some locks of several that are taken together; dropped, they are given back.
+/// The locks acquired so far of several; dropping it releases them.
 struct Taken<'a> {
     session: &'a Session,
     keys: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Ending a lock on the nodes, whoever holds it.
+//! Breaks a lock on the nodes, whoever holds it.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::net::nodes::Nodes;
 use crate::run::checked::Checked;
 use crate::{Error, ErrorKind, Why};
 
-/// A grant whose tokens are raised while it is being ended is looked for so often.
+/// Maximum number of attempts to break a grant whose tokens are raised meanwhile.
 const TIMES: usize = 3;
 
-/// What a node answered.
+/// The answer of one node.
 type Answered = (usize, Result<Value, Why>);
 
 impl ByOwner {
-    /// Ends all grants, or the one with this token; the largest token of those.
+    /// Breaks all grants of `key`, or the one with this token. Returns the largest token among them.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes answered.
@@ -30,12 +30,12 @@ impl ByOwner {
     }
 }
 
-/// Ends the grants with this token, or all; the largest token of those that ended.
+/// Breaks the grants with this token, or all. Returns the largest token among those that ended.
 async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
     let nodes = this.nodes();
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
     for _ in 0..TIMES {
-        // An owner's tokens may differ from node to node: each is told its own, so all of them are asked.
+        // An owner's tokens may differ from node to node. Each node gets its own, so all are asked for it.
         let mut of_node = vec![token; nodes.len()];
         let mut has = vec![false; nodes.len()];
         if let Some(token) = token {
@@ -84,7 +84,7 @@ async fn ask_all(nodes: &Nodes, key: &[u8], tokens: &[Option<u64>], checked: Che
     (0..nodes.len()).map(ask).collect::<FuturesUnordered<_>>().collect().await
 }
 
-/// What the nodes call the grant with this token.
+/// Returns the attempt of the grant with this token.
 async fn attempt_with(this: &ByOwner, key: &[u8], token: u64, views: &Views) -> Option<Vec<u8>> {
     for slot in this.table.of_key(key) {
         if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
@@ -94,7 +94,7 @@ async fn attempt_with(this: &ByOwner, key: &[u8], token: u64, views: &Views) -> 
     if let Some(grant) = views.agreed().into_iter().find(|grant| grant.is(token)) {
         return Some(grant.attempt);
     }
-    // Or what is left of an attempt that no majority granted.
+    // Otherwise the remains of an attempt that no majority granted.
     let by_attempt = views.by_attempt();
     let left = by_attempt.iter().find(|(_, grants)| grants.iter().any(|(_, grant)| grant.token.get() == token));
     left.map(|(attempt, _)| attempt.to_vec())

@@ -1,4 +1,4 @@
-//! What an owner does with a lock that it holds.
+//! Changes that an owner makes to a lock that it holds.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use crate::values::clock;
 
 use crate::{Error, ErrorKind, Released};
 
-/// What is to change.
+/// The change to make.
 #[derive(Clone)]
 pub enum What {
-    /// One hold less, or down to `level` - 1.
+    /// Releases one hold, or all down to `level` - 1.
     Release { level: Option<u32> },
-    /// To leases of this length.
+    /// Extends the lease to this length.
     Extend { ttl_ms: u32 },
-    /// One hold more, or at least `level`; with a lease of this length at least.
+    /// Adds one hold, or raises their number to `level`; extends the lease to at least this length.
     Reenter { level: Option<u32>, ttl_ms: Option<u32> },
-    /// A writer is a reader from now on.
+    /// Makes a writer a reader.
     Share,
-    /// A note, and its number if it has one.
+    /// Replaces the note, under this sequence number if there is one.
     Note { text: Vec<u8>, sequence: Option<u64> },
 }
 
 impl ByOwner {
-    /// Gives one hold back, or all down to a level, and tells how many are left; 0: a majority of the nodes had it until now. `None`: a
-    /// majority did not have it, or this owner does not hold it with this token; what single nodes have of it is given back all the same.
-    /// Without a token it also ends this owner's waiting (its `take` returns `None`).
+    /// Releases one hold, or all down to a level, and returns how many are left; 0 if a majority of the nodes had the
+    /// lock until now. `None`: a majority did not have it, or this owner does not hold it with this token; single nodes
+    /// release it all the same. Without a token it also ends this owner's waiting (its `take` returns `None`).
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes tell whether this owner held it. Its text says whether the release was sent; nodes that did not answer are
-    /// told then as soon as they do.
+    /// `NoQuorum`: too few nodes report whether this owner held the lock. The text says whether the release was sent.
+    /// If so, nodes that did not answer receive it as soon as they do.
     pub async fn release(
         &self,
         key: &[u8],
@@ -46,10 +46,11 @@ impl ByOwner {
         self.change(key, owner, token, What::Release { level }).await.map(in_holds)
     }
 
-    /// The lease lasts at least so long from when this was called; its token. `None`: this owner does not hold it.
+    /// Extends the lease to at least `ttl` from the call on, and returns its token. `None`: this owner does not hold
+    /// the lock.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes did, and the lock stays valid as long as it was.
+    /// `NoQuorum`: too few nodes extended it; the lock stays valid until its previous end.
     pub async fn extend(
         &self,
         key: &[u8],
@@ -60,10 +61,10 @@ impl ByOwner {
         self.change(key, owner, token, What::Extend { ttl_ms: in_ms(ttl) }).await
     }
 
-    /// One hold more, or at least `level` of them; how many there are.
+    /// Adds one hold, or raises their number to `level`. Returns the number of holds.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes took notice.
+    /// `NoQuorum`: too few nodes recorded the hold.
     pub async fn reenter(
         &self,
         key: &[u8],
@@ -74,18 +75,19 @@ impl ByOwner {
         self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await.map(in_holds)
     }
 
-    /// Its writer is a reader from now on; its token. `None`: this owner does not hold it, or holds a permit.
+    /// Makes the writer a reader, and returns its token. `None`: this owner does not hold the lock, or holds a permit.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes took notice.
+    /// `NoQuorum`: too few nodes made it a reader.
     pub async fn share(&self, key: &[u8], owner: &[u8], token: Option<u64>) -> Result<Option<u64>, Error> {
         self.change(key, owner, token, What::Share).await
     }
 
-    /// Puts `text` in the place of the note, unless one with a larger number is there; the number of the note that is there then.
+    /// Replaces the note with `text`, unless a note with a larger sequence number is there. Returns the number of the
+    /// note that is there afterwards.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes took it.
+    /// `NoQuorum`: too few nodes accepted the note.
     pub async fn note(
         &self,
         key: &[u8],
@@ -115,7 +117,7 @@ impl ByOwner {
     }
 }
 
-/// A request of an owner about what it holds, and when it came.
+/// A change that an owner requests, and when the request came.
 pub struct Change<'a> {
     pub this: &'a ByOwner,
     pub id: &'a Id,
@@ -125,7 +127,8 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Makes it. The holds or the token that there are then, or the number of the note; `None`: this owner does not hold it.
+    /// Makes the change. Returns the resulting holds, token or note number; `None` if this owner does not hold the
+    /// lock.
     ///
     /// # Errors
     /// `NoQuorum`.
@@ -151,7 +154,7 @@ impl Change<'_> {
         match self.perform(&mut held, &what).await {
             Err(error) if error.kind() == ErrorKind::Lost && is_release => {
                 *held = None;
-                // A majority does not have it, whatever the others say.
+                // A majority does not have the lock, whatever the others report.
                 Ok(self.free().await.unwrap_or(None))
             }
             // A majority may only have forgotten it, or another process has extended it.
@@ -175,12 +178,12 @@ impl Change<'_> {
         }
     }
 
-    /// Gives back what nodes have of a lock that no majority has, or that is not known here.
+    /// Releases what nodes hold of a lock that no majority has, or that is unknown here.
     async fn free(&self) -> Result<Option<u64>, Error> {
         Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
-    /// Looks for the lock on the nodes, unless it `is_known` here and the request is about that.
+    /// Searches the nodes for the lock, unless it `is_known` here and the request concerns that grant.
     async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
         let is_known = match held.as_mut().filter(|_| is_known) {
             Some(holding) => self.knows(holding).await?,
@@ -192,8 +195,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Whether the request is about what is known here. If it names a token that is not, another process may have raised that, or have taken
-    /// the lock for this owner once more.
+    /// Returns whether the request concerns the grant that is known here. If it names an unknown token, another process
+    /// may have raised the token, or have acquired the lock for this owner once more.
     async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
         if holding.is(self.token) {
             return Ok(true);
@@ -203,7 +206,7 @@ impl Change<'_> {
         Ok(!seen.is_empty())
     }
 
-    /// What the nodes have of the lock.
+    /// Returns the views that the nodes have of the lock.
     async fn views(&self) -> Result<Views, Error> {
         let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, Views::is_decided).await;
         if views.is_decided() { Ok(views) } else { Err(views.too_few()) }
@@ -229,7 +232,7 @@ impl Change<'_> {
             Released::Released => Ok(Some(0)),
             Released::PartlyUnreachable(nodes) => Err(Error::release_sent(nodes)),
             Released::StillHeld(_) => Ok(None),
-            // Maybe before the nodes were told to free it.
+            // Perhaps it ended before the nodes received the release.
             Released::AlreadyExpired => Err(Error::lost()),
         }
     }
@@ -277,7 +280,7 @@ impl Change<'_> {
         Ok(Some(holding.sequence))
     }
 
-    /// The number of the next note. Another process may have replaced the last one.
+    /// Returns the number of the next note. Another process may have replaced the last one.
     async fn next_sequence(&self, holding: &Holding) -> Result<u64, Error> {
         let views = self.views().await?;
         let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
@@ -289,17 +292,17 @@ impl Change<'_> {
     }
 }
 
-/// What a node says where there are as many as can be.
+/// Returns the refusal of a node where the maximum is reached.
 fn exhausted(refusal: &Refusal) -> Error {
     Error::new(ErrorKind::BadArgument, refusal.to_string().trim_start_matches("ERR "))
 }
 
-/// A number of holds.
+/// Converts a result to a number of holds.
 fn in_holds(changed: Option<u64>) -> Option<u32> {
     changed.and_then(|holds| u32::try_from(holds).ok())
 }
 
-/// A length of a lease, in milliseconds.
+/// Converts the length of a lease to milliseconds.
 fn in_ms(ttl: Duration) -> u32 {
     u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Locks that another process took for an owner, or this one before it was started anew.
+//! Finds locks that another process acquired for an owner, or this one before a restart.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -24,10 +24,10 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// Looks at the nodes for a lock of this owner, and goes on with it; `None`: it holds none.
+/// Searches the nodes for a lock of this owner, and continues it. `None`: the owner holds none.
 ///
 /// # Errors
-/// Too few nodes answer to say so.
+/// `NoQuorum`: too few nodes answer to tell.
 pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Holding>, Error> {
     let nodes = this.nodes();
     let views =
@@ -49,10 +49,10 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
 }
 
-/// The attempt of this owner that a majority has, and how it stands; `None`: that cannot be said. `Some(None)`: there is none.
+/// The attempt of this owner that a majority has, with its state. `None`: unknown. `Some(None)`: there is none.
 type Found = Option<Option<(Vec<u8>, Going)>>;
 
-/// A machine that goes on, and what it says first.
+/// A resumed machine, and its first progress.
 type Going = (Acquire, Progress);
 
 fn own(views: &Views, id: &Id) -> Found {
@@ -63,22 +63,22 @@ fn own(views: &Views, id: &Id) -> Found {
             return Some(Some((attempt.to_vec(), *goes)));
         }
     }
-    // What nobody shows can be where nobody answers.
+    // An attempt that no node shows may be on nodes that do not answer.
     let is_nowhere =
         |attempt: &[u8]| matches!(resume(views.asked, &views.of_attempt(attempt), clock::boot_now()), Resumed::NotHeld);
     let mut own = by_attempt.keys().filter(|attempt| name_of(attempt) == &*id.owner);
     (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
-/// Gives back all that nodes have of this owner, a majority or not; with `token`, what was granted with it. Returns true if a majority had it
-/// until now.
+/// Releases everything that nodes have of this owner, whether a majority has it or not; with `token`, only the grant of
+/// that token. Returns true if a majority had it until now.
 ///
-/// What a node shows is given back at once: another one may hang for longer than the lease lasts. Unless a majority had it, all nodes are heard
-/// before the outcome is told: the one that answers last may be the only one that has it, and afterwards what is found there can be a new grant
-/// of this owner.
+/// A grant is released as soon as a node shows it, since another node may hang for longer than the lease lasts. Unless
+/// a majority had it, the outcome waits for all nodes. The one that answers last may be the only one that has the
+/// grant, and a later search might find a new grant of this owner instead.
 ///
 /// # Errors
-/// Too few nodes answer to say so.
+/// `NoQuorum`: too few nodes answer to tell.
 pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked) -> Result<bool, Error> {
     let nodes = this.nodes();
     let (show, mut shown) = mpsc::unbounded_channel();
@@ -114,12 +114,12 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
     match (open, views) {
         (Some(error), _) => Err(error),
         (None, Some(views)) if !views.is_answered() => Err(views.too_few().before_release()),
-        // Of those that answered none has it.
+        // None of the nodes that answered has it.
         (None, _) => Ok(false),
     }
 }
 
-/// Begins to give an attempt back, also if nobody waits for the outcome: whether a majority had it until now.
+/// Begins to release an attempt, also if nobody awaits the outcome. Returns whether a majority had it until now.
 fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
     let giving = nodes.give_back(&Arc::new(lease), checked);
     let nodes = Arc::clone(&giving.nodes);
@@ -140,11 +140,12 @@ fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<
     }
 }
 
-/// Adopts it on a majority: the process that took it may only have been stopped, or may have sent before it ended what arrives late, that it
-/// gives up an attempt of which it had told nobody. (A lock of which its owner was told is never given up so.)
+/// Adopts the lock on a majority. The process that acquired it may only have been suspended. Or it sent, before it
+/// ended, a release of an attempt that it had reported to nobody, which arrives late. (A lock that was reported to its
+/// owner is never released so.)
 ///
 /// # Errors
-/// `NoQuorum`: too few nodes have it adopted.
+/// `NoQuorum`: too few nodes adopted it.
 async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Error> {
     let nodes = this.nodes();
     let (mut adopted, mut whys) = (0, vec![None; nodes.len()]);
@@ -163,7 +164,7 @@ async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Er
     Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)))
 }
 
-/// Brings its tokens together, where they differ.
+/// Raises the tokens of the lock to the same one, where they differ.
 async fn together(
     this: &ByOwner,
     lease: &Arc<Lease>,

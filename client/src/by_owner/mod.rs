@@ -1,10 +1,12 @@
-//! Locks under names that the caller chooses: taken by one request, extended and given back by others, also of another process.
+//! Locks under names that the caller chooses: one request acquires a lock, others extend and release it, also from
+//! another process.
 //!
-//! For those who speak for holders that are elsewhere, as `palisade agent` does. What holds a lock for itself uses
+//! For programs that act for holders elsewhere, as `palisade agent` does. A program that holds a lock for itself uses
 //! [`Client::lock`](crate::Client::lock), whose guard knows more.
 //!
-//! A name is one holder's, and new for each acquisition. On the nodes each *attempt* has a name of its own that begins with it and ends in 16
-//! digits of chance, so that no late message of one attempt can touch another.
+//! A name belongs to one holder, and is new for each acquisition. On the nodes each *attempt* has its own name, which
+//! begins with the holder's and ends in 16 hexadecimal digits, so that no late message of one attempt can affect
+//! another.
 
 mod breaking;
 mod changing;

@@ -1,4 +1,4 @@
-//! The owners that a process speaks for.
+//! The owners that a process acts for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use crate::run::checked::Checked;
 use crate::values::attempt_name::SUFFIX_BYTES;
 use crate::{Client, Error, ErrorKind, Options};
 
-/// What is found of an owner may have a lease of this length, and is given back for as long where a node does not answer.
+/// Assumed length of a lease that another process acquired. A node that does not answer receives the release for this
+/// long.
 const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 
-/// Longest name in bytes.
+/// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = palisade_quorum::limits::OWNER_BYTES_MAX - SUFFIX_BYTES;
 
 /// Locks by the names of their owners; of [`Client::by_owner`].
 #[derive(Clone, Debug)]
 pub struct ByOwner {
     pub(super) client: Client,
-    /// Of the version of the set that a request works with.
+    /// The nodes of the version of the set that a request works with.
     nodes: Arc<Nodes>,
     pub(super) table: Arc<Table>,
     pub(super) watches: Arc<Watches>,
@@ -31,7 +32,7 @@ pub struct ByOwner {
 }
 
 impl Client {
-    /// Locks under names that the caller chooses, for a program that speaks for holders elsewhere.
+    /// Returns the locks under names that the caller chooses, for a program that acts for holders elsewhere.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -54,23 +55,23 @@ impl ByOwner {
         &self.nodes
     }
 
-    /// The same, in the version of the set that the client works with now.
+    /// Returns a copy that works with the client's current version of the set.
     pub(super) fn now(&self) -> Self {
         Self { nodes: self.client.nodes(), ..self.clone() }
     }
 
-    /// How a lease of this length is asked for. Of the client's defaults it has how long a node is given to answer.
+    /// Returns the options of a lease of length `ttl`. A node's time to answer is that of the client's defaults.
     pub(super) fn options(&self, ttl: Duration) -> Options {
         self.client.options().clone().ttl(ttl)
     }
 
-    /// How a node is asked about a lock that somebody else may have taken.
+    /// Returns the checked options of requests about a lock that another process may have acquired.
     pub(super) fn of_another(&self) -> Result<Checked, Error> {
         self.options(LEASE_OF_ANOTHER).checked()
     }
 
-    /// Runs what `work` makes of this on the client's thread: in one version of the set, and again in the next if it comes to nothing in
-    /// between.
+    /// Runs `work` on the client's thread, in one version of the set. If the set changes and the work fails, runs it
+    /// again in the next version.
     pub(super) async fn run<T, F>(&self, work: impl Fn(Self) -> F + Send + 'static) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -82,7 +83,7 @@ impl ByOwner {
         self.client.thread()?.run(async move { nodes.on_present(given, in_version).await }).await?
     }
 
-    /// The same of a key, about which a node is asked as about a lock that somebody else may have taken.
+    /// Runs `work` for `key`, with the options of a lock that another process may have acquired. See [`ByOwner::run`].
     pub(super) async fn run_on<T, F>(
         &self,
         key: &[u8],
@@ -96,11 +97,11 @@ impl ByOwner {
         self.run(move |this| work(this, Arc::clone(&key), checked)).await
     }
 
-    /// The keeper's connection has ended: nothing is extended for it any more.
+    /// Stops extending locks for `keeper`, whose connection has ended.
     pub fn keeper_ended(&self, keeper: Keeper) {
         let Ok(thread) = self.client.thread() else { return };
         let table = Arc::clone(&self.table);
-        // After whatever that connection asked for and is given up by now.
+        // Runs after everything that connection asked for and has cancelled by now.
         thread.spawn(async move {
             for id in table.keeper_ended(keeper) {
                 let slot = table.slot(&id);
@@ -115,18 +116,18 @@ impl ByOwner {
         });
     }
 
-    /// The nodes, and which of them can be asked, as is known without asking.
+    /// Returns the nodes, and which of them are reachable, from what is known without asking.
     pub fn standing(&self) -> Standing {
         Standing::of(&self.now().nodes)
     }
 
-    /// How many locks are held here, how many requests wait, and how many watch.
+    /// Returns the numbers of locks held here, of waiting requests and of watching requests.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.table.held(), self.waiting.count(), self.watching.count())
     }
 
-    /// At the end of a program: all that is held is given back; [`Client::close`] waits for that. Otherwise it is left to its leases, and
-    /// its owners may go on with another process.
+    /// Releases all locks held here, at the end of a program; [`Client::close`] waits for that. Without it, the locks
+    /// last until their leases end, and their owners may continue with another process.
     pub fn give_back(&self) {
         let Ok(thread) = self.client.thread() else { return };
         for slot in self.table.drain() {
@@ -141,7 +142,7 @@ impl ByOwner {
     }
 }
 
-/// Refuses what cannot be an owner's name.
+/// Refuses an invalid owner's name.
 pub(super) fn checked_owner(owner: &[u8]) -> Result<(), Error> {
     if (1..=NAME_BYTES_MAX).contains(&owner.len()) {
         return Ok(());

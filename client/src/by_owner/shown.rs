@@ -8,105 +8,106 @@ use crate::NodeError;
 use crate::net::node::Reach;
 use crate::net::nodes::Nodes;
 
-/// A lock as a majority of the nodes has it.
+/// A lock, as a majority of the nodes has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Who holds it: the oldest grants first. Empty: it is free.
+    /// The grants, oldest first. Empty if the lock is free.
     pub grants: Vec<ShownGrant>,
-    /// How many hold it.
+    /// Number of holders.
     pub holders: u64,
-    /// How many wait for it, on the node where most do.
+    /// Number of waiters, on the node with the most.
     pub waiters: u64,
-    /// How many wait behind those in their clients, as far as they say, on the node where most do.
+    /// Number of waiters that clients report behind those, on the node with the most.
     pub waiters_behind: u64,
-    /// The first of them.
+    /// The first of the waiters.
     pub queue: Vec<ShownWaiter>,
-    /// For whom it is kept, and for how long.
+    /// The owner that the lock is reserved for, and for how long.
     pub reserved: Option<(Vec<u8>, Duration)>,
 }
 
-/// One who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownGrant {
-    /// The name that it was taken under.
+    /// The name of the owner.
     pub owner: Vec<u8>,
-    /// What the nodes call it.
+    /// The name of the attempt on the nodes.
     pub(crate) attempt: Vec<u8>,
-    /// The fencing token: at least the one that its owner was told last. While its nodes are brought together it is the one to which they are brought.
+    /// The fencing token: at least the one last reported to its owner. While its nodes are being raised to the same
+    /// token, it is that target.
     pub token: u64,
-    /// Those that name it: its owner may have been told one of them, and nobody before it.
+    /// The tokens that identify this grant: its owner may have received any of them, and no earlier owner has.
     pub(crate) tokens: Vec<u64>,
-    /// In which mode.
+    /// The mode of the grant.
     pub mode: Mode,
-    /// How many holds there are.
+    /// Number of holds.
     pub holds: u32,
-    /// What is left of the lease on a majority.
+    /// Remaining time of the lease on a majority.
     pub ttl: Duration,
-    /// Since when.
+    /// Time since the grant.
     pub held: Duration,
-    /// For people.
+    /// A note for people.
     pub note: Vec<u8>,
-    /// The number of the note.
+    /// The sequence number of the note.
     pub sequence: u64,
-    /// It keeps others out until its lease ends, and is nobody's.
+    /// Whether the grant is suspect: it keeps others out until its lease ends, but belongs to nobody.
     pub is_suspect: bool,
-    /// For how long it is extended by itself.
+    /// For how long the server extends it by itself.
     pub keepalive: Duration,
-    /// Time since its lease was last extended, or begun, on the node where that is least.
+    /// Time since its lease was last extended, or began, on the node with the least.
     pub extended: Duration,
 }
 
-/// One who waits for a lock.
+/// A waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownWaiter {
-    /// The name that it waits under.
+    /// The name of the waiter's owner.
     pub owner: Vec<u8>,
-    /// For how long.
+    /// Time since it began to wait.
     pub waited: Duration,
-    /// It waits to be told that the lock is free (LOCK.WAIT), not to be granted it.
+    /// Whether it waits to hear that the lock is free (LOCK.WAIT), instead of waiting for a grant.
     pub is_turn: bool,
-    /// For people.
+    /// A note for people.
     pub note: Vec<u8>,
-    /// `exclusive`, `shared` or `permit`.
+    /// The mode it waits for: `exclusive`, `shared` or `permit`.
     pub mode: String,
-    /// How many wait behind it in its client, as it says.
+    /// Number of waiters behind it in its client, as that reports.
     pub behind: u64,
 }
 
-/// What the nodes are together.
+/// The state of the nodes as a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSet {
-    /// The same for every client of the same nodes, in whatever order.
+    /// The id of the set, equal for every client of the same nodes, in whatever order.
     pub id: u128,
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many grant locks now.
+    /// Number of nodes that grant locks now.
     pub serving: usize,
-    /// How many are needed.
+    /// Number of nodes that a majority needs.
     pub majority: usize,
-    /// If too few serve since too many are guarded: for how long, and why.
+    /// If too few nodes serve because too many are guarded: for how long, and why.
     pub guarded: Option<(Duration, String)>,
-    /// The longest lease that all nodes take, of those that answered.
+    /// The longest lease that all nodes accept, of those that answered.
     pub max_ttl: Option<Duration>,
-    /// Their wall clock, the one in the middle, in microseconds since 1970.
+    /// The median of the nodes' wall clocks, in microseconds since 1970.
     pub clock_us: u64,
-    /// Those that cannot be asked, or are a server that counts already, and why.
+    /// The nodes that do not count, each with the reason: it cannot be asked, or it is a server that already counts.
     pub unreachable: Vec<NodeError>,
 }
 
 impl ShownGrant {
-    /// Whether it is the grant with this token.
+    /// Returns whether this is the grant with this token.
     pub fn is(&self, token: u64) -> bool {
         self.tokens.contains(&token)
     }
 }
 
-/// The set of nodes that this process works with, and which of them can be asked, as it knows without asking.
+/// The set of nodes that this process works with, and which of them are reachable, from what is known without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The version of the set; 0: it is that of the addresses that were given.
+    /// The version of the set; 0 for the set of the configured addresses.
     pub version: u64,
-    /// Each node by its name, without passwords.
+    /// The name of each node, without passwords, and its reachability.
     pub nodes: Vec<(String, Reach)>,
 }
 

@@ -1,4 +1,4 @@
-//! What this process knows of the owners that it speaks for.
+//! The state of the owners that this process acts for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::Guard;
 
-/// Fewer owners than this are not looked through for those that hold nothing any more.
+/// Minimum number of owners before those that no longer hold anything are swept.
 const SWEPT_LEAST: usize = 1_024;
 
 /// A lock and the name of an owner.
@@ -17,16 +17,16 @@ pub struct Id {
     pub owner: Arc<[u8]>,
 }
 
-/// Whose connection a lease lasts as long as.
+/// A connection that keeps leases extended while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Keeper(pub u64);
 
-/// What is known of one owner of one lock. Its requests are done one after the other, but for those that wait.
+/// The state of one owner of one lock. Its requests run one after the other, except those that wait.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// What it holds.
+    /// The lock that the owner holds.
     pub held: AsyncMutex<Option<Holding>>,
-    /// Those of its requests that wait end.
+    /// Ends the waiting requests of this owner.
     pub gives_up: Notify,
 }
 
@@ -35,27 +35,27 @@ pub struct Slot {
 pub struct Holding {
     pub guard: Guard,
     pub holds: u32,
-    /// The number of its note.
+    /// The sequence number of its note.
     pub sequence: u64,
-    /// The tokens that its owner was told, or may have been told by another process: it may have risen since.
+    /// The tokens that its owner received, or may have received from another process. The token may have risen since.
     pub told: Vec<u64>,
     pub keeper: Option<Keeper>,
 }
 
 impl Holding {
-    /// Whether it is the grant with this token, if one is named.
+    /// Returns whether this is the grant with this token, if one is named.
     pub fn is(&self, token: Option<u64>) -> bool {
         token.is_none_or(|token| self.told.contains(&token) || self.guard.token() == token)
     }
 
-    /// Its owner is told its token, which this returns.
+    /// Records that its owner receives the current token, and returns that token.
     pub fn tell(&mut self) -> u64 {
         let token = self.guard.token();
         self.may_be_told(&[token]);
         token
     }
 
-    /// Its owner may have been told these by another process.
+    /// Records that its owner may have received these tokens from another process.
     pub fn may_be_told(&mut self, tokens: &[u64]) {
         self.told.extend(tokens);
         self.told.sort_unstable();
@@ -63,19 +63,19 @@ impl Holding {
     }
 }
 
-/// All of them.
+/// The owners that this process acts for.
 #[derive(Debug, Default)]
 pub struct Table {
     slots: Mutex<Slots>,
-    /// What each keeper keeps, or has kept.
+    /// The locks that each keeper keeps, or has kept.
     kept: Mutex<HashMap<Keeper, HashSet<Id>>>,
 }
 
-/// By key, then by owner.
+/// The slots, by key and then by owner.
 #[derive(Debug, Default)]
 struct Slots {
     by_id: BTreeMap<Id, Arc<Slot>>,
-    /// When there are so many, those that are not used are looked for.
+    /// The number of slots at which the next sweep of unused ones begins.
     many: usize,
 }
 
@@ -84,13 +84,13 @@ impl Table {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of this owner.
+    /// Returns the slot of this owner, creating it if there is none.
     pub fn slot(&self, id: &Id) -> Arc<Slot> {
         let mut slots = self.slots();
         if let Some(slot) = slots.by_id.get(id) {
             return Arc::clone(slot);
         }
-        // Leases end without a word. Not at each one: every time it would look at all of them.
+        // Leases end without notice, so slots are swept. Sweeping on every call would scan all slots each time.
         if slots.by_id.len() >= slots.many {
             slots.by_id.retain(|_, slot| is_used(slot));
             slots.many = slots.by_id.len() * 2 + SWEPT_LEAST;
@@ -98,7 +98,7 @@ impl Table {
         Arc::clone(slots.by_id.entry(id.clone()).or_default())
     }
 
-    /// Forgets this owner, if there is nothing to know.
+    /// Forgets this owner if its slot is unused.
     pub fn forget(&self, id: &Id, slot: Arc<Slot>) {
         let mut slots = self.slots();
         drop(slot);
@@ -107,16 +107,16 @@ impl Table {
         }
     }
 
-    /// All owners of `key`.
+    /// Returns the slots of all owners of `key`.
     pub fn of_key(&self, key: &[u8]) -> Vec<Arc<Slot>> {
         let first = Id { key: key.into(), owner: Arc::default() };
         let slots = self.slots();
         slots.by_id.range(first..).take_while(|(id, _)| *id.key == *key).map(|(_, slot)| Arc::clone(slot)).collect()
     }
 
-    /// How many locks are held.
+    /// Returns the number of held locks.
     pub fn held(&self) -> usize {
-        // One that is being worked on is most likely held.
+        // A lock that a request is working on is most likely held.
         let is_held = |slot: &Arc<Slot>| match slot.held.try_lock() {
             Ok(held) => held.as_ref().is_some_and(|held| !held.guard.is_lost()),
             Err(_) => true,
@@ -124,30 +124,30 @@ impl Table {
         self.slots().by_id.values().filter(|slot| is_held(slot)).count()
     }
 
-    /// `keeper` keeps this from now on.
+    /// Records that `keeper` keeps this lock.
     pub fn keeps(&self, keeper: Keeper, id: &Id) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(keeper).or_default().insert(id.clone());
     }
 
-    /// `keeper` does not keep this any more.
+    /// Records that `keeper` no longer keeps this lock.
     pub fn keeps_no_more(&self, keeper: Keeper, id: &Id) {
         if let Some(ids) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&keeper) {
             ids.remove(id);
         }
     }
 
-    /// `keeper` has ended; what it kept.
+    /// Removes a keeper that has ended, and returns the locks it kept.
     pub fn keeper_ended(&self, keeper: Keeper) -> HashSet<Id> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&keeper).unwrap_or_default()
     }
 
-    /// Everything, and nothing is known any more.
+    /// Removes and returns all slots.
     pub fn drain(&self) -> Vec<Arc<Slot>> {
         std::mem::take(&mut self.slots().by_id).into_values().collect()
     }
 }
 
-/// Somebody is at work with it, or it is held.
+/// Returns whether a request works on the slot, or its lock is held.
 fn is_used(slot: &Arc<Slot>) -> bool {
     let is_lost = |held: &Option<Holding>| held.as_ref().is_none_or(|held| held.guard.is_lost());
     Arc::strong_count(slot) > 1 || !slot.held.try_lock().is_ok_and(|held| is_lost(&held))

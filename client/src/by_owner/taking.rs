@@ -1,4 +1,4 @@
-//! Taking a lock for an owner.
+//! Acquires a lock for an owner.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::run::renewer::{self, Auto};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// An extension is begun anew so often, where it joined one that had begun before.
+/// Maximum number of rounds to extend a lease, where a round joined an earlier one.
 const EXTENDED_TIMES: u32 = 7;
 
-/// First pause before that, where nodes have to be asked once more what they have; twice as long each time.
+/// First pause before another round, where nodes have to be asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Longest pause between looks, unless nodes are waited for.
+/// Longest pause between searches, except while waiting for nodes.
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
-/// For how long after it came a request that does not wait looks again where nodes do not agree.
+/// How long after its arrival a request without a wait searches again if the nodes disagree.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
-/// What is to be taken, and how.
+/// The parameters of an acquisition.
 #[derive(Clone, Debug)]
 pub struct Take {
     /// The lock.
@@ -40,38 +40,38 @@ pub struct Take {
     pub owner: Vec<u8>,
     /// Length of the lease.
     pub ttl: Duration,
-    /// In which mode.
+    /// The mode.
     pub wanted: Wanted,
-    /// Waits for so long.
+    /// Maximum time to wait.
     pub wait: Duration,
-    /// If the owner has it already, in this mode, that is as good, and is extended.
+    /// Whether a lock that the owner already holds in this mode counts as acquired, and is extended.
     pub retry: bool,
-    /// For people.
+    /// A note for people.
     pub note: Vec<u8>,
-    /// The lease is extended for so long, as long as this keeper has not [ended](ByOwner::keeper_ended).
+    /// How long the lease is extended, at most until this keeper has [ended](ByOwner::keeper_ended).
     pub keepalive: Option<(Duration, Keeper)>,
 }
 
-/// A lock that was taken: valid until *asked + waited + ttl*, less 1 % of the ttl and 2 ms.
+/// An acquired lock. Valid until *asked + waited + ttl*, less 1 % of the ttl and 2 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The fencing token.
     pub token: u64,
-    /// How long it was waited for.
+    /// Time spent waiting.
     pub waited: Duration,
     /// The number of the permit; 1 in the other modes.
     pub number: u16,
 }
 
-/// When a request came.
+/// The arrival of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
     pub at: BootTime,
-    /// Its place in the queues of the nodes.
+    /// The request's place in the queues of the nodes.
     pub ticket: Token,
 }
 
-/// One request, and when it came.
+/// A request to acquire a lock, and its arrival.
 struct Asked<'a> {
     this: &'a ByOwner,
     take: &'a Take,
@@ -81,10 +81,12 @@ struct Asked<'a> {
 }
 
 impl ByOwner {
-    /// Takes a lock; `None`: somebody else holds it. Dropped meanwhile, the request leaves every queue and nothing stays locked.
+    /// Acquires a lock; `None` if another owner holds it. If the future is dropped, the request leaves every queue and
+    /// nothing stays locked.
     ///
     /// # Errors
-    /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (if it was not somebody else that stood in the way), `Expired`, `BadArgument`, `Closed`.
+    /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (unless another owner was the obstacle), `Expired`, `BadArgument`,
+    /// `Closed`.
     pub async fn take(&self, take: Take) -> Result<Option<Granted>, Error> {
         let came = Came { at: clock::boot_now(), ticket: self.nodes().clock.ticket() };
         checked_owner(&take.owner)?;
@@ -98,7 +100,7 @@ impl ByOwner {
     }
 }
 
-/// Takes it in one version of the set.
+/// Acquires the lock in one version of the set.
 async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
@@ -107,7 +109,7 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
     this.table.forget(&id, slot);
     match granted {
         Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
-        // The wait is over, and it was others who stood in the way.
+        // The wait is over, and other owners were the obstacle.
         Err(error) if error.in_the_way() == Some(ErrorKind::Contended) => Ok(None),
         granted => granted.map(Some),
     }
@@ -134,12 +136,12 @@ impl Asked<'_> {
                 Err(error) => error,
             };
             match error.kind() {
-                // By an attempt of a process that is gone, or of another one.
+                // The lock is held by an attempt of another process, or of one that has ended.
                 ErrorKind::Owned if self.take.retry && again => {
                     if let Some(granted) = self.take_up(slot).await? {
                         return Ok(granted);
                     }
-                    // What is left of that attempt is in its owner's way.
+                    // The remains of that attempt bar its own owner.
                     finding::free(self.this, self.id, None, self.checked).await?;
                     again = false;
                 }
@@ -148,7 +150,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Asks the nodes; an error of its own if the caller has given up.
+    /// Asks the nodes. The outer error ends the request: the client was closed.
     async fn attempt(&self, slot: &Slot, sought: &Sought) -> Result<Result<Taken, Error>, Error> {
         let taking = async {
             let (nodes, wait) = (self.this.nodes(), self.take.wait);
@@ -167,7 +169,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What this owner holds already, if it says that it repeats itself.
+    /// Returns the lock that this owner already holds, if the request is a retry.
     async fn again(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.as_ref().is_some_and(|held| held.guard.is_lost()) {
@@ -180,12 +182,13 @@ impl Asked<'_> {
             return self.extended(holding).await;
         }
         drop(held);
-        // Who has it together with others is not seen by being refused.
+        // An owner that shares the lock is not refused by itself, so its earlier grant would go unnoticed.
         if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
     }
 
-    /// Looks for it on the nodes, and goes on with it. While another attempt is being given back, or adopted by a third process, the nodes do not
-    /// agree: it looks again for a moment. With a wait it does so until its limit, also where too few nodes answer.
+    /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
+    /// or adopted by a third process: the search repeats for a moment. With a wait it repeats until the limit, also if
+    /// too few nodes answer.
     async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
         let limit = if wait.is_zero() { LOOKED_FOR } else { wait };
@@ -205,7 +208,7 @@ impl Asked<'_> {
             if left().is_zero() && !wait.is_zero() {
                 return Err(limit::timed_out(nodes, &self.id.key, error, self.checked.given, Instant::now()).await);
             }
-            // The next version of the set is asked anew.
+            // The next version of the set needs a new request.
             if left().is_zero() || nodes.is_superseded() {
                 return Err(error);
             }
@@ -223,7 +226,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Looks for it once.
+    /// Searches for the lock once.
     async fn look(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let mut held = slot.held.lock().await;
         if held.is_none() {
@@ -235,7 +238,7 @@ impl Asked<'_> {
         }
     }
 
-    /// It holds this already: if it is what it asks for, that is extended.
+    /// Extends the lock that the owner already holds, if it is the requested one.
     async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
         if !is_same(holding.guard.lease().wanted(), self.take.wanted) {
             return Err(owned());
@@ -252,14 +255,14 @@ impl Asked<'_> {
         Ok(Some(Granted { token, waited: Duration::ZERO, number }))
     }
 
-    /// A lock that was taken just now.
+    /// Keeps a lock that was just acquired.
     async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
-        // If this request is given up meanwhile, or is one too many, nobody is told of the lock.
+        // If this request is cancelled meanwhile, or is redundant, nobody learns of the lock.
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
         let mut held = slot.held.lock().await;
         if let Some(other) = held.as_mut().filter(|held| !held.guard.is_lost()) {
-            // Another request of this owner was granted meanwhile: it has one grant.
+            // Another request of this owner was granted meanwhile: an owner has one grant.
             return self.extended(other).await?.ok_or_else(Error::lost);
         }
         let began = BootTime::from_us(
@@ -284,7 +287,7 @@ impl Asked<'_> {
         Ok(Guard::new(thread, &nodes, lease, shared, orders, self.checked))
     }
 
-    /// It is extended as long as the keeper is there.
+    /// Extends the lock for as long as the keeper exists.
     fn bind(&self, holding: &mut Holding, kept: Duration, keeper: Keeper) {
         if let Some(before) = holding.keeper.replace(keeper) {
             self.this.table.keeps_no_more(before, self.id);
@@ -294,13 +297,13 @@ impl Asked<'_> {
     }
 }
 
-/// Extends it until it is valid for `ttl_ms` from `came` on, less the margin.
+/// Extends the lock until it is valid for `ttl_ms` from `came` on, less the margin.
 pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) -> Result<(), Error> {
     let until = came.plus_us((u64::from(ttl_ms) * 1_000).saturating_sub(margin_us(ttl_ms)));
     for n in 0..EXTENDED_TIMES {
         match guard.extend_to(ttl_ms).await {
             Ok(()) => {}
-            // Nodes whose token is being raised, by another process too, take part in the next round.
+            // Nodes whose token is being raised, perhaps by another process, take part in the next round.
             Err(error) if error.kind() == ErrorKind::NoQuorum && !too_many_away(&error, nodes) => {
                 sleep(AGAIN * 2_u32.pow(n)).await;
                 continue;
@@ -317,17 +320,17 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
     Err(changes_meet())
 }
 
-/// Returns the refusal of a change that others of the same lock came between each time.
+/// Returns the refusal of a change that kept meeting other changes of the lock.
 pub fn changes_meet() -> Error {
     Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
 }
 
-/// Whether no majority of so many nodes answers.
+/// Returns whether too many of `nodes` nodes failed to answer for a majority.
 fn too_many_away(error: &Error, nodes: usize) -> bool {
     error.nodes().iter().filter(|node| node.why != Why::NotHeld).count() > nodes - majority(nodes)
 }
 
-/// Whether who holds it in the one mode may have meant the other; a permit's number need not be named.
+/// Returns whether a holder in mode `held` may have requested `wanted`; a permit's number need not be named.
 fn is_same(held: Wanted, wanted: Wanted) -> bool {
     match (held, wanted) {
         (Wanted::Permit { limit: one, number: held }, Wanted::Permit { limit: other, number }) => {
@@ -337,7 +340,7 @@ fn is_same(held: Wanted, wanted: Wanted) -> bool {
     }
 }
 
-/// The owner does not wait any more: for its request that is as if somebody else had the lock.
+/// Returns the error of a request whose owner stopped waiting: it ends as if another owner had the lock.
 fn given_up() -> Error {
     Error::new(ErrorKind::Contended, "the owner gave it back meanwhile")
 }

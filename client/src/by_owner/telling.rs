@@ -1,4 +1,4 @@
-//! What the nodes tell of a lock, and of themselves.
+//! Reports what the nodes know of a lock, and of themselves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use crate::run::checked::Checked;
 use crate::{Error, NodeError, Why};
 
 impl ByOwner {
-    /// What is left of the grant with this token, less what clocks may differ by; `None`: nobody holds it with this token.
+    /// Returns the remaining time of the grant with this token, less the drift of clocks; `None` if nobody holds the
+    /// lock with it.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes tell.
+    /// `NoQuorum`: too few nodes answer.
     pub async fn check(&self, key: &[u8], token: u64) -> Result<Option<Duration>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
             let shown = look(&this, &key, None, Some(token), checked.given).await?;
@@ -34,10 +35,11 @@ impl ByOwner {
         self.run_on(key, work).await
     }
 
-    /// Who holds it, and who waits if so many of them are asked for; `None`: it is free, and nobody who is asked for waits.
+    /// Returns the holders of the lock, and up to `waiters` waiters if requested. `None`: it is free, and no requested
+    /// waiter waits.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes tell.
+    /// `NoQuorum`: too few nodes answer.
     pub async fn info(&self, key: &[u8], waiters: Option<usize>) -> Result<Option<Shown>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
             look(&this, &key, waiters, None, checked.given).await
@@ -48,11 +50,11 @@ impl ByOwner {
         Ok((!(is_free && is_idle)).then_some(shown))
     }
 
-    /// Returns as soon as the lock is not held with this token, or has a newer note than this one (0: as soon as it is not free), with how
-    /// it is then; `None` after so long.
+    /// Waits until the lock is not held with this token, or has a newer note than this one (token 0: until it is no
+    /// longer free). Returns its state then, or `None` after `wait`.
     ///
     /// # Errors
-    /// `NoQuorum`: too few nodes tell how it is at first. `Closed`.
+    /// `NoQuorum`: too few nodes answer at first. `Closed`.
     pub async fn watch(&self, key: &[u8], known: (u64, Option<u64>), wait: Duration) -> Result<Option<Shown>, Error> {
         let work = move |this, key: Arc<[u8]>, checked: Checked| async move {
             watch(&this, &key, known, wait, checked.given).await
@@ -60,7 +62,7 @@ impl ByOwner {
         self.run_on(key, work).await
     }
 
-    /// What the nodes are together.
+    /// Returns the state of the nodes as a set.
     ///
     /// # Errors
     /// `Closed`.
@@ -70,8 +72,8 @@ impl ByOwner {
     }
 }
 
-/// How the lock is, as a majority has it, and this process where it holds it. A token that is named may have been told by a node that is not among
-/// the first to answer: all of them are heard before it is nobody's.
+/// Returns the state of the lock, as a majority has it, merged with what this process holds. A named token may come
+/// from a node that is not among the first to answer: all nodes are heard before nobody counts as its holder.
 async fn look(
     this: &ByOwner,
     key: &[u8],
@@ -87,7 +89,7 @@ async fn look(
     }
     let mut shown = views.shown();
     for slot in this.table.of_key(key) {
-        // One that is being worked on is as the nodes say.
+        // For a lock that a request is working on, the nodes' view stands.
         let Ok(held) = slot.held.try_lock() else { continue };
         let Some(held) = &*held else { continue };
         if let Some(grant) = shown.grants.iter_mut().find(|grant| *grant.attempt == *held.guard.lease().owner) {
@@ -97,7 +99,7 @@ async fn look(
     Ok(shown)
 }
 
-/// Who the nodes are, and whether they serve.
+/// Returns who the nodes are, and whether they serve.
 async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let command = &cmd("LOCK.NODE");
     let ask = |place: usize| async move { (place, nodes.list[place].ask_each(command, given).await) };
@@ -114,7 +116,7 @@ async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     };
     let (mut clocks, mut guards, mut places) = (vec![], vec![], HashMap::new());
     while let Some((place, answers)) = asked.next().await {
-        // Of a cluster each master: it serves as a whole, or not.
+        // A cluster answers with each master: it serves as a whole, or not at all.
         let (mut guard, mut all_answer) = (None, !answers.is_empty());
         if answers.is_empty() {
             let node = nodes.list[place].name().to_owned();
@@ -152,13 +154,13 @@ async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     clocks.sort_unstable();
     set.clock_us = clocks.get(clocks.len() / 2).copied().unwrap_or(0);
     guards.sort();
-    // As soon as so many of them serve that a majority does.
+    // The guard counts until enough nodes serve for a majority.
     let missing = set.majority.saturating_sub(set.serving);
     set.guarded = missing.checked_sub(1).and_then(|last| guards.into_iter().nth(last));
     set
 }
 
-/// Returns when the lock is not as is `known`, with how it is; `None`: nothing happened in time.
+/// Waits until the lock differs from `known`, and returns its state. `None`: nothing changed in time.
 async fn watch(
     this: &ByOwner,
     key: &[u8],
@@ -168,7 +170,7 @@ async fn watch(
 ) -> Result<Option<Shown>, Error> {
     let until = Instant::now() + wait;
     let mut watch = None;
-    // What the nodes call the grants that are known: that a token is raised is no change.
+    // The attempts of the known grants: a raised token is no change.
     let mut attempts: Option<Vec<Vec<u8>>> = None;
     let mut looked_again = known.0 == 0;
     let _counted = this.watching.begin();
@@ -181,7 +183,7 @@ async fn watch(
                 if attempts.is_none() {
                     let grants = shown.with(this, key, known.0).await;
                     if grants.is_empty() && !looked_again {
-                        // Its owner may have been at work with it meanwhile, and given it back.
+                        // A request of its owner may have been working on it meanwhile, and have released it.
                         looked_again = true;
                         continue;
                     }
@@ -198,7 +200,7 @@ async fn watch(
             return Ok(None);
         }
         let Some((_, changed)) = &mut watch else {
-            // It may change before the nodes watch it: what they say at first is heard as a change.
+            // The lock may change before the nodes watch it: their first report counts as a change.
             let begun = this.watches.of(&this.client, this.nodes(), key, given)?;
             let changed = begun.changed.clone();
             watch = Some((begun, changed));
@@ -217,23 +219,25 @@ async fn watch(
 }
 
 impl ShownGrant {
-    /// This process holds it, and knows what nodes that it has not reached yet do not: for how long, and what its owner was told.
+    /// Merges what this process knows of its own grant, and nodes it has not reached yet do not: the validity, and the
+    /// owner's tokens.
     fn is_known_as(&mut self, held: &Holding) {
         self.ttl = self.ttl.max(held.guard.valid_for());
-        // What its owner is told: a larger one may be on a node that no majority has followed yet.
+        // The owner receives this token: a larger one may be on a node that no majority has followed yet.
         self.token = held.guard.token();
         self.tokens.extend(&held.told);
     }
 }
 
 impl Shown {
-    /// The grants with this token.
+    /// Returns the grants with this token.
     async fn with(&self, this: &ByOwner, key: &[u8], token: u64) -> Vec<&ShownGrant> {
         let named: Vec<_> = self.grants.iter().filter(|grant| grant.is(token)).collect();
         if !named.is_empty() || self.grants.is_empty() {
             return named;
         }
-        // It may have risen since its owner was told, and be rising now: it is that grant, with whichever token.
+        // The token may have risen since its owner received it, or be rising now: the grant is the same under any
+        // token.
         for slot in this.table.of_key(key) {
             if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
                 return self.grants.iter().filter(|grant| *grant.attempt == *held.guard.lease().owner).collect();
@@ -242,7 +246,7 @@ impl Shown {
         vec![]
     }
 
-    /// Whether it is one of these grants, with a note that is not newer; token 0: free.
+    /// Returns whether the lock is one of these grants, with a note that is not newer; for token 0, whether it is free.
     fn is(&self, (token, sequence): (u64, Option<u64>), attempts: &[Vec<u8>]) -> bool {
         if token == 0 {
             return self.grants.is_empty();

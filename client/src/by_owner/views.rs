@@ -1,4 +1,4 @@
-//! A lock as its nodes show it, and what a majority of them agrees on.
+//! Views of a lock by its nodes, and what a majority of them agrees on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// What rounding to milliseconds can cost on both sides.
+/// Maximum loss through rounding to milliseconds on both sides.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// What all nodes say of a lock, in the order of the list.
+/// The views that all nodes have of a lock, in the order of the list.
 pub struct Views {
-    /// Read before the first was asked.
+    /// The time before the first node was asked.
     pub asked: BootTime,
     pub by_node: Vec<Option<View>>,
     whys: Vec<Option<Why>>,
     nodes: Arc<Nodes>,
 }
 
-/// What one node says.
+/// The view of one node.
 pub struct View {
     pub id: NodeId,
-    /// Why what it does not show may be what it has forgotten; `None`: it does not have that.
+    /// Why the node may have forgotten what it does not show; `None`: it does not have it.
     unsure: Option<Why>,
     pub grants: Vec<GrantView>,
     waiters: u64,
@@ -49,7 +49,7 @@ pub struct View {
 /// A grant on one node.
 #[derive(Clone)]
 pub struct GrantView {
-    /// What the attempt is called there.
+    /// The name of the attempt there.
     pub attempt: Vec<u8>,
     pub token: Token,
     pub mode: Mode,
@@ -64,8 +64,8 @@ pub struct GrantView {
 }
 
 impl Views {
-    /// Asks all nodes, until what they say is enough: a majority has answered, and what is `enough` of that is there. After each answer `enough`
-    /// sees what is there so far.
+    /// Asks all nodes, until a majority has answered and the views are `enough`. `enough` receives the views so far
+    /// after each answer.
     pub async fn ask(
         nodes: &Arc<Nodes>,
         key: &[u8],
@@ -77,7 +77,7 @@ impl Views {
         let (command, node) = (&command(key, waiters), &cmd("LOCK.NODE"));
         let ask = |place: usize| async move {
             let endpoint = &nodes.list[place];
-            // In this order: what is forgotten before the first is answered is guarded at the second.
+            // The order matters: what is forgotten before the first answer shows as a guard in the second.
             let (said, told) = join(endpoint.ask(command, given, None), endpoint.ask_at(key, node, given)).await;
             (place, said, told.1)
         };
@@ -119,12 +119,12 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Returns true if a majority has answered, and has forgotten nothing.
+    /// Returns whether a majority has answered and has forgotten nothing.
     pub fn is_answered(&self) -> bool {
         self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
     }
 
-    /// What is known of an attempt that is `shown` by these nodes.
+    /// Returns what is known of an attempt that these nodes have `shown`.
     fn known(&self, shown: &[(usize, &GrantView)]) -> Known {
         let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
         let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);
@@ -132,7 +132,7 @@ impl Views {
         known(self.by_node.len(), shown.len(), unsure)
     }
 
-    /// Too few have answered to say; these did not.
+    /// Returns the error that too few nodes have answered, with those that did not.
     pub fn too_few(&self) -> Error {
         let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
         let count = self.whys.len();
@@ -141,7 +141,7 @@ impl Views {
         error.lasting(lasting > count - majority(count))
     }
 
-    /// Each attempt's grants, by node.
+    /// Returns the grants of each attempt, by node.
     pub fn by_attempt(&self) -> BTreeMap<&[u8], Vec<(usize, &GrantView)>> {
         let mut by_attempt: BTreeMap<&[u8], Vec<_>> = BTreeMap::new();
         for (node, view) in self.by_node.iter().enumerate() {
@@ -152,7 +152,8 @@ impl Views {
         by_attempt
     }
 
-    /// What each node has of this attempt, as a look of [`palisade_quorum::resume`]: that a guarded one shows nothing is no answer.
+    /// Returns what each node has of this attempt, as input of [`palisade_quorum::resume`]. A guarded node that shows
+    /// nothing has not answered.
     pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<Has>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
@@ -162,22 +163,22 @@ impl Views {
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
     }
 
-    /// The tokens that nodes have for this attempt.
+    /// Returns the tokens that nodes have for this attempt.
     pub fn tokens_of(&self, attempt: &[u8]) -> Vec<u64> {
         let seen = self.by_attempt().remove(attempt).unwrap_or_default();
         seen.iter().map(|(_, grant)| grant.token.get()).collect()
     }
 
-    /// Whether no node that cannot say can change which grants a majority has.
+    /// Returns whether the nodes that cannot say are too few to change which grants a majority has.
     pub fn is_decided(&self) -> bool {
         let each: Vec<Known> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
-        // One that no node shows.
+        // An attempt that no node shows.
         let hidden = self.known(&[]);
         let is_known = each.contains(&Known::Held) || hidden == Known::NotHeld;
         self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&Known::Unknown)
     }
 
-    /// The grants that a majority has, those that were granted first in front.
+    /// Returns the grants that a majority has, oldest first.
     pub fn agreed(&self) -> Vec<ShownGrant> {
         let needed = majority(self.by_node.len());
         let by_attempt = self.by_attempt();
@@ -187,7 +188,7 @@ impl Views {
         agreed
     }
 
-    /// All of it, for people.
+    /// Returns the whole state of the lock, for people.
     pub fn shown(&self) -> Shown {
         let grants = self.agreed();
         let views = || self.by_node.iter().flatten();
@@ -203,7 +204,7 @@ impl Views {
     }
 }
 
-/// What is said of one attempt by the nodes that have it.
+/// Returns what the nodes that have an attempt agree on.
 fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     let needed = majority(nodes);
     let kth = |mut values: Vec<u64>| {
@@ -231,19 +232,20 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// What of a time that nodes count may be relied on: it is shorter by what clocks may differ by. A lease of a [`Granted`](super::taking::Granted) may be
-/// relied on for so long from the end of the wait for it on, where that is counted from before it was asked for.
+/// Returns the reliable part of a time that nodes count: less the drift of clocks. A lease of a
+/// [`Granted`](super::taking::Granted) can be relied on for that long after its wait, if the wait is counted from
+/// before the request.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }
 
-/// For how long a node grants nothing, and why, as its LOCK.NODE tells; `None`: it serves.
+/// Returns for how long a node grants nothing, and why, from its LOCK.NODE; `None` if it serves.
 pub fn guard(node: &Value) -> Option<(Duration, String)> {
     (wire::text(node, "state").as_deref() != Some("serving"))
         .then(|| (ms(node, "guard_ms"), wire::text(node, "guard_reason").unwrap_or_default()))
 }
 
-/// Why a node that answers LOCK.NODE so may have forgotten what it does not show.
+/// Returns why a node with this answer to LOCK.NODE may have forgotten what it does not show.
 fn unsure(node: &Result<Value, Why>) -> Option<Why> {
     let guarded = |(left, why): (Duration, String)| Why::Guarded {
         left_ms: left.as_millis() as u64,
@@ -277,7 +279,7 @@ impl View {
             unsure,
             grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
             waiters: wire::number(info, "waiters")?,
-            // A node of an earlier version does not know.
+            // Nodes of an earlier version do not know.
             waiters_behind: wire::number(info, "waiters_behind").unwrap_or(0),
             queue: list("queue").iter().map(waiter).collect::<Option<_>>()?,
             reserved: reserved.map(|owner| (owner.to_vec(), reserved_for)),

@@ -1,4 +1,4 @@
-//! Keys that are watched on the nodes, for requests here.
+//! Keys that requests of this process watch on the nodes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,11 +10,11 @@ use crate::net::pace::Given;
 use crate::run::thread::Running;
 use crate::{Client, Error};
 
-/// Keys that somebody here watches: each is watched once on the nodes, for all of them.
+/// The keys watched by this process. The nodes watch each once, for all requests.
 #[derive(Debug, Default)]
 pub struct Watches(Mutex<HashMap<Vec<u8>, Weak<Watch>>>);
 
-/// A key that is watched.
+/// A watched key.
 #[derive(Debug)]
 pub struct Watch {
     pub changed: watch::Receiver<u64>,
@@ -22,7 +22,7 @@ pub struct Watch {
 }
 
 impl Watches {
-    /// Returns the watch of `key`, which begins now if there is none.
+    /// Returns the watch of `key`, and begins it if there is none.
     pub fn of(&self, client: &Client, nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Arc<Watch>, Error> {
         let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watch) = watches.get(key).and_then(Weak::upgrade) {

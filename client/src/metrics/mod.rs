@@ -1,7 +1,7 @@
-//! What a client counts and measures, for the recorder of the program (feature `metrics`, crate `metrics`); without the feature, nothing.
+//! Metrics of a client, for the program's recorder (feature `metrics`, crate `metrics`); without the feature, nothing.
 //!
-//! docs/telemetry.md has the names, labels and units. They are stable: who changes one changes that page, which a test compares with a
-//! real recorder.
+//! docs/telemetry.md lists the names, labels and units. They are stable: a change must change that page too, which a
+//! test compares with a real recorder.
 
 #[cfg(feature = "metrics")]
 mod recording;

@@ -1,4 +1,4 @@
-//! Names, labels and units, and the one place that says them to the recorder.
+//! Names, labels and units of the metrics, and the only module that reports to the recorder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ const NODE_RESPONSE: &str = "palisade_client_node_response_seconds";
 /// The class of locks whose options name none.
 const CLASS_DEFAULT: &str = "default";
 
-/// Says what each is, and its unit. A recorder that is installed later does not hear it.
+/// Describes each metric and its unit. A recorder that is installed later does not receive the descriptions.
 pub fn describe() {
     describe_counter!(ACQUISITIONS, Unit::Count, "Acquisitions, by how they ended.");
     describe_histogram!(WAIT, Unit::Seconds, "From the call to its end, by how it ended.");
@@ -40,7 +40,7 @@ pub fn describe() {
     describe_histogram!(NODE_RESPONSE, Unit::Seconds, "How long a node took to answer a request that does not wait.");
 }
 
-/// What an acquisition is counted as, and its rounds so far.
+/// The class of an acquisition, and its rounds so far.
 #[derive(Clone, Debug)]
 pub struct Class {
     name: SharedString,
@@ -58,7 +58,7 @@ impl Class {
         Self { name: SharedString::from_shared(name), rounds: Arc::default() }
     }
 
-    /// One more round to the nodes.
+    /// Counts another round to the nodes.
     pub fn round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Class {
     }
 }
 
-/// An acquisition under way.
+/// An acquisition in progress.
 pub struct Acquiring {
     class: Class,
     wanted: Wanted,
@@ -104,7 +104,7 @@ impl Acquiring {
 }
 
 impl Drop for Acquiring {
-    /// Its caller gave up, or the client was closed.
+    /// Counts a cancelled acquisition: its caller gave up, or the client was closed.
     fn drop(&mut self) {
         if !self.is_told {
             self.tell("cancelled");
@@ -122,19 +122,19 @@ fn outcome(kind: ErrorKind) -> &'static str {
         ErrorKind::Owned => "owned",
         ErrorKind::Lost => "lost",
         ErrorKind::BadArgument => "bad_argument",
-        // The last two: only of a change of the set of nodes.
+        // The last two arise only from a change of the set of nodes.
         ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Overtaken => "configuration",
         ErrorKind::Closed | ErrorKind::NotGivenBack => "cancelled",
     }
 }
 
-/// A lock that is held.
+/// A held lock.
 pub struct Holding {
     class: Class,
-    /// As it was taken: one that is downgraded stays what it was here.
+    /// The mode at acquisition: a downgraded lock keeps it here.
     wanted: Wanted,
     began: BootTime,
-    /// The recorder that it was counted by, so that another one is not told of its end alone.
+    /// The gauge of the recorder that counted the lock, so that no other recorder receives only its end.
     held: Gauge,
     has_ended: bool,
 }
@@ -147,7 +147,7 @@ impl Holding {
         Self { class, wanted, began: clock::boot_now(), held, has_ended: false }
     }
 
-    /// It ended so; what ends later is told once.
+    /// Records the first end of the lock; later ones are ignored.
     pub fn end(&mut self, loss: &Loss) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
@@ -162,7 +162,7 @@ impl Holding {
     }
 }
 
-/// `None`: it was given back.
+/// Returns the label of a loss; `None` for a release.
 fn reason(loss: &Loss) -> Option<&'static str> {
     Some(match loss {
         Loss::Released => return None,
@@ -175,19 +175,19 @@ fn reason(loss: &Loss) -> Option<&'static str> {
     })
 }
 
-/// A round that extends a held lock came to an end.
+/// Counts a finished round of extension of a held lock.
 pub fn extended(class: &Class, wanted: Wanted, is_extended: bool) {
     let mut labels = class.labels(wanted);
     labels.push(Label::from_static_parts("outcome", if is_extended { "extended" } else { "failed" }));
     counter!(EXTENSIONS, labels).increment(1);
 }
 
-/// Requests to one node.
+/// The metrics of one node.
 #[derive(Debug)]
 pub struct NodeMeter(SharedString);
 
 impl NodeMeter {
-    /// Of the node with this address, which has no password in it.
+    /// Creates the metrics of the node with this address, which contains no password.
     pub fn new(name: &str) -> Self {
         Self(SharedString::from_shared(name.into()))
     }
@@ -200,7 +200,7 @@ impl NodeMeter {
         gauge!(NODE_UP, vec![self.label()]).set(if is_up { 1 } else { 0 });
     }
 
-    /// A request ended so; also one that was not sent, since the node is down.
+    /// Counts a finished request, or one that was not sent because the node is down.
     pub fn asked<T>(&self, came: &Result<T, Why>) {
         let outcome = match came {
             Ok(_) => "answered",

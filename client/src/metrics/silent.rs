@@ -1,4 +1,4 @@
-//! Nothing is counted: the feature `metrics` is off.
+//! Stubs that count nothing: the feature `metrics` is off.
 
 use std::time::Duration;
 

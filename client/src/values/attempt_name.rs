@@ -1,15 +1,16 @@
-//! What an attempt to take a lock is called on the nodes: the owner that they know.
+//! Names of attempts to acquire a lock: the owners that the nodes know.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// After the name that a caller chose: a sign, 8 hexadecimal digits that all attempts of one request share, and 8 of chance.
+/// Length of the suffix after the caller's name: a sign, 8 hexadecimal digits shared by all attempts of one request,
+/// and 8 random ones.
 pub const SUFFIX_BYTES: usize = 17;
 const SIGN: u8 = b'#';
 const REQUEST_BYTES: usize = 8;
 
-/// A new one, of an owner with this name, or with none, for this request. No two are the same, so that a late message of one attempt cannot touch
-/// another.
+/// Returns a new attempt name for this request, of an owner with this name or without one. Names never repeat, so that
+/// no late message of one attempt can affect another.
 pub fn attempt_of(name: Option<&[u8]>, request: u32) -> Arc<[u8]> {
     let Some(name) = name else { return Arc::from(rand::random::<[u8; 20]>()) };
     let mut digits = String::with_capacity(SUFFIX_BYTES);
@@ -18,13 +19,13 @@ pub fn attempt_of(name: Option<&[u8]>, request: u32) -> Arc<[u8]> {
     [name, digits.as_bytes()].concat().into()
 }
 
-/// Whether both are attempts of one request.
+/// Returns whether both are attempts of one request.
 pub fn is_same_request(one: &[u8], other: &[u8]) -> bool {
     let request = |attempt: &[u8]| attempt.get(..name_of(attempt).len() + 1 + REQUEST_BYTES).map(<[u8]>::to_vec);
     request(one).is_some_and(|of_one| Some(of_one) == request(other))
 }
 
-/// The name that the caller chose; all of it where nobody did.
+/// Returns the name that the caller chose, or the whole attempt name if there is none.
 pub fn name_of(attempt: &[u8]) -> &[u8] {
     match attempt.split_last_chunk::<SUFFIX_BYTES>() {
         Some((name, [SIGN, digits @ ..])) if !name.is_empty() && digits.iter().all(u8::is_ascii_hexdigit) => name,

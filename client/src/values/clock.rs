@@ -1,4 +1,4 @@
-//! The clocks: the boot clock for validity, the wall clock as a hint for tokens, and the only place that reads either.
+//! Clocks: the boot clock for validity, the wall clock as a hint for tokens. The only module that reads either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,29 +6,29 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use palisade_quorum::{BootTime, Token, limits::TOKEN_HINT_MAX};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The boot clock, now: it cannot be set, and runs while the machine sleeps.
+/// Returns the boot clock's time now. It cannot be set, and runs while the machine sleeps.
 pub fn boot_now() -> BootTime {
     let time = clock_gettime(ClockId::Boottime);
     BootTime::from_us(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
-/// How long it is from now until `then`; zero if that has passed.
+/// Returns the time from now until `then`; zero if that has passed.
 pub fn until(then: BootTime) -> Duration {
     Duration::from_micros(then.us_since(boot_now()))
 }
 
-/// Returns the moment so long after now.
+/// Returns the moment `pause` from now.
 pub fn after(pause: Duration) -> BootTime {
     boot_now().plus_us(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// How long it has been since `then`.
+/// Returns the time since `then`.
 pub fn since(then: BootTime) -> Duration {
     Duration::from_micros(boot_now().us_since(then))
 }
 
-/// What tokens and tickets are made from: the wall clock in microseconds. A token is one above the highest that was seen, if that is more. A ticket
-/// is not: tokens can be far ahead of the clock, and everybody would come with the same one.
+/// A source of tokens and tickets: the wall clock in microseconds. A token is also larger than every token seen. A
+/// ticket is not: tokens can be far ahead of the clock, and then all clients would draw the same ticket.
 #[derive(Debug, Default)]
 pub struct HybridClock {
     seen: AtomicU64,
@@ -36,18 +36,18 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// A proposal for the next token.
+    /// Returns a proposal for the next token.
     pub fn propose(&self) -> Token {
-        // Beyond the end of the token space the nodes' own numbers decide.
+        // Beyond the end of the token space, the nodes' own numbers decide.
         within(wall_us().max(self.seen.load(Ordering::Relaxed) + 1))
     }
 
-    /// A node issued this token.
+    /// Records a token that a node issued.
     pub fn saw(&self, token: Token) {
         self.seen.fetch_max(token.get(), Ordering::Relaxed);
     }
 
-    /// The ticket of whoever comes now: larger than every earlier one of this process, also where the clock is set back.
+    /// Returns a ticket: larger than every earlier one of this process, also if the clock is set back.
     pub fn ticket(&self) -> Token {
         let wall = wall_us();
         let next = |last: u64| wall.max(last + 1).min(TOKEN_HINT_MAX);
@@ -70,7 +70,7 @@ fn within(value: u64) -> Token {
 mod tests {
     use super::*;
 
-    /// Tokens may be ahead of the clock, for all processes by the same: tickets were one above them, and so the same.
+    /// Tokens may be ahead of the clock, equally for all processes. Tickets used to be one above them, and so equal.
     #[test]
     fn tickets_are_the_clocks_and_no_two_are_the_same() {
         let clock = HybridClock::default();

@@ -1,4 +1,4 @@
-//! What can go wrong, for programs ([`ErrorKind`]) and for people (the message).
+//! Errors, for programs ([`ErrorKind`]) and for people (the message).
 
 use std::fmt;
 use std::time::Duration;
@@ -8,54 +8,54 @@ use palisade_quorum::Printable;
 use crate::values::failure::Why;
 use crate::values::shown_key::ShownKey;
 
-/// Why there is no lock, or no lock any more.
+/// The error of a call: why there is no lock, or no longer one.
 ///
-/// Its message says what to do. Match on [`Error::kind`].
+/// The message says what to do. Match on [`Error::kind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
-    /// The lock that it is about.
+    /// The lock that the error is about.
     key: Option<Box<[u8]>>,
     text: String,
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
     retry_after: Option<Duration>,
-    /// It does not pass by itself.
+    /// Whether the cause does not pass by itself.
     is_lasting: bool,
-    /// The time was over before the nodes had answered.
+    /// Whether the time was over before the nodes had answered.
     is_cut_short: bool,
-    /// Of a wait that is over: what it waited for in the end.
+    /// The last obstacle, if a wait is over.
     in_the_way: Option<ErrorKind>,
 }
 
-/// The kinds of [`Error`].
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else holds the lock: [`Error::holder`] tells who.
+    /// Another owner holds the lock: [`Error::holder`] returns it.
     Contended,
-    /// It was waited for as long as was allowed.
+    /// The wait lasted as long as allowed.
     TimedOut,
-    /// Too few nodes can be asked: [`Error::nodes`] tells why, node by node.
+    /// Too few nodes can answer: [`Error::nodes`] returns each node's reason.
     NoQuorum,
-    /// Too few nodes grant, since they may have forgotten grants: [`Error::retry_after`] tells for how long.
+    /// Too few nodes grant locks, because they may have forgotten grants: [`Error::retry_after`] returns for how long.
     Guarded,
-    /// The nodes granted it, but so late that nothing of the lease is left to rely on.
+    /// The nodes granted the lock too late: nothing of the lease is left to rely on.
     Expired,
-    /// This owner holds it already: a session, or an owner whose name the caller chose.
+    /// This owner already holds the lock: a session, or an owner whose name the caller chose.
     Owned,
-    /// It was held and is not any more.
+    /// The lock was held, and no longer is.
     Lost,
-    /// An argument is out of its bounds.
+    /// An argument is out of bounds.
     BadArgument,
-    /// The addresses are wrong, or what is there is not a set of lock nodes.
+    /// The addresses are wrong, or do not belong to a set of lock nodes.
     Configuration,
-    /// The nodes do not let the user of this client do that.
+    /// The nodes do not permit this client's user to do that.
     NotAllowed,
-    /// Another program changes the set of nodes too, and wants others.
+    /// Another program is changing the set of nodes too, to a different one.
     Overtaken,
     /// The client was closed.
     Closed,
@@ -63,30 +63,30 @@ pub enum ErrorKind {
     NotGivenBack,
 }
 
-/// What is the matter with one node.
+/// The failure of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeError {
-    /// Its address, without passwords.
+    /// The node's address, without passwords.
     pub node: String,
-    /// What it said, or why it did not.
+    /// The node's error, or why it did not answer.
     pub why: Why,
 }
 
-/// Who holds a lock, as one of the nodes tells.
+/// The holder of a lock, as one of the nodes reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// What the nodes call it.
+    /// The name of the attempt on the nodes.
     pub(crate) owner: Vec<u8>,
-    /// Its note; empty if it left none.
+    /// The holder's note; empty if there is none.
     pub note: String,
-    /// How long it has held the lock.
+    /// Time since the holder acquired the lock.
     pub held_for: Duration,
-    /// How long its lease still runs, if it is not extended.
+    /// Remaining time of the lease, unless it is extended.
     pub lease_left: Duration,
-    /// The token it has on the node that told. On another node it may be a little different: the holder's fencing token is what
-    /// a majority has at least.
+    /// The grant's token on the node that reported it. Another node may have a slightly different one: the holder's
+    /// fencing token is the largest that a majority has reached.
     pub token: u64,
 }
 
@@ -105,41 +105,44 @@ impl Error {
         }))
     }
 
-    /// Of a lock that was held.
+    /// Returns the error of a lock that was held and is lost.
     pub(crate) fn lost() -> Self {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
-    /// A release was sent, and nobody can tell whether the owner held the lock until then; `nodes` did not answer.
+    /// Returns the error of a release that was sent without finding out whether the owner held the lock until then;
+    /// `nodes` did not answer.
     pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
         let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \
                     not answer are told as soon as they do, or it ends there with its lease";
         Self::new(ErrorKind::NoQuorum, text).with_nodes(nodes)
     }
 
-    /// Adds that nothing was released: too little is known of the lock to ask for that.
+    /// Adds that nothing was released: too little is known of the lock to send a release.
     pub(crate) fn before_release(mut self) -> Self {
         self.0.text += ", so nothing was released: ask again, or let it end with its lease";
         self
     }
 
-    /// Of an address, the one with this number in the list. Not the address itself: there may be a password in it.
+    /// Returns the error of the address with this number in the list. The address itself may contain a password, and is
+    /// not shown.
     pub(crate) fn address(number: usize, why: &str) -> Self {
         Self::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"))
     }
 
-    /// Of a client that was closed.
+    /// Returns the error of a closed client.
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "this client was closed: make another one")
     }
 
-    /// It does not pass by itself: somebody has to do something about it.
+    /// Sets whether the cause does not pass by itself, so that somebody has to act.
     pub(crate) fn lasting(mut self, is_lasting: bool) -> Self {
         self.0.is_lasting = is_lasting;
         self
     }
 
-    /// The time was over before the nodes had answered: it says nothing about them, nor about the lock.
+    /// Marks that the time was over before the nodes had answered: the error says nothing about them, nor about the
+    /// lock.
     pub(crate) fn cut_short(mut self) -> Self {
         self.0.is_cut_short = true;
         self
@@ -149,13 +152,13 @@ impl Error {
         self.0.is_cut_short
     }
 
-    /// The wait is over; this stood in its way.
+    /// Records the obstacle of a wait that is over.
     pub(crate) fn waited_for(mut self, what: ErrorKind) -> Self {
         self.0.in_the_way = Some(what);
         self
     }
 
-    /// Names the lock that it is about in its message.
+    /// Adds the name of the lock to the message.
     pub(crate) fn of_key(mut self, key: &[u8]) -> Self {
         self.0.key = Some(key.into());
         self
@@ -176,7 +179,7 @@ impl Error {
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -194,9 +197,10 @@ impl Error {
         self.0.kind
     }
 
-    /// What stood in the way when the wait was over (of [`ErrorKind::TimedOut`]): [`Contended`](ErrorKind::Contended) if it was others who wanted
-    /// the lock; [`NoQuorum`](ErrorKind::NoQuorum), [`Guarded`](ErrorKind::Guarded) or [`Expired`](ErrorKind::Expired) if it was the nodes, and nobody
-    /// can say whether the lock is free.
+    /// Returns the last obstacle of a wait that is over (for [`ErrorKind::TimedOut`]):
+    /// [`Contended`](ErrorKind::Contended) if other owners wanted the lock. [`NoQuorum`](ErrorKind::NoQuorum),
+    /// [`Guarded`](ErrorKind::Guarded) or [`Expired`](ErrorKind::Expired) mean that the nodes were the obstacle, and
+    /// that the lock may be free.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error, Options};
@@ -215,9 +219,9 @@ impl Error {
         self.0.in_the_way
     }
 
-    /// Returns true if somebody has to act: a wrong password, a missing permission, a certificate that is not trusted, a server without the module, an argument
-    /// that nodes refuse. Anything else passes by itself, so it helps to wait or to ask again: nodes that are down, load their data or
-    /// are guarded, and a lock that somebody else holds.
+    /// Returns whether somebody has to act: a wrong password, a missing permission, an untrusted certificate, a server
+    /// without the module, an argument that nodes refuse. Anything else passes by itself, so waiting or retrying helps:
+    /// nodes that are down, load their data or are guarded, and a lock that another owner holds.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -231,7 +235,7 @@ impl Error {
     /// ```
     pub fn is_lasting(&self) -> bool {
         match self.0.kind {
-            // Which of them it is depends on what the nodes said.
+            // The nodes' answers decide.
             ErrorKind::NoQuorum => self.0.is_lasting,
             ErrorKind::Owned
             | ErrorKind::BadArgument
@@ -248,13 +252,13 @@ impl Error {
         }
     }
 
-    /// What happened, without the reasons of the nodes and without the holder: those are told apart.
+    /// Returns what happened, without the nodes' reasons and the holder, which are shown separately.
     #[doc(hidden)]
     pub fn summary(&self) -> &str {
         &self.0.text
     }
 
-    /// The nodes that refused or failed, each with its reason.
+    /// Returns the nodes that refused or failed, each with its reason.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -270,7 +274,7 @@ impl Error {
         &self.0.nodes
     }
 
-    /// Who holds the lock, where a node could be asked.
+    /// Returns the holder of the lock, if a node could be asked.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -286,7 +290,7 @@ impl Error {
         self.0.holder.as_ref()
     }
 
-    /// After how long it is worth to try again.
+    /// Returns after what time a retry makes sense.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -304,7 +308,8 @@ impl Error {
 }
 
 impl fmt::Display for NodeError {
-    /// Without what a terminal would obey: nodes, and what is in their place, say what they want.
+    /// Escapes everything that a terminal would obey: the text of nodes, and of other servers in their place, is not
+    /// trusted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", Printable(&self.node), Printable(&self.why.to_string()))
     }
@@ -335,7 +340,7 @@ impl std::error::Error for Error {}
 mod tests {
     use super::*;
 
-    /// A server, or a note, may say anything, and errors are written to terminals and logs.
+    /// The text of a server or of a note is arbitrary, and errors are written to terminals and logs.
     #[test]
     fn nothing_that_a_terminal_obeys() {
         let evil = "a\u{1b}[2J\r\nb\u{202e}";

@@ -1,69 +1,69 @@
-//! The reasons why a node does not do what it is asked: a type from the place where they are found to the words that people read. Nothing reads
-//! those words again; the errors of servers are read here, once.
+//! Reasons why a node does not do what it is asked: a type from where a failure is found to the words that people read.
+//! Nothing parses those words again; the errors of servers are parsed here, once.
 
 use std::fmt;
 
 use redis::{RedisError, Value};
 
-/// The words of a server about a client more than `maxclients`, and about a command of a module that it does not have. Their code is that of
-/// everything.
+/// Words of a server about a client beyond `maxclients`, and about a command of a module that it does not have. Their
+/// code, `ERR`, is that of many errors.
 const FULL: &str = "max number of clients";
 const UNKNOWN_COMMAND: &str = "unknown command";
 
-/// The words of a server about a database that there is not.
+/// Words of a server about a database that does not exist.
 const NO_DATABASE: &str = "DB index is out of range";
 
-/// The words of a server that belongs to no cluster.
+/// Words of a server that belongs to no cluster.
 const NO_CLUSTER: &str = "cluster support disabled";
 
-/// The words of a guarded node between the reason and what to do.
+/// Words of a guarded node between the reason and the advice.
 const GRANTS_NOTHING: &str = " and grants nothing";
 
-/// The code of a module that has failed: it answers nothing else until its server is started again.
+/// Code of a module that has failed. Until its server restarts, the module answers nothing else.
 const PANICKED: &str = "LOCKPANIC";
 
-/// The codes of errors that do not pass by themselves.
+/// Codes of errors that do not pass by themselves.
 const LASTING: [&str; 7] = ["DENIED", "ERR", PANICKED, "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE"];
 
-/// Why a node did not do what it was asked. Its message says what to do, where that is known.
+/// The reason why a node did not do what it was asked. Its message says what to do, where that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// No answer in time.
+    /// The node did not answer in time.
     Silent,
-    /// No answer yet, when nobody waited for it any longer.
+    /// The node had not answered when the caller stopped waiting.
     Unanswered,
-    /// Not asked: the node cannot be reached now.
+    /// The node was not asked: it cannot be reached now.
     Unreachable(String),
-    /// Not asked: somebody has to act before the server can be a node.
+    /// The node was not asked: somebody has to act before the server can be a node.
     Unfit(String),
-    /// The connection broke while it was asked, or its answer is not understood.
+    /// The connection broke during the request, or the answer is not understood.
     Broken(String),
     /// The server has no lock module.
     NoModule,
-    /// The server has no database of the number in its address.
+    /// The server has no database with the number in its address.
     NoDatabase,
-    /// The server belongs to no cluster, and its address says that it does.
+    /// The server belongs to no cluster, although its address says so.
     NoCluster,
-    /// A server of another kind is there: this one.
+    /// The server is of another kind: this one.
     Stranger(String),
-    /// The server has as many clients as it takes, as it says.
+    /// The server has reached its limit of clients; its error text.
     Full(String),
     /// The server refused the connection.
     TurnedAway {
-        /// The first word of its error.
+        /// The code: the first word of the error.
         code: String,
-        /// The rest.
+        /// The rest of the error.
         text: String,
     },
     /// The node refused the request.
     Refused {
-        /// The first word of its error.
+        /// The code: the first word of the error.
         code: String,
-        /// The rest.
+        /// The rest of the error.
         text: String,
     },
-    /// The server does not know the command, as it says.
+    /// The server does not know the command; its error text.
     UnknownCommand(String),
     /// The node is guarded: it may have forgotten grants.
     Guarded {
@@ -76,51 +76,51 @@ pub enum Why {
     },
     /// The node is not ready to answer.
     NotYet {
-        /// Milliseconds until it is.
+        /// Milliseconds until it is ready.
         left_ms: u64,
         /// The rest of the text.
         text: String,
     },
     /// The node has no vote yet on a set of nodes.
     Unsettled {
-        /// Milliseconds until it has.
+        /// Milliseconds until it has one.
         left_ms: u64,
         /// The rest of the text.
         text: String,
     },
     /// The node has granted the lock to another owner.
     Held,
-    /// The node does not have the lock that it was asked about. Another owner may have it.
+    /// The node does not have the lock of the request. Another owner may have it.
     NotHeld,
-    /// The node did not answer this number of releases.
+    /// The node has not answered this many releases.
     Owing(usize),
-    /// The server is that of another node of the list, which has this name.
+    /// The server is that of another node of the list, with this name.
     SameServer(String),
-    /// One of several servers of the node says so.
+    /// One of the node's servers failed.
     Of {
         /// The address of the server.
         server: String,
         /// The reason.
         why: Box<Self>,
     },
-    /// All servers of the node say so.
+    /// All servers of the node failed.
     Each(Vec<Self>),
 }
 
 impl Why {
-    /// A server that did not answer while it was connected to.
+    /// Returns the failure of a server that did not answer while connecting.
     #[doc(hidden)]
     pub fn late() -> Self {
         Self::Unreachable("it does not answer".to_owned())
     }
 
-    /// Reads an error as a server writes it.
+    /// Parses an error line of a server.
     pub(crate) fn read(line: &str) -> Self {
         let (code, text) = line.split_once(' ').unwrap_or((line, ""));
         Self::answered(code, text)
     }
 
-    /// Reads the error that a server answered.
+    /// Parses an error that a server answered.
     #[doc(hidden)]
     pub fn answered(code: &str, text: &str) -> Self {
         let (number, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -139,7 +139,7 @@ impl Why {
         }
     }
 
-    /// Reads an error of a connection.
+    /// Converts an error of a connection.
     #[doc(hidden)]
     pub fn of(error: &RedisError) -> Self {
         match error.code() {
@@ -148,7 +148,7 @@ impl Why {
         }
     }
 
-    /// Reads the error of a connection that was not made.
+    /// Converts the error of a failed connection attempt.
     pub(crate) fn unconnected(error: &RedisError) -> Self {
         match Self::of(error) {
             Self::Broken(text) => {
@@ -169,7 +169,7 @@ impl Why {
         }
     }
 
-    /// Takes a server that does not know a command of nodes for one without the lock module.
+    /// Treats a server that does not know a node's command as one without the lock module.
     #[doc(hidden)]
     pub fn of_node(self) -> Self {
         match self {
@@ -178,7 +178,7 @@ impl Why {
         }
     }
 
-    /// Keeps an error from before the request apart from an answer to it: nothing was done.
+    /// Marks an error from before the request, as opposed to an answer to it: nothing was done.
     pub(crate) fn before_asked(self) -> Self {
         match self {
             Self::Refused { code, text } => Self::TurnedAway { code, text },
@@ -187,7 +187,7 @@ impl Why {
         }
     }
 
-    /// Names the permissions that the user of this client lacks, if the server says that it lacks some.
+    /// Names the permissions that this client's user lacks, if the server reports missing ones.
     pub(crate) fn asking_for(mut self, permissions: &str) -> Self {
         if let Self::Refused { code, text } | Self::TurnedAway { code, text } = &mut self
             && code == "NOPERM"
@@ -197,7 +197,7 @@ impl Why {
         self
     }
 
-    /// Adds the name of the server of several that it came from, unless the server answered the request, or said nothing.
+    /// Adds the name of the server, one of several, unless it answered the request or sent nothing.
     pub(crate) fn of_server(self, name: &str) -> Self {
         match self {
             Self::Silent => self,
@@ -206,7 +206,7 @@ impl Why {
         }
     }
 
-    /// The code of a server's error, the first word of it.
+    /// Returns the code of a server's error, its first word.
     #[doc(hidden)]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -216,7 +216,7 @@ impl Why {
         }
     }
 
-    /// Returns true if it does not pass by itself: somebody has to act.
+    /// Returns whether the failure does not pass by itself, so that somebody has to act.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Unfit(_)
@@ -231,7 +231,7 @@ impl Why {
         }
     }
 
-    /// Returns true if the node refuses what it is asked for, or who asks: asked again, it answers the same.
+    /// Returns whether the node refuses the request or the user: a repeated request gets the same answer.
     #[doc(hidden)]
     pub fn is_refusal(&self) -> bool {
         match self {
@@ -241,7 +241,7 @@ impl Why {
         }
     }
 
-    /// Returns true if the node says that the request itself is wrong.
+    /// Returns whether the node reports that the request itself is wrong.
     pub(crate) fn is_wrong(&self) -> bool {
         match self {
             Self::Refused { code, .. } => ["ERR", "WRONGTYPE"].contains(&code.as_str()),
@@ -250,7 +250,7 @@ impl Why {
         }
     }
 
-    /// Returns true if the node may have done what it was asked: it did not say.
+    /// Returns whether the node may have done what it was asked, without saying so.
     pub(crate) fn may_be_done(&self) -> bool {
         match self {
             Self::Of { why, .. } => why.may_be_done(),
@@ -258,7 +258,7 @@ impl Why {
         }
     }
 
-    /// Returns true if the node answered what it was asked, with whatever error.
+    /// Returns whether the node answered the request, with whatever error.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(
             self,
@@ -271,14 +271,14 @@ impl Why {
     }
 }
 
-/// Returns true if two who speak TLS do not agree: a certificate is not trusted or is missing, or one of them speaks something else.
+/// Returns whether a TLS handshake failed: a certificate is missing or not trusted, or one side speaks something else.
 #[cfg(feature = "tls")]
 fn is_of_tls(error: &RedisError) -> bool {
     use std::error::Error;
     use std::sync::Arc;
 
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    // As redis-rs keeps the errors of others.
+    // This is where redis-rs keeps foreign errors.
     let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
     let of_tls = io.and_then(|io| io.downcast_ref::<rustls::Error>());
@@ -330,7 +330,8 @@ mod tests {
         Why::Refused { code: code.to_owned(), text: text.to_owned() }
     }
 
-    /// The answer of a server, the reason that it is, if that lasts, and if it is a refusal. Its own words stay as they are.
+    /// Each case: a server's answer, its reason, and whether that is lasting and a refusal. The server's own words stay
+    /// unchanged.
     #[test]
     fn each_answer_of_a_server() {
         let reason = "this node may have forgotten grants (restart)";

@@ -1,21 +1,23 @@
-//! Who holds and who waits, by a name that is the same for both: what finds out that two wait for each other needs it.
+//! Holder ids, which name holders and waiters alike: deadlock detection needs them.
 //!
-//! The nodes know each acquisition by a name of its own. A *holder id* names whoever makes them: one flow of control, such as a
-//! process that does one thing at a time, a worker, a job. It is the end of the note, ` [holder=ID]`, so that nodes
-//! need no field for it and every client of them can say it. [`Options::holder`](crate::Options::holder) says it, `palisade deadlocks` reads it.
+//! The nodes know each acquisition under a name of its own. A *holder id* names the flow of control that makes them,
+//! such as a worker, a job, or a process that does one thing at a time. It ends the note, ` [holder=ID]`, so that nodes
+//! need no field for it and every client can set it. [`Options::holder`](crate::Options::holder) sets it, `palisade
+//! deadlocks` reads it.
 
 use std::str;
 
-/// How the end of a note with a holder id begins.
+/// Begins the holder id at the end of a note.
 const OPEN: &str = "[holder=";
 
-/// And how it ends.
+/// Ends the holder id at the end of a note.
 const CLOSE: &str = "]";
 
-/// Longest holder id, in bytes.
+/// Maximum length of a holder id, in bytes.
 pub const HOLDER_ID_BYTES_MAX: usize = 64;
 
-/// Whether this can be a holder id: 1 to [`HOLDER_ID_BYTES_MAX`] letters and digits of ASCII and `.`, `_`, `:`, `/`, `@`, `+`, `-`.
+/// Returns whether `id` is a valid holder id: 1 to [`HOLDER_ID_BYTES_MAX`] ASCII letters and digits and `.`, `_`, `:`,
+/// `/`, `@`, `+`, `-`.
 ///
 /// ```
 /// assert!(palisade_client::direct::holder_id::is_one("web-1/4711/job:7"));
@@ -26,7 +28,7 @@ pub fn is_one(id: &str) -> bool {
     (1..=HOLDER_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(allowed)
 }
 
-/// A note that tells the holder id after its text.
+/// Returns a note with the holder id after its text.
 ///
 /// ```
 /// # use palisade_client::direct::holder_id;
@@ -39,7 +41,7 @@ pub fn noted(text: &[u8], id: &str) -> Vec<u8> {
     [text, space, OPEN.as_bytes(), id.as_bytes(), CLOSE.as_bytes()].concat()
 }
 
-/// The text of a note, and the holder id that it tells, if it tells one.
+/// Splits a note into its text and its holder id, if it has one.
 pub fn of(note: &[u8]) -> (&[u8], Option<&str>) {
     let told = || {
         let rest = note.strip_suffix(CLOSE.as_bytes())?;

@@ -1,48 +1,50 @@
-//! How a lock ends: why it is lost, or what came of giving it back.
+//! Ends of a lock: why it is lost, or what its release achieved.
 
 use std::fmt;
 
 use crate::NodeError;
 
-/// Why a lock is not held any more, as [`Guard::lost`](crate::Guard::lost) tells.
+/// The reason why a lock is no longer held, from [`Guard::lost`](crate::Guard::lost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Another guard of it gave it back.
+    /// Another guard released it.
     Released,
-    /// So many nodes do not have it any more that no majority is left, though its lease had not ended: these. An operator broke it,
-    /// somebody deleted it, or released it under its owner's name; or the nodes lost their memory.
+    /// The nodes lost the lock before its lease ended: an operator broke it, somebody deleted it or released it under
+    /// its owner's name, or nodes lost their memory. These nodes do not have it, and no majority is left.
     TakenAway(Vec<NodeError>),
-    /// Its lease ended, since too few nodes extended it in time. What the others said; those that are not named did not answer.
+    /// The lease ended, because too few nodes extended it in time. The answers of the others; nodes without an entry
+    /// did not answer.
     TooFewNodes(Vec<NodeError>),
-    /// Its lease ended, and it is not extended for longer than [`Options::max_hold`](crate::Options::max_hold).
+    /// The lease ended, and [`Options::max_hold`](crate::Options::max_hold) forbids extending it further.
     MaxHold,
-    /// Its lease ended, and nobody extended it ([`Options::auto_extend`](crate::Options::auto_extend) is off).
+    /// The lease ended, and [`Options::auto_extend`](crate::Options::auto_extend) is off.
     NotExtended,
-    /// Its lease ended while this process could not run: it was stopped, or its machine slept.
+    /// The lease ended while this process could not run: it was suspended, or its machine slept.
     Asleep,
-    /// The client has ended, and extends nothing any more.
+    /// The client has ended, and extends nothing any longer.
     Closed,
 }
 
-/// What a release came to.
+/// The outcome of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock is free for others: a majority of the nodes had it until now, and has released it. The others are told in the background.
+    /// The lock is free for others: a majority of the nodes had it until now, and has released it. The others release
+    /// it in the background.
     Released,
-    /// One hold was given back; this many guards are left.
+    /// One hold was released; this many guards are left.
     StillHeld(u32),
-    /// A majority did not have it any more: it had ended before, or the nodes lost it. What was done last may have been done
-    /// without it.
+    /// A majority no longer had it: it had ended before, or the nodes lost it. The last steps may have been done
+    /// without the lock.
     AlreadyExpired,
-    /// Too few nodes tell whether it was held until now. These did not answer: they are told when they do, or it ends there with its
-    /// lease.
+    /// Too few nodes report whether the lock was held until now. These did not answer: each releases it once it
+    /// answers, or when the lease ends there.
     PartlyUnreachable(Vec<NodeError>),
 }
 
 impl Loss {
-    /// Why, without what the nodes said.
+    /// Returns the reason, without the nodes' answers.
     #[doc(hidden)]
     pub fn summary(&self) -> &'static str {
         match self {
@@ -56,7 +58,7 @@ impl Loss {
         }
     }
 
-    /// What the nodes said, if they are why.
+    /// Returns the nodes that are the reason, with their answers.
     pub fn nodes(&self) -> &[NodeError] {
         match self {
             Self::TakenAway(nodes) | Self::TooFewNodes(nodes) => nodes,

@@ -1,4 +1,4 @@
-//! Values that every other folder uses: errors and their reasons, clocks, names of attempts.
+//! Values that all other modules use: errors and their reasons, clocks, names of attempts.
 
 pub mod attempt_name;
 pub mod clock;

@@ -1,10 +1,10 @@
-//! Keys for people.
+//! Keys in messages for people.
 
 use std::fmt;
 
 use palisade_quorum::Printable;
 
-/// A key as people read it: text where it is, and nothing in it that moves a cursor.
+/// A key as people read it: as text if it is text, with nothing in it that moves a cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownKey<'a>(pub &'a [u8]);
 

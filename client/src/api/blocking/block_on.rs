@@ -1,11 +1,11 @@
-//! Waiting for a future without a runtime.
+//! Blocks on a future without a runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Wakes a thread that waits.
+/// A waker of the thread that waits.
 struct Waiting(Thread);
 
 impl Wake for Waiting {
@@ -14,7 +14,7 @@ impl Wake for Waiting {
     }
 }
 
-/// Waits for `future`, whose work is done on the client's thread.
+/// Blocks until `future` is ready; its work is done on the client's thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Waiting(thread::current())));

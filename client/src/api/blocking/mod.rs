@@ -1,4 +1,4 @@
-//! The same for code without async: types and methods have the names of their async twins, whose pages have the examples.
+//! The API without async. Types and methods have the names of their async twins, whose documentation has the examples.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), palisade_client::Error> {
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! None of it is for use inside an async runtime, which it would block.
+//! Do not use it inside an async runtime, which it would block.
 
 mod block_on;
 
@@ -47,8 +47,8 @@ mod twins {
     pub use crate::{Client, Election, Guard, Permit, ReadGuard, RwLock, Semaphore, Session, WriteGuard};
 }
 
-/// Declares methods of a type that call those of its twin. `blocks` waits for an async one, `now` calls another one. After `->` the value is
-/// converted by `into`; after `=>` what is in a `Result` is.
+/// Declares methods of a type that call those of its twin. `blocks` waits for an async method, `now` calls a plain one.
+/// After `->` the value is converted by `into`, after `=>` the value inside the `Result`.
 macro_rules! methods {
     ($name:ident, $($how:ident $method:ident($($argument:ident: $type:ty),*) $arrow:tt $returned:ty;)*) => {
         impl $name {
@@ -68,7 +68,7 @@ macro_rules! methods {
     (convert =>, $value:expr) => { $value.map(Into::into) };
 }
 
-/// Declares the twin of a type, with these methods in place of async ones, and all others that the type has.
+/// Declares the twin of a type, with these methods in place of the async ones, and all other methods of the type.
 macro_rules! face {
     ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
         $(#[$meta])*
@@ -94,7 +94,7 @@ macro_rules! face {
     };
 }
 
-/// Declares a guard of one mode.
+/// Declares the blocking guard of one mode.
 macro_rules! guard {
     ($(#[$meta:meta])* $name:ident) => {
         held! {
@@ -114,7 +114,8 @@ macro_rules! guard {
 }
 
 face! {
-    /// Locks on a node, or on a quorum of several independent ones. Made by [`Client::new`], or from what [`Builder::build`](crate::Builder::build) makes.
+    /// Locks on a node, or on a quorum of several independent ones. Created by [`Client::new`], or from the client of
+    /// [`Builder::build`](crate::Builder::build).
     #[derive(Clone)]
     Client,
     now with(options: &Options) -> Client;
@@ -132,7 +133,7 @@ face! {
 }
 
 face! {
-    /// A lock that many can read under together, or one write.
+    /// A lock that many readers hold together, or one writer alone.
     #[derive(Clone)]
     RwLock,
     blocks read() => Result<ReadGuard, Error>;
@@ -142,7 +143,7 @@ face! {
 }
 
 face! {
-    /// Permits, of which there are so many.
+    /// A limited number of permits.
     #[derive(Clone)]
     Semaphore,
     blocks acquire() => Result<Permit, Error>;
@@ -150,7 +151,8 @@ face! {
 }
 
 face! {
-    /// Locks that are kept together. Of each it shows the async guard, whose methods that do not wait tell of it.
+    /// Several locks that are kept together. Returns async guards, whose methods that do not wait show each lock's
+    /// state.
     #[must_use = "its locks are given back when a session is dropped"]
     Session,
     blocks lock(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;
@@ -171,9 +173,10 @@ face! {
 }
 
 face! {
-    /// A lock that is held.
+    /// A held lock.
     ///
-    /// Dropped outside of a runtime it waits until a majority has it back, or has had its time to answer: the process may be about to end.
+    /// Dropped outside of a runtime, it blocks until a majority has released the lock or has had its time to answer,
+    /// since the process may be about to end. Dropped inside a runtime, it releases the lock in the background.
     #[must_use = "the lock is given back when its guard is dropped"]
     Guard,
     blocks lost() -> Loss;
@@ -196,7 +199,7 @@ guard! {
     Permit
 }
 
-/// Leads. See [`crate::Leadership`].
+/// A leadership. See [`crate::Leadership`].
 #[derive(Debug)]
 #[must_use = "a leader resigns when its leadership is dropped"]
 pub struct Leadership {
@@ -204,20 +207,21 @@ pub struct Leadership {
     term: u64,
 }
 
-/// Changes of something, as an iterator that blocks until the next one and ends when the client is closed. See [`crate::Changes`].
+/// An iterator over changes. It blocks until the next change, and ends when the client is closed. See
+/// [`crate::Changes`].
 #[derive(Debug)]
 pub struct Changes<T>(crate::Changes<T>);
 
 impl Client {
-    /// See [`crate::Client::new`].
+    /// Creates a client: see [`crate::Client::new`].
     ///
     /// # Errors
-    /// As [`Builder::build`](crate::Builder::build).
+    /// Those of [`Builder::build`](crate::Builder::build).
     pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, Error> {
         crate::Client::new(addresses).map(Client)
     }
 
-    /// Runs `body` under the lock, and gives it back. Code without async cannot be cancelled: `body` has to look at
+    /// Runs `body` under the lock, and releases it. Code without async cannot be cancelled: `body` has to check
     /// [`Guard::is_valid`](crate::Guard::is_valid) itself.
     ///
     /// ```no_run
@@ -229,7 +233,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::lock`], and `Lost` if it was when `body` ended.
+    /// Those of [`Client::lock`], and `Lost` if the lock was lost before `body` ended.
     pub fn with_lock<T>(&self, key: impl AsRef<[u8]>, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.lock(key)?;
         let value = body(&guard);
@@ -242,7 +246,7 @@ impl Client {
 }
 
 impl Guard {
-    /// Blocks until it is done: see [`crate::Guard::release`].
+    /// Blocks until the lock is released: see [`crate::Guard::release`].
     pub fn release(mut self) -> Released {
         block_on(self.0.release_now())
     }
@@ -250,7 +254,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Inside somebody's runtime nothing may be waited for: it is given back in the background.
+        // Blocking is not allowed inside a runtime: the lock is released in the background.
         if !self.released && Handle::try_current().is_err() {
             block_on(self.0.release_now());
         }
@@ -258,17 +262,17 @@ impl Drop for Guard {
 }
 
 impl Permit {
-    /// See [`crate::Permit::number`].
+    /// Returns the number of the permit: see [`crate::Permit::number`].
     pub fn number(&self) -> u16 {
         self.0.number()
     }
 }
 
 impl WriteGuard {
-    /// Blocks until it is done: see [`crate::WriteGuard::downgrade`].
+    /// Makes this writer a reader, blocking until a majority knows: see [`crate::WriteGuard::downgrade`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`crate::WriteGuard::downgrade`].
     pub fn downgrade(self) -> Result<ReadGuard, Error> {
         block_on(self.share())?;
         Ok(ReadGuard(self.0))
@@ -276,10 +280,10 @@ impl WriteGuard {
 }
 
 impl Election {
-    /// Blocks until it leads: see [`crate::Election::campaign`].
+    /// Blocks until this candidate leads: see [`crate::Election::campaign`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`crate::Election::campaign`].
     pub fn campaign(&self, value: impl AsRef<[u8]>) -> Result<Leadership, Error> {
         let crate::Leadership { guard, term } = block_on(self.0.campaign(value))?;
         Ok(Leadership { guard: guard.into(), term })
@@ -287,20 +291,20 @@ impl Election {
 }
 
 impl Leadership {
-    /// See [`crate::Leadership::term`].
+    /// Returns the term: see [`crate::Leadership::term`].
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Blocks until it is done: see [`crate::Leadership::proclaim`].
+    /// Blocks until a majority has the new value: see [`crate::Leadership::proclaim`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`crate::Leadership::proclaim`].
     pub fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<(), Error> {
         block_on(self.guard.0.proclaim(checked(value.as_ref())?)).map(drop)
     }
 
-    /// Blocks until it is done: see [`crate::Leadership::resign`].
+    /// Stops leading, blocking until the outcome is known: see [`crate::Leadership::resign`].
     pub fn resign(self) -> Released {
         self.guard.release()
     }
