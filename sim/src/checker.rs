@@ -24,13 +24,13 @@ pub(crate) trait Explained:
 /// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The number of distinct states.
+    /// The number of distinct states explored.
     pub states: usize,
     /// The length of the longest path.
     pub depth: usize,
     /// True if every state within the bounds was explored.
     pub complete: bool,
-    /// The rule that was broken, and the steps that lead there, one a line.
+    /// The broken rule, and the steps that lead to it, one per line.
     pub found: Option<(String, Vec<String>)>,
 }
 
@@ -40,9 +40,9 @@ enum Look {
     Exhaust(usize, usize),
 }
 
-/// A model within bounds, with every rule or without one.
+/// A model within bounds, with every rule, or with one rule switched off.
 pub struct Bounded<R> {
-    /// The subject: the bounds, if every rule is on; else the rule that is left out.
+    /// The subject: the bounds if every rule is on, else the rule that is switched off.
     pub about: R,
     check: Box<dyn Fn(&Look) -> Outcome>,
 }
@@ -57,7 +57,7 @@ impl<R> Bounded<R> {
         (self.check)(&Look::Find(states_max))
     }
 
-    /// Explores all states of the model, at most `states_max`.
+    /// Explores all states of the model, up to `states_max`.
     pub fn exhaust(&self, states_max: usize, threads: usize) -> Outcome {
         (self.check)(&Look::Exhaust(states_max, threads))
     }

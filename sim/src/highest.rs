@@ -1,11 +1,11 @@
-//! The largest tokens of a key, by the moments at which they were known.
+//! The largest tokens of a key, with the times at which they became known.
 
 use palisade_core::Mode;
 use palisade_core::quorum::floors::Floors;
 
 use crate::history::{HeldAs, TimeUs};
 
-/// The largest tokens by the moments at which they became known, oldest first; they never fall.
+/// The largest tokens with the times at which they became known, oldest first. Tokens never fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Highest(Vec<(TimeUs, Floors)>);
 
@@ -16,13 +16,13 @@ impl Highest {
         count.checked_sub(1).map_or(0, |last| self.0[last].1.floor_of(mode.mode()))
     }
 
-    /// Returns true if `token` is the last writer's and no larger one was seen since.
+    /// Returns true if `token` belongs to the last writer and no larger one has been seen since.
     pub fn is_of_last_writer(&self, token: u64) -> bool {
         let largest = self.0.last().map(|(_, largest)| (largest.exclusive, largest.floor_of(Mode::Exclusive)));
         largest == Some((token, token))
     }
 
-    /// Records that somebody has `token` in `mode` from `at` on. With `keeps`, the earlier entries stay.
+    /// Records that a holder has `token` in `mode` from `at` on. With `keeps`, the earlier entries stay.
     pub fn raise(&mut self, at: TimeUs, mode: HeldAs, token: u64, keeps: bool) {
         let mut largest = self.0.last().map(|(_, largest)| largest.clone()).unwrap_or_default();
         let before = largest.clone();

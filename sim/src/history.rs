@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Microseconds of true time: one clock for all, which no client or node can read.
 pub type TimeUs = u64;
 
-/// One acquisition of one client, distinct from every other.
+/// An acquisition by a client, distinct from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
     /// The client's number.
@@ -84,13 +84,13 @@ pub struct Event {
 
 /// A holder's action.
 ///
-/// The order matters for events of one moment: ends come before beginnings.
+/// The order matters for events with the same time: ends come before beginnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
-    /// The holder no longer relies on the lock: it starts to release it, or learns that it is lost.
+    /// The holder no longer relies on the lock: it begins to release it, or learns that it is lost.
     Ended,
-    /// The holder learns that it has the lock. It began to ask at `since` and relies on the lock until `until`, in true
-    /// time.
+    /// The holder learns that it has the lock. It began to ask at `since`, and relies on the lock until `until`, in
+    /// true time.
     Held { since: TimeUs, until: TimeUs, token: u64, mode: HeldAs },
     /// The holder relies on the lock for longer, in true time, or its token rose.
     Extended { until: TimeUs, token: u64 },

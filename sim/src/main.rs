@@ -1,5 +1,5 @@
-//! `palisade-sim`: checks the rules of the locks in every order of events within bounds, and in long runs in which
-//! everything goes wrong.
+//! `palisade-sim`: checks the lock rules in every order of events within bounds, and in long runs in which everything
+//! goes wrong.
 
 // Elapsed time is printed.
 #![allow(clippy::disallowed_methods)]
@@ -17,7 +17,7 @@ use palisade_sim::{Bounded, family, members, model, queue};
 /// The interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// The number of lines of a story that are printed before its end.
+/// The number of lines printed from the end of a story.
 const STORY_LINES: usize = 60;
 
 #[derive(Parser)]
@@ -127,7 +127,7 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
             let failure = simulation::run(&Plan::draw(seed), Without(Some(rule))).1?;
             Some(format!("{} | {}", failure.law(), seed + 1))
         });
-        // One layer that notices is enough: some orders of events are so rare that only the model checker meets them.
+        // Detection by one layer is enough: some orders of events are so rare that only the model checker finds them.
         all_found &= found.is_some() || in_model.is_ok();
         let (Ok(in_model) | Err(in_model)) = in_model;
         println!("| {} | {in_model} | {} |", rule.sentence(), found.unwrap_or_else(|| "nothing |".to_owned()));
@@ -135,8 +135,8 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     all_found
 }
 
-/// Prints what the model checker finds without a rule. Returns the table's cell: `Ok` if the rule's absence was
-/// noticed.
+/// Prints what the model checker finds without a rule. Returns the table's cell: `Ok` if the absence of the rule was
+/// detected.
 fn in_model(model: &Bounded<Rule>, states: usize) -> Result<String, String> {
     println!("Without: {}", model.about.sentence());
     let outcome = model.find(states);
@@ -191,7 +191,7 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
     failed.is_empty()
 }
 
-/// Returns the command that replays a run, from the source folder.
+/// Returns the command that replays a run, to be run in the source folder.
 fn replay_command(seed: u64, without: Without) -> String {
     let rule = without.0.and_then(|rule| rule.to_possible_value());
     let without = rule.map(|rule| format!(" --without {}", rule.get_name())).unwrap_or_default();

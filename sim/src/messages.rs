@@ -22,7 +22,8 @@ pub struct Request {
     pub wanted: Wanted,
     /// The version of the node set with which the connection joined; `None` if it never joined.
     pub joined: Option<u64>,
-    /// The server that the request is meant for: a connection to another one sends nothing. `None` accepts any server.
+    /// The server that the request is meant for; a connection to another server does not send it. `None` accepts any
+    /// server.
     pub meant: Option<NodeId>,
     /// The content.
     pub says: Says,
@@ -34,12 +35,12 @@ impl Request {
         WaiterId(u64::from(self.who.client) << 32 | u64::from(self.number))
     }
 
-    /// Returns true if the request can introduce its owner to a node that knows nothing of it.
+    /// Returns true if the request can introduce its owner to a node that does not know it.
     pub fn makes_known(&self) -> bool {
         matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
     }
 
-    /// Returns true if a node answers the request, and the answer matters.
+    /// Returns true if a node answers the request and the answer matters.
     pub fn is_answered(&self) -> bool {
         self.says != Says::Release
     }
@@ -52,7 +53,7 @@ pub enum Says {
     Ask(Ask),
     /// LOCK.RELEASE.
     Release,
-    /// LOCK.WAIT for `ms` milliseconds; the ticket determines the place in the queue.
+    /// LOCK.WAIT for `ms` milliseconds. The ticket determines the place in the queue.
     Wait { ms: u32, ticket: u64 },
     /// LOCK.INFO: asks which permits are free.
     Look,
@@ -63,7 +64,7 @@ pub enum Says {
 /// A command of a client that locks on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
-    /// LOCK.ACQUIRE, which waits up to `wait_ms` (zero: not at all), and may be a repetition.
+    /// LOCK.ACQUIRE, which waits up to `wait_ms` (zero: not at all). `retry` marks a repetition.
     Acquire { ttl_ms: u32, wait_ms: u32, retry: bool },
     /// LOCK.EXTEND, to at least `ttl_ms` from now.
     Extend { ttl_ms: u32 },
@@ -107,7 +108,7 @@ pub enum Hears {
     Told(u16),
     /// The free permits, one bit each.
     Free(u64),
-    /// A refusal: this is not the server that the request was meant for.
+    /// A refusal: the request was meant for another server.
     Another,
     /// The end of the connection: the node knows this later version of the node set.
     Later(u64),
@@ -122,7 +123,7 @@ pub enum Replied {
     Granted { token: u64, number: u16, waited_ms: u64 },
     /// The lock is in the requested mode, with this token.
     Converted { token: u64 },
-    /// The lease is longer.
+    /// The lease was extended.
     Extended,
     /// The caller has this number of holds.
     Holds(u32),

@@ -1,9 +1,9 @@
 //! The laws of every history: holders of one lock are compatible, and tokens grow between any two that are not. So a
-//! register that the lock guards never goes back, and never refuses the present holder.
+//! register guarded by the lock never goes back, and never refuses the current holder.
 //!
-//! The referee receives events in the order of their times. For each key it keeps what a sequential fenced lock would
-//! know: who relies on it and until when, the largest tokens (`Highest`), and what the register has seen. The first
-//! event that no such lock could have produced is a [`Violation`].
+//! The referee receives events in order of time. For each key it keeps what a sequential fenced lock would know: who
+//! relies on it and until when, the largest tokens (`Highest`), and what the register has seen. The first event that no
+//! such lock could have produced is a [`Violation`].
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ struct Mutex {
     highest: Highest,
     /// The largest tokens that the register accepted.
     register: Floors,
-    /// The last time an operator broke the whole lock, and its largest token.
+    /// The last time at which an operator broke the whole lock, and the largest token broken that way.
     taken_away: Option<(TimeUs, u64)>,
     /// The tokens of single grants that an operator broke while others stayed.
     broken: Vec<u64>,
@@ -51,8 +51,8 @@ impl Referee {
         Self { laws, keys: BTreeMap::new() }
     }
 
-    /// Judges `event`, which happened after everything seen before. Returns whether the register accepts it, if it is a
-    /// write.
+    /// Judges `event`, which must not be earlier than any event seen before. Returns whether the register accepts it,
+    /// if it is a write.
     ///
     /// # Errors
     /// The event breaks a law.
@@ -73,8 +73,8 @@ impl Referee {
         Ok(true)
     }
 
-    /// Records that an operator broke the lock of `key` with this token at `at`. Its holder does not know and may go on
-    /// relying on it while others have it. Every request from then on gets a larger token.
+    /// Records that an operator broke the lock of `key` with this token at `at`. Its holder does not know, and may go
+    /// on relying on the lock while others hold it. Every later request gets a larger token.
     pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token > token);
@@ -82,7 +82,7 @@ impl Referee {
         mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
     }
 
-    /// Records that an operator broke the grants of `key` with this token; others stayed.
+    /// Records that an operator broke the grants of `key` with this token; the other grants stayed.
     pub fn is_broken(&mut self, key: u32, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token != token);
@@ -96,7 +96,7 @@ impl Referee {
 }
 
 impl Mutex {
-    /// Returns true if the grant with this token may have been broken before its holder heard of it.
+    /// Returns true if the grant with this token may have been broken before its holder learned of the grant.
     fn was_taken_away(&self, token: u64) -> bool {
         self.taken_away.is_some_and(|(_, before)| token <= before) || self.broken.contains(&token)
     }
@@ -111,7 +111,8 @@ impl Mutex {
             return Ok(());
         }
         self.is_beside(key, later, laws)?;
-        // With exclusion, all earlier holders count; without, those who held the lock before this one began to ask.
+        // With exclusion, all earlier holders count. Without it, only those that held the lock before this one began to
+        // ask.
         let known = if laws == Laws::All { TimeUs::MAX } else { since };
         self.is_above(key, later, known)?;
         self.raise(later.from, later.mode, later.token, laws);
@@ -134,7 +135,7 @@ impl Mutex {
         if smallest < Some(count) { Err(Violation::TooMany { key, last: later, count }) } else { Ok(()) }
     }
 
-    /// Checks that the token of `later` is above the ones it has to exceed, as known before `known`.
+    /// Checks that the token of `later` exceeds the tokens known before `known` that it has to exceed.
     fn is_above(&self, key: u32, later: Claim, known: TimeUs) -> Result<(), Violation> {
         match self.highest.floor_of(later.mode, known) {
             before if later.token <= before => Err(Violation::TokenOrder { key, before, later }),
@@ -186,7 +187,7 @@ impl Mutex {
         if token < before.token {
             return Err(Violation::TokenFell { key, claim: before, to: token });
         }
-        // If its node never heard of the conversion to a reader, a writer is still the writer.
+        // If its node never heard of the conversion, a writer that became a reader still counts as the writer.
         let was_writer = token == before.token && self.highest.is_of_last_writer(token);
         if mode == HeldAs::Exclusive && before.mode != mode && !was_writer {
             self.is_beside(key, later, laws)?;
@@ -197,16 +198,16 @@ impl Mutex {
         Ok(())
     }
 
-    /// Returns whether the register accepts a write with this token: it refuses a token that is too small for what it
-    /// has seen. The order of tokens implies that an older holder never passes. That the present holder is never
-    /// refused is judged here.
+    /// Returns whether the register accepts a write with this token: it refuses a token that is smaller than what it
+    /// has seen requires. The order of tokens implies that an older holder is always refused. This function checks that
+    /// the current holder is never refused.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
         let seen = self.register.floor_of(mode.mode());
         if token >= seen {
             self.register.add(mode.mode(), token);
             return Ok(true);
         }
-        // A write that was sent before the token rose, or before the holder became a reader, may come too late.
+        // A write sent before the token rose, or before the holder became a reader, may arrive too late.
         let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
         match self.claims.iter().find(is_present) {
             Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen }),
@@ -337,7 +338,7 @@ mod tests {
                 None,
             ),
             (&[(1, A, held(0, 9, 5)), (9, A, Extended { until: 15, token: 5 })], Some("exclusion"), Some("exclusion")),
-            // Tokens grow, also when one is raised.
+            // Tokens grow, even when one is raised.
             (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 5))], Some("token order"), Some("token order")),
             (&[(1, A, held(0, 9, 5)), (9, B, held(0, 20, 5))], Some("token order"), None),
             (
@@ -350,7 +351,7 @@ mod tests {
                 Some("token order"),
                 Some("token order"),
             ),
-            // The register refuses a late write of an old holder, and none of the present one.
+            // The register refuses a late write of an old holder, and accepts those of the current one.
             (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 6)), (10, B, wrote(6)), (11, A, wrote(5))], None, None),
             (&[(1, A, held(0, 9, 5)), (2, A, wrote(7)), (3, A, wrote(5))], Some("guarded register"), None),
         ];
@@ -360,7 +361,7 @@ mod tests {
         }
     }
 
-    /// The holder does not know, and may hear of its grant only then; later requests get a larger token.
+    /// The holder does not know, and may learn of its grant only then; later requests get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
         let see = |events: &[(TimeUs, Holder, What)]| {

@@ -1,7 +1,7 @@
 //! The rules that make a lock safe. Each can be switched off, to show that it is needed and that its absence is
-//! noticed.
+//! detected.
 //!
-//! No rule of `palisade-core` knows a switch. A rule is switched off where its inputs and outputs pass, between the
+//! No rule of `palisade-core` knows of a switch. A rule is switched off where its inputs and outputs pass between the
 //! rules and this crate's nodes, holders and network.
 
 use clap::ValueEnum;

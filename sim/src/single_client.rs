@@ -11,7 +11,7 @@ use crate::history::{HeldAs, Holder};
 use crate::messages::{Command, Hears, Replied, Reply, Request, Says};
 use crate::rules::{Rule, Without};
 
-/// The first number of these clients; other clients have smaller ones.
+/// The number of the first such client; other clients have smaller ones.
 pub const FIRST: u32 = 100;
 
 /// Returns true if the request that waits by the name `id` comes from such a client.
@@ -64,18 +64,18 @@ pub struct SingleClient {
     stage: Stage,
     open: Option<Open>,
     requests: u32,
-    /// True if no answer was missed and the node is in the same incarnation: the client knows its number of holds.
+    /// True if no answer was missed and the node is in the same incarnation, so the client knows its number of holds.
     is_sure: bool,
     wrong: Option<&'static str>,
 }
 
 impl SingleClient {
-    /// Returns client `number`, which locks on the node in place `node`.
+    /// Returns client `number`, which locks on the node at place `node`.
     pub fn new(number: u32, node: usize, ttl_ms: u32, without: Without) -> Self {
         Self { number, node, ttl_ms, without, is_sure: true, ..Self::default() }
     }
 
-    /// Returns the acquisition under way, or the last one.
+    /// Returns the current acquisition, or else the last one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
@@ -100,18 +100,18 @@ impl SingleClient {
         matches!(self.stage, Stage::Acquiring { .. })
     }
 
-    /// Returns true if no answer is awaited.
+    /// Returns true if no answer is pending.
     pub fn is_free(&self) -> bool {
         self.open.is_none()
     }
 
-    /// Returns true if the answer to request `number` is awaited.
+    /// Returns true if the answer to request `number` is pending.
     pub fn awaits(&self, number: u32) -> bool {
         self.open.is_some_and(|open| open.number == number)
     }
 
-    /// Returns when the client began to ask, until when it relies on its lock, the token, and the number of holds it
-    /// counts.
+    /// Returns when the client began to ask, how long it relies on the lock, the token, and the number of holds by its
+    /// own count.
     pub fn holding(&self) -> Option<(BootTime, BootTime, u64, u32)> {
         match self.stage {
             Stage::Holding { since, until, token, level } => Some((since, until, token, level)),
@@ -119,12 +119,12 @@ impl SingleClient {
         }
     }
 
-    /// Returns the description of an answer that no correct node gives, if one came.
+    /// Returns a description of an answer that no correct node gives, if one came.
     pub fn wrong(&self) -> Option<&'static str> {
         self.wrong
     }
 
-    /// Records that the connection ended: the node may have forgotten its last actions.
+    /// Records that the connection ended: the node may have lost the last actions.
     pub fn is_cut_off(&mut self) {
         self.is_sure = false;
     }
@@ -139,7 +139,7 @@ impl SingleClient {
         self.sends(Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: false }, now)
     }
 
-    /// Sends the open request again over another connection, because its answer was lost.
+    /// Sends the pending request again over another connection, because its answer was lost.
     pub fn repeat(&mut self, now: Now) -> Step {
         let Some(open) = self.open.take() else { return Step::default() };
         self.is_sure = false;
@@ -148,7 +148,7 @@ impl SingleClient {
                 let repeated = Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: true };
                 self.sends(repeated, now)
             }
-            // One more hold, asked for twice, would be two.
+            // A request for one more hold, sent twice, would add two.
             (_, Command::Reenter { level: None, .. }) => Step::default(),
             (_, command) => self.sends(command, now),
         }
@@ -159,18 +159,18 @@ impl SingleClient {
         self.sends(Command::Extend { ttl_ms: self.ttl_ms }, now)
     }
 
-    /// Turns a writer into a reader: from now on, whenever the node hears of it.
+    /// Turns a writer into a reader. The client counts as a reader from now on, whenever the node hears of it.
     pub fn share(&mut self, now: Now) -> Step {
         self.mode = HeldAs::Shared;
         Step { says: Some(Status::Converted), ..self.sends(Command::Convert { shares: true }, now) }
     }
 
-    /// Asks for a reader to become the writer, which works if nobody else reads.
+    /// Asks to become the writer, as a reader; this succeeds if nobody else reads.
     pub fn convert_up(&mut self, now: Now) -> Step {
         self.sends(Command::Convert { shares: false }, now)
     }
 
-    /// Takes one more hold. With `says_level` it names the number, with `extends` it also extends the lease.
+    /// Takes one more hold. With `says_level`, the request names the number; with `extends`, it also extends the lease.
     pub fn reenter(&mut self, says_level: bool, extends: bool, now: Now) -> Step {
         let level = self.holding().map(|(.., level)| level + 1).filter(|_| says_level || !self.is_sure);
         self.sends(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
@@ -190,7 +190,7 @@ impl SingleClient {
         Step { says, ..step }
     }
 
-    /// Stops waiting, and closes the connection.
+    /// Stops waiting and closes the connection.
     pub fn leaves(&mut self, now: Now) -> Step {
         let open = self.open.take();
         let says = self.ends();
@@ -219,7 +219,7 @@ impl SingleClient {
 
     // Answers to the client.
 
-    /// Takes in `reply`; ignores one that is not awaited.
+    /// Processes `reply`; ignores an unexpected one.
     pub fn hear(&mut self, reply: &Reply, now: Now) -> Step {
         let Some(Open { command, sent, .. }) = self.open.filter(|open| open.number == reply.number) else {
             return Step::default();
@@ -292,7 +292,7 @@ impl SingleClient {
         meant
     }
 
-    /// Returns the earliest start of the lease, given how long the node says the request waited.
+    /// Returns the earliest start of the lease, given how long the request waited according to the node.
     fn granted(&self, sent: BootTime, waited_ms: u64) -> BootTime {
         if self.without.is(Rule::WaitLessDrift) {
             sent.plus_us(waited_ms * 1_000)

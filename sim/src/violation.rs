@@ -1,4 +1,4 @@
-//! Laws that a history can break, and their descriptions.
+//! The laws that a history can break, with descriptions.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ pub struct Claim {
 /// A law that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Violation {
-    /// Two holders rely on one lock at one moment in conflicting modes.
+    /// Two holders rely on one lock at the same time in conflicting modes.
     Overlap { key: u32, first: Claim, second: Claim },
-    /// A later holder's token is not larger than the largest one before.
+    /// A later holder's token is not larger than the largest earlier one.
     TokenOrder { key: u32, before: u64, later: Claim },
     /// A holder's token fell while it held the lock.
     TokenFell { key: u32, claim: Claim, to: u64 },
@@ -32,7 +32,7 @@ pub enum Violation {
     TooMany { key: u32, last: Claim, count: usize },
     /// A holder relied again on a lock that it had lost.
     Revived { key: u32, who: Holder },
-    /// A write of the present holder was refused: the register had seen a larger token.
+    /// A write of the current holder was refused, because the register had seen a larger token.
     FencedOut { key: u32, claim: Claim, seen: u64 },
 }
 

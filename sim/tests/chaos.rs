@@ -1,6 +1,6 @@
-//! A short fault campaign: it passes if no law is broken and everything is well when the last fault is healed. Its
-//! faults differ each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=`
-//! does so for longer.
+//! A short fault campaign: it passes if no law is broken and everything works once the last fault is healed. Its faults
+//! differ each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=` does so
+//! for longer.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,21 +8,22 @@ use std::process::Command;
 /// The length of the faults, in seconds.
 const SECONDS: &str = "15";
 
-/// The faults used here, among those that a campaign can be run without.
+/// The faults used here, among those that can be left out of a campaign.
 const FAULTS: &[&str] =
     &["flush-one-database", "lift-and-crash", "bursts-and-stalls", "outages-under-elect", "release-of-a-lost-lock"];
 
-/// The length on a cluster, in seconds: the campaign lasts until a replica took over and its guard is over, and a slot
-/// has moved.
+/// The length on a cluster, in seconds. The campaign lasts until a replica has taken over and its guard has ended, and
+/// a slot has moved.
 const BRIEF_SECONDS: &str = "2";
 
-/// `lock.max-ttl` there: leases outlast the promotion by a second and more, and the guard is no longer than necessary.
+/// `lock.max-ttl` on the cluster: leases outlast the promotion by at least a second, and the guard is as short as
+/// possible.
 const MAX_TTL: &str = "4000";
 
-/// `lock.max-clock-skew` there, which lengthens the guard.
+/// `lock.max-clock-skew` on the cluster, which lengthens the guard.
 const MAX_SKEW: &str = "500";
 
-/// Builds a file from the package of this name, and returns its path: Cargo does not build it for tests of another
+/// Builds a file from the package of this name, and returns its path: Cargo does not build it for the tests of another
 /// package.
 fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
@@ -54,7 +55,7 @@ fn campaign(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&run.stdout);
     let report = std::fs::read_to_string(folder.join("report.md")).unwrap_or_default();
     if !run.status.success() {
-        // The files that a person needs to find the cause stay.
+        // The files needed to find the cause stay.
         let kept = out.keep();
         let again = "cargo test --package palisade-sim --test chaos, with the PALISADE_SEED that is named first";
         panic!(
@@ -80,7 +81,7 @@ fn nothing_is_wrong_after_a_short_campaign() {
     }
 }
 
-/// A master dies with a grant that its replica never heard of, the replica takes over, and a slot moves with its locks.
+/// A master dies with a grant unknown to its replica, the replica takes over, and a slot moves with its locks.
 #[test]
 fn nothing_is_wrong_after_a_short_campaign_on_a_cluster() {
     let report = campaign(&[

@@ -1,4 +1,4 @@
-//! The models: nothing is found with every rule in place, and something with each of them switched off.
+//! The models: nothing is found with every rule on, and something with each rule switched off.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ fn are_sound(models: &[Bounded<&str>], states_max: usize) {
     }
 }
 
-/// Checks that something is broken without any one rule.
+/// Checks that something is broken without any one of the rules.
 fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
     for model in models {
         let outcome = model.find(states_max);
@@ -23,7 +23,7 @@ fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
     }
 }
 
-/// Explores all states of the small models, and the beginning of the others.
+/// Explores all states of the small models, and the first states of the others.
 #[test]
 fn nodes_with_every_rule_are_sound() {
     are_sound(&model::sound(), 300_000);

@@ -1,4 +1,4 @@
-//! The simulation: every law holds in any run, a run is its seed, and plans that failed once are kept.
+//! The simulation: every law holds in any run, a seed determines its run, and plans that once failed are kept.
 
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{Failure, Fault, Keeps, Kind, Plan, Totals, run, smallest, tell};
@@ -41,7 +41,7 @@ fn every_law_is_kept() {
     assert!(all.had_in_time > 50 && all.kept > 500, "{} and {} are not a test", all.had_in_time, all.kept);
 }
 
-/// Returns the first failure without `rule` among plans whose only faults are `is_meant`, and checks that there is none
+/// Returns the first failure without `rule` among plans whose only faults are `is_meant`, and checks that none fails
 /// with it.
 fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     let alone = |seed| {
@@ -54,8 +54,8 @@ fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     run(&plan, Without(Some(rule))).1.expect("it fails again")
 }
 
-/// Checks that `law` breaks without `rule` in one of these plans, and none with it. Another law may break in an earlier
-/// one.
+/// Checks that `law` is broken without `rule` in one of these plans, and that no law is broken with it. Another law may
+/// be broken in an earlier plan.
 fn breaks(rule: Rule, law: &str) {
     let is_it = |plan: &Plan| run(plan, Without(Some(rule))).1.is_some_and(|failure| failure.law() == law);
     let plan = (0..2_000).map(Plan::draw).find(is_it).unwrap_or_else(|| panic!("{rule:?}: {law} holds"));
@@ -75,7 +75,7 @@ fn every_way_in_which_a_slot_loses_its_locks_needs_its_guard() {
 }
 
 /// A node gains a slot without its locks, and is killed before their leases have ended. Its disk then proves that it
-/// remembers its own grants, and not those of the slot's former owner.
+/// remembers its own grants, but not those of the slot's former owner.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_crash() {
     for seed in 0..20 {
@@ -115,7 +115,7 @@ fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
     assert!(matches!(found(Rule::RoundsInTime, is_meant), Failure::Lost { .. }));
 }
 
-/// With no faults but bursts, stalls and broken locks, no other lock is lost, and every caller gets what is free.
+/// With no faults but bursts, stalls and broken locks, no other lock is lost, and every caller gets a free lock.
 #[test]
 fn through_moments_alone_locks_are_kept_and_had() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. } | Kind::BreakAll { .. });
@@ -130,7 +130,7 @@ fn through_moments_alone_locks_are_kept_and_had() {
     assert!(all.faults["break on all nodes"] > 20, "{:?}", all.faults);
 }
 
-/// The machines that take and keep locks: each rule by the law that breaks without it.
+/// The machines that take and keep locks: each rule, with the law that is broken without it.
 #[test]
 fn every_rule_of_callers_and_holders_is_needed() {
     let rules = [
@@ -147,8 +147,8 @@ fn every_rule_of_callers_and_holders_is_needed() {
     }
 }
 
-/// Locks on one node, their queues, and the acts of operators and the server: each rule by the law that breaks without
-/// it.
+/// Locks on one node, their queues, and the acts of operators and the server: each rule, with the law that is broken
+/// without it.
 #[test]
 fn every_rule_of_locks_on_one_node_is_needed() {
     let rules = [
@@ -170,7 +170,7 @@ fn every_rule_of_locks_on_one_node_is_needed() {
     assert_eq!(found(Rule::EvictedUnproved, is_meant).law(), "exclusion");
 }
 
-/// Readers, writers and permits, on one node or on several: each rule by the law that breaks without it.
+/// Readers, writers and permits, on one node or on several: each rule, with the law that is broken without it.
 #[test]
 fn every_rule_of_locks_that_are_held_together_is_needed() {
     let rules = [
@@ -187,8 +187,8 @@ fn every_rule_of_locks_that_are_held_together_is_needed() {
     }
 }
 
-/// A set of nodes that changes while locks are held: each rule by the law that breaks without it, in one of a hundred
-/// seeds from this one on.
+/// A set of nodes that changes while locks are held: each rule, with the law that is broken without it, in one of a
+/// hundred seeds from this one on.
 #[test]
 fn every_rule_of_a_set_that_changes_is_needed() {
     let rules = [
@@ -213,7 +213,7 @@ fn every_rule_of_a_set_that_changes_is_needed() {
     }
 }
 
-/// A round of extension is under way, of which no node heard, and an answer to the one before arrives.
+/// A round of extension is in progress, of which no node heard, and an answer to the previous one arrives.
 #[test]
 fn an_answer_counts_for_its_own_round() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::LateAnswers { .. } | Kind::Cut { .. });
@@ -243,7 +243,7 @@ fn a_plan_that_fails_is_made_smaller_and_fails_the_same() {
     }
 }
 
-/// Plans that broke a law once. Their stories are in `regressions/README.md`.
+/// Plans that once broke a law. Their stories are in `regressions/README.md`.
 #[test]
 fn what_was_found_once_is_not_found_again() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/regressions");

@@ -1,4 +1,4 @@
-//! Conditions that must hold when the last fault is healed: locks can be acquired, nothing is stuck, no server is
+//! Conditions that must hold once the last fault is healed: locks can be acquired, nothing is stuck, no server is
 //! damaged.
 
 use std::collections::HashMap;
@@ -59,11 +59,11 @@ pub async fn finish(world: &World) {
     }
 }
 
-/// The longest time to obtain a free lock while the nodes that are up serve.
+/// The longest time in which a free lock must be acquired while the nodes that are up serve.
 const OBTAINED: Duration = Duration::from_secs(20);
 
-/// Takes every lock while any one node or any two are unreachable: the others are a healthy majority. Returns the
-/// number of majorities that could.
+/// Takes every lock while any one or two nodes are unreachable: the others are a healthy majority. Returns the number
+/// of majorities that succeeded.
 pub async fn majorities(world: &World, history: &mut History) -> usize {
     let keys = CONTENDED_KEYS + CLIENTS as u32;
     each_majority(world, async |client, options, number| {
@@ -77,7 +77,7 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
 }
 
 /// Takes one key that nobody else wants on each majority, while the clients go on. Returns the number of majorities
-/// that could.
+/// that succeeded.
 pub async fn majorities_in_calm(world: &World) -> usize {
     each_majority(world, async |client, options, _| match client.with(options).lock("chaos:majority").await {
         Ok(guard) => {
@@ -104,7 +104,7 @@ async fn each_majority(
     // Addresses of this machine where nothing listens.
     let Ok(closed) = free_port() else { return 0 };
     let ttl = Duration::from_millis(world.settings.max_ttl_ms);
-    // The longest time a node may take on a busy machine.
+    // The longest time that a node may take on a busy machine.
     let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
     let away: Vec<(usize, usize)> = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other))).collect();
     for (number, &(one, other)) in away.iter().enumerate() {
@@ -147,7 +147,7 @@ async fn take(
     let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
     let since = now_us();
     let begun = Instant::now();
-    // The first connections may not be there yet.
+    // The first connections may not be established yet.
     let guard = loop {
         match client.with(options).lock(key_name(key)).await {
             Err(_) if begun.elapsed() < patience => sleep(LOOK).await,
@@ -156,7 +156,7 @@ async fn take(
     };
     let (at, token) = (now_us(), guard.token());
     see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive });
-    // Of events of one moment, ends come first.
+    // At one moment, ends come first.
     see(now_us().max(at + 1), What::Ended);
     guard.release().await;
     Ok(())
@@ -206,7 +206,7 @@ fn scan_logs(world: &World) {
     }
 }
 
-/// Returns the number of starts that proved that they remember every grant, and the number that could not.
+/// Returns the number of starts that proved that they remember every grant, and the number of those that did not.
 pub fn starts(world: &World) -> (usize, usize) {
     let logs = fs::read_dir(&world.common.logs).into_iter().flatten().flatten();
     let logs: String =

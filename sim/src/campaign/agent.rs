@@ -1,11 +1,11 @@
-//! An agent of a campaign, the one that `palisade agent` runs, in a process of this program.
+//! An agent of a campaign: `palisade agent`, run in a process of this program.
 
 use palisade_agent::{Agent, Config, OnEnd};
 use palisade_client::Client;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-/// The connections of all clients, with some room.
+/// A limit that admits the connections of all clients, with some to spare.
 const CONNECTIONS_MAX: usize = 256;
 
 /// The settings of an agent.
@@ -20,7 +20,8 @@ pub struct Settings {
 /// Serves until it is killed.
 ///
 /// # Panics
-/// It cannot.
+///
+/// If it cannot serve.
 #[tokio::main(flavor = "current_thread")]
 pub async fn run(settings: Settings) {
     let client = Client::new(&settings.nodes).expect("the addresses are good");

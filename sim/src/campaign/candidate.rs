@@ -1,5 +1,5 @@
-//! Two tasks of a client process in elections: a candidate, which writes its term to the register while it leads, and
-//! an observer.
+//! The election tasks of a client process: a candidate, which writes its term to the register while it leads, and an
+//! observer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::process::Task;
 use super::register::Access;
 use crate::history::{HeldAs, Holder};
 
-/// The register's key of election 0; the others follow.
+/// The register's key of election 0; the keys of the others follow.
 pub const FIRST_KEY: u32 = 200;
 
 /// The number of elections.
@@ -30,14 +30,14 @@ fn value(who: Holder) -> String {
     format!("{}.{}", who.client, who.acquisition)
 }
 
-/// Returns the candidate that proclaims this value.
+/// Returns the candidate that proclaims `value`.
 fn whose(value: &[u8]) -> Option<Holder> {
     let (client, acquisition) = std::str::from_utf8(value).ok()?.split_once('.')?;
     Some(Holder { client: client.parse().ok()?, acquisition: acquisition.parse().ok()? })
 }
 
 impl Task {
-    /// Campaigns in one election after the other.
+    /// Campaigns in one election after another.
     pub(super) async fn campaign(mut self) {
         while !self.is_to_finish() {
             let election = self.dice.random_range(0..ELECTIONS);
@@ -67,7 +67,7 @@ impl Task {
                 }
                 sleep(self.ms(5, 150)).await;
             }
-            // Some only drop it.
+            // The rest only drop it.
             if self.dice.random_ratio(3, 4) {
                 leadership.resign().await;
             }
@@ -75,7 +75,7 @@ impl Task {
         }
     }
 
-    /// Observes one election after the other, for some time each.
+    /// Observes one election after another, each for some time.
     pub(super) async fn observe(mut self) {
         while !self.is_to_finish() {
             let election = self.dice.random_range(0..ELECTIONS);

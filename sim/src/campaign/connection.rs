@@ -1,4 +1,4 @@
-//! A connection to a node or an agent, for requests made by hand.
+//! A connection to a node or an agent, for requests that are written by hand.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub enum Reply {
 pub struct Connection(MultiplexedConnection);
 
 impl Connection {
-    /// Connects to the node or the agent at this URL.
+    /// Connects to the node or agent at this URL.
     pub async fn open(url: &str) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
         Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await.map(Self)
     }
 
-    /// Sends a command, and waits up to `limit` for the answer. Refusals are errors, too.
+    /// Sends a command, and waits up to `limit` for the answer. A refusal is an error, too.
     pub async fn ask(&mut self, words: &[&str], limit: Duration) -> RedisResult<Reply> {
         let mut command = cmd(words[0]);
         let asked = timeout(limit, command.arg(&words[1..]).query_async(&mut self.0)).await;

@@ -1,11 +1,12 @@
 //! A client process: several tasks that take locks, access the register under them, and record what they rely on. It
-//! makes no effort to survive what the nemesis does to it.
+//! makes no effort to survive the nemesis.
 //!
-//! What is recorded is never less than what the client crate promises. A claim lasts until `valid_for`, read once,
-//! after which the clock is read *again*. The clock before it would end the claim too early by the time between the
-//! two, and two holders could overlap there unseen. A process that is stopped between the two must not claim seconds
-//! that it was never promised. So both clocks are read, and all is repeated unless they are within [`CLAIM_SLACK_US`],
-//! a twentieth of the 2 ms that nodes keep a lock for longer than its holder relies on it.
+//! A recorded claim is never shorter than what the client crate promises. A claim lasts until `valid_for`, read once,
+//! after which the clock is read *again*. A clock reading from before would end the claim too early by the time between
+//! the two, and an overlap in that time would go unseen. But a process that is stopped between the two must not claim
+//! seconds that it was never promised. So the clock is read on both sides, and everything is repeated unless the
+//! readings are within [`CLAIM_SLACK_US`], a twentieth of the 2 ms that nodes keep a lock for longer than its holder
+//! relies on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 /// The most by which a claim exceeds what the crate promises, in microseconds.
 pub const CLAIM_SLACK_US: u64 = 100;
 
-/// The largest change of a validity that counts as no change, in microseconds: it was read twice.
+/// The largest difference between two readings of one validity, in microseconds.
 const SAME_US: u64 = 2 * CLAIM_SLACK_US;
 
 /// The interval at which a holder's validity and token are checked.
@@ -38,13 +39,13 @@ const TTL_MIN_MS: u64 = 200;
 /// The longest pause of a task before its next lock.
 const PAUSE_MAX_MS: u64 = 40;
 
-/// The most permits of a lock. Those who ask for one do not agree on the limit.
+/// The most permits of a lock. Clients that ask for one disagree about the limit.
 const PERMITS_MAX: u16 = 4;
 
-/// The longest time that a key of the client's own is kept: over the restart of several nodes.
+/// The longest time for which the client's own key is kept: longer than the restart of several nodes.
 const LONG_HOLD_MAX_MS: u64 = 12_000;
 
-/// The tasks of a client process that hold locks of one node by KEEPALIVE.
+/// The number of tasks of a client process that hold locks of one node by KEEPALIVE.
 const KEEPERS: u64 = 2;
 
 /// The way in which a lock is requested.
@@ -82,10 +83,11 @@ impl Wants {
     }
 }
 
-/// Runs until the standard input ends, then until every task has released what it holds and obtained what it waits for.
+/// Runs until standard input ends, then until every task has released what it holds and acquired what it waits for.
 ///
 /// # Panics
-/// The register or the journal is gone.
+///
+/// If the register or the journal is gone.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub async fn run(settings: Settings) {
     let journal = Journal::create(&settings.journal).expect("the journal can be made");
@@ -100,7 +102,7 @@ pub async fn run(settings: Settings) {
     for number in 0..shared.settings.tasks.into() {
         tasks.spawn(Contender { task: Task::new(&shared, number).await, own: number == 0 }.run());
     }
-    // Both speak to one node or agent, and follow no redirection.
+    // Both kinds of task speak to one node or agent, and follow no redirection.
     let (keepers, through) = if shared.settings.cluster { (0, 0) } else { (KEEPERS, through::TASKS) };
     for keeper in 0..keepers {
         tasks.spawn(Task::new(&shared, 500 + keeper).await.keep());
@@ -115,11 +117,11 @@ pub async fn run(settings: Settings) {
 
 struct Contender {
     task: Task,
-    /// True for a task that keeps the client's own key for long, whatever happens to the nodes.
+    /// True for a task that keeps the client's own key for a long time, whatever happens to the nodes.
     own: bool,
 }
 
-/// A promise to rely on.
+/// A promise of the client crate that a holder relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claim {
     read_at: TimeUs,
@@ -127,7 +129,7 @@ struct Claim {
     token: u64,
 }
 
-/// Returns what `guard` promises now; `None` if nothing.
+/// Returns the current promise of `guard`; `None` if there is none.
 fn claim(guard: &Guard) -> Option<Claim> {
     loop {
         let token = guard.token();
@@ -172,14 +174,14 @@ impl Contender {
         self.task.write(Line::Asked { at, key, waits, took_us: at - since, answer });
         match taken {
             Ok((guard, mode)) => self.hold(key, since, guard, mode, ttl).await,
-            // A lock that is not free now is not requested in a hot loop.
+            // A lock that is not free is not requested again in a busy loop.
             Err(error) if error.kind() == ErrorKind::Contended => sleep(self.task.ms(1, 100)).await,
             Err(_) => sleep(self.task.ms(20, 200)).await,
         }
     }
 
-    /// Draws a mode: of four locks two are held alone, one is read and written, and one has permits, which an exclusive
-    /// request drains.
+    /// Draws a mode. Of four locks, two are held alone, one is read and written, and one has permits, which an
+    /// exclusive request drains.
     fn wants(&mut self, key: u32) -> Wants {
         match key % 4 {
             2 if !self.task.once_in(4) => Wants::ToRead,
@@ -190,7 +192,7 @@ impl Contender {
 
     async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, mode: HeldAs, ttl: Duration) {
         let who = self.task.sets_out();
-        // A process that was stopped meanwhile has nothing to rely on.
+        // A process that was stopped in the meantime has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
         let held = What::Held { since, until: known.until, token: known.token, mode };
         self.task.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
@@ -199,7 +201,7 @@ impl Contender {
         let observer = Observer { shared: Arc::clone(&self.task.shared), key, who, guard: Arc::clone(&guard), known };
         let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
-        // Mostly short, so that locks change hands often; sometimes longer than what happens to nodes.
+        // Mostly short, so that locks change hands often; sometimes longer than the faults of nodes.
         let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.own || self.task.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
         while now_us() < end && !observer.is_finished() && !self.task.shared.is_to_finish() {
@@ -237,7 +239,7 @@ impl Contender {
     /// Works under the lock.
     async fn at_work(&mut self, key: u32, who: (Holder, HeldAs), guard: &Guard, ttl: Duration) {
         match self.task.dice.random_range(0..20) {
-            // The critical section: read, pause, write one more; a reader finds the same value again.
+            // The critical section: read, pause, write one more. A reader must find the same value twice.
             0..8 => {
                 if !guard.is_valid() {
                     return;
@@ -247,7 +249,7 @@ impl Contender {
                 if self.task.once_in(3) {
                     sleep(self.task.ms(0, 60)).await;
                 }
-                // The token of the moment of the check; the lock may be long gone when the write arrives.
+                // The token at the time of the check. The lock may be long gone when the write arrives.
                 let (valid, token) = (guard.is_valid(), guard.token());
                 if self.task.once_in(12) {
                     sleep(ttl.mul_f64(self.task.dice.random_range(0.1..1.5))).await;
@@ -277,7 +279,7 @@ impl Contender {
     }
 }
 
-/// A task that records what a holder is promised while that changes, and that it is lost, whatever the holder does
+/// A task that records a holder's promises as they change, and the loss of the lock, whatever the holder does
 /// meanwhile.
 struct Observer {
     shared: Arc<Shared>,
@@ -307,8 +309,7 @@ impl Observer {
                     return true;
                 }
                 Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
-                    // The lock was extended while it was valid, else it would be lost: at the latest right before its
-                    // end.
+                    // The lock was extended while it was valid, or it would be lost: at the latest just before its end.
                     let at = now.read_at.min(self.known.until - 1);
                     self.write(event(at, What::Extended { until: now.until, token: now.token }));
                     self.known = now;

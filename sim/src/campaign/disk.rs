@@ -1,5 +1,5 @@
-//! A node's disk: a small file system in memory, which can fill up. Where mounting is not permitted, a plain folder
-//! that never does.
+//! A node's disk: a small file system in memory, which can fill up. Where mounting is not permitted, it is a plain
+//! folder, which never fills up.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

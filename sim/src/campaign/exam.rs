@@ -1,10 +1,10 @@
 //! An exam of a single node: it grants a lock that nobody else wants, something happens to it, and it is asked again.
 //!
-//! A lock on one node is a lock: while the first grant's lease runs, nobody else may be granted it, and the second
-//! grant's token is larger. Both bounds are sharp except for the time of a request: the lease is counted from before
-//! the first request was sent, and the second grant from when its answer came. So a finding is a broken promise of that
-//! node, whatever else happens to it meanwhile. (Nothing here performs the contract's exception, taking a lock away by
-//! hand; a flush is guarded.)
+//! The node must keep the promises of a lock by itself: while the lease of the first grant runs, nobody else gets the
+//! lock, and the token of the second grant is larger. Both bounds are sharp except for the duration of a request: the
+//! lease counts from before the first request was sent, and the second grant from when its answer came. So a finding is
+//! a broken promise of that node, whatever else happens to it meanwhile. (Nothing here uses the contract's exception,
+//! taking a lock away by hand; a flush is guarded.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,17 +18,17 @@ use super::patience::until;
 use super::world::World;
 use crate::history::TimeUs;
 
-/// A time longer than any guard that is armed here.
+/// A time longer than any guard in a campaign.
 pub const GUARD: Duration = Duration::from_secs(8);
 
 /// The longest time that one question may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// The least distance, in microseconds, between the first token of a node that starts without a state file and its
-/// clock plus twice the greatest skew.
+/// The least distance, in microseconds, between the clock plus twice the greatest skew and the first token of a node
+/// that starts without a state file.
 const START_AHEAD_US: u64 = 5_000_000;
 
-/// The allowance, in microseconds, for tokens that were granted a moment ago and are not yet known.
+/// The allowance, in microseconds, for tokens that were granted just now and are not known yet.
 const UNSEEN_US: u64 = 1_000_000;
 
 /// A lock that a node granted.
@@ -76,13 +76,13 @@ impl Exam {
         Ok(())
     }
 
-    /// Releases the lock: from now on, its token alone counts.
+    /// Releases the lock: from now on, only its token counts.
     pub async fn release(&mut self, socket: &Path) {
         say_as(self.as_whom, socket, &["LOCK.RELEASE", &self.key, &self.owner]).await;
         self.until = 0;
     }
 
-    /// Asks the node again until it grants the lock, at most for `patience`. With `tokens`, it also judges the order of
+    /// Asks the node again until it grants the lock, for at most `patience`. With `tokens`, also checks the order of
     /// tokens.
     pub async fn examine(&self, world: &World, socket: &Path, patience: Duration, tokens: bool, after: &str) -> Second {
         // The second grant is short, and its owner's name differs from the first one's.
@@ -116,12 +116,12 @@ async fn acquire(
     ask_as(as_whom, socket, &["LOCK.ACQUIRE", key, &owner(sent), &ttl_ms.to_string()], ANSWER).await
 }
 
-/// Returns an owner name of its own for each request.
+/// Returns an owner name that is unique to the request.
 fn owner(sent: TimeUs) -> String {
     format!("exam {sent}")
 }
 
-/// Returns true if a node that starts now, without any memory and with a correct clock, starts above every token that
+/// Returns true if a node that starts now with a correct clock, but without any memory, starts above every token that
 /// exists. The contract requires this before a state file may be lost.
 pub fn starts_above_all(world: &World) -> bool {
     !world.is_wild() && starts_above(world, world.highest_token.load(Ordering::Relaxed) + UNSEEN_US)

@@ -1,4 +1,4 @@
-//! The faults that the nemesis injected, and the findings beside those of the referee.
+//! The faults that the nemesis injected, and the findings other than the referee's.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,7 +83,7 @@ impl Drop for Lasting<'_> {
 }
 
 impl Log {
-    /// Begins a fault.
+    /// Begins a fault that lasts.
     pub fn begin(&self, kind: &'static str, on: On, note: impl Into<String>) -> Lasting<'_> {
         let fault = Fault { kind, on, from: now_us(), until: None, note: note.into() };
         let number = self.with(|(faults, _)| {
@@ -93,7 +93,7 @@ impl Log {
         Lasting { log: self, number }
     }
 
-    /// Records a fault of one moment.
+    /// Records a momentary fault.
     pub fn moment(&self, kind: &'static str, on: On, note: impl Into<String>) {
         drop(self.begin(kind, on, note));
     }

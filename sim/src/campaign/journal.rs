@@ -1,5 +1,5 @@
-//! The journal of a process of a campaign: a file of lines, each written by one call. So a process that is killed
-//! leaves whole lines only, and everything that it did before is there.
+//! The journal of a campaign's process: a file of lines, each written by one call. So a killed process leaves only
+//! whole lines, and everything that it did before is recorded.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Holder, TimeUs};
 
-/// Returns the boot clock in microseconds: one clock for all processes of a machine, which nobody can set. It is the
-/// true time of a campaign.
+/// Returns the boot clock in microseconds: one clock for all processes of a machine, which nobody can set. It is a
+/// campaign's true time.
 pub fn now_us() -> TimeUs {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
@@ -29,7 +29,7 @@ pub fn wall_us() -> u64 {
 pub struct Kept {
     /// The moment of the request.
     pub since: TimeUs,
-    /// The moment at which the holder knew.
+    /// The moment at which the holder learned of it.
     pub at: TimeUs,
     /// The node, counted from 0.
     pub node: usize,
@@ -50,20 +50,20 @@ pub enum Ended {
     Lost,
     /// The connection broke, or the node gave an unexpected answer.
     Unknown,
-    /// The holder closed its connection, and the lease was over in time.
+    /// The holder closed its connection, and the lease ended in time.
     LeftAndOver,
-    /// The holder closed its connection, and the lease was not over in time.
+    /// The holder closed its connection, and the lease did not end in time.
     LeftAndHeld,
 }
 
-/// One line of a journal; `at` is when the process knew.
+/// A line of a journal; `at` is when the process learned of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Line {
     /// An event for the referee.
     Event(Event),
     /// A lock was requested with `lock` (`waits`) or `try_lock`; the answer is `held`, or the kind of error.
     Asked { at: TimeUs, key: u32, waits: bool, took_us: u64, answer: String },
-    /// The holder learned that its lock is lost; it had relied on it until `until`.
+    /// The holder learned that its lock was lost; it had relied on it until `until`.
     Lost { at: TimeUs, key: u32, who: Holder, until: TimeUs },
     /// A lock was released; the answer is `Released`, `AlreadyExpired` and so on.
     Released { at: TimeUs, answer: String },
@@ -79,9 +79,9 @@ pub enum Line {
     Won { at: TimeUs, election: u32, who: Holder, term: u64 },
     /// A leader proclaimed once more.
     Proclaimed { at: TimeUs, who: Holder },
-    /// An observer learned who leads, and the number of that leader's proclamation.
+    /// An observer learned of a leader, with the number of the leader's proclamation.
     Observed { at: TimeUs, election: u32, observer: Holder, leader: Holder, term: u64, sequence: u64 },
-    /// A violation that the process itself saw.
+    /// A violation that the process itself observed.
     Wrong { at: TimeUs, what: String },
 }
 
@@ -93,15 +93,17 @@ impl Journal {
     /// Opens a journal at `path`.
     ///
     /// # Errors
-    /// The file cannot be made.
+    ///
+    /// The file cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)))
     }
 
-    /// Writes a line, by one call.
+    /// Writes a line, with one call.
     ///
     /// # Panics
-    /// The line cannot be written: a campaign without its journal proves nothing.
+    ///
+    /// If the line cannot be written: a campaign without its journal proves nothing.
     pub fn write(&self, line: &Line) {
         let mut text = serde_json::to_vec(line).expect("a line is plain data");
         text.push(b'\n');
@@ -119,18 +121,20 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Opens a journal at its beginning.
+    /// Opens a journal, to be read from its beginning.
     ///
     /// # Errors
+    ///
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, rest: vec![] })
     }
 
-    /// Returns the whole lines that have come since the last call.
+    /// Returns the whole lines written since the last call.
     ///
     /// # Panics
-    /// The journal cannot be read, or a line is invalid.
+    ///
+    /// If the journal cannot be read, or a line is invalid.
     pub fn read(&mut self) -> Vec<Line> {
         self.file.read_to_end(&mut self.rest).expect("the journal can be read");
         let Some(end) = self.rest.iter().rposition(|&byte| byte == b'\n') else { return vec![] };

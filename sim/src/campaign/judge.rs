@@ -1,8 +1,9 @@
 //! Merges what all processes recorded in the order of true time, and hands it to the referee: while the campaign runs,
 //! from the beginning each time, and once more at its end.
 //!
-//! A missing line can only hide something, never accuse: a holder records its end before it begins to release the lock,
-//! so that line is always there when the next holder's is. So a finding made while the campaign runs stands.
+//! A missing line can only hide a violation, never cause a false one: a holder records its end before it begins to
+//! release the lock, so that line is always there before the next holder's. So a finding made while the campaign runs
+//! stands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -15,10 +16,10 @@ use super::world::World;
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::referee::{Laws, Referee};
 
-/// The age below which events are not judged yet: lines may be under way.
+/// The age from which events are judged: lines of younger ones may still be on their way.
 pub const LAG: Duration = Duration::from_millis(500);
 
-/// An event, and for an access to the register whether it was accepted.
+/// An event and, for an access to the register, whether it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The event.
@@ -42,7 +43,7 @@ pub struct Claim {
     pub from: TimeUs,
     /// The end.
     pub until: TimeUs,
-    /// The end of the validity.
+    /// The end of the last lease's validity.
     pub valid_until: TimeUs,
 }
 
@@ -81,10 +82,11 @@ pub struct History {
 }
 
 impl History {
-    /// Reads what has come since the last call.
+    /// Reads what has been written since the last call.
     ///
     /// # Panics
-    /// A journal cannot be read.
+    ///
+    /// If a journal cannot be read.
     pub fn read(&mut self, world: &World) {
         for path in world.journals_from(self.followers.len()) {
             self.followers.push(Follower::open(&path).expect("a journal is there before its process"));
@@ -150,7 +152,7 @@ impl History {
             }
         }
         let mut referee = Referee::new(Laws::All);
-        // A holder that broke a law once is ignored from then on: its later violations would only follow from the
+        // A holder that has broken a law is ignored from then on: its later violations would only follow from the
         // first.
         let mut out: BTreeSet<Holder> = BTreeSet::new();
         for Seen { event, arrival } in self.seen.iter().take_while(|seen| seen.event.at <= until) {
@@ -183,7 +185,7 @@ impl History {
         wrong
     }
 
-    /// Judges what has settled.
+    /// Judges everything old enough to be complete.
     pub fn judge_settled(&mut self, world: &World) -> Vec<Wrong> {
         let until = now_us() - LAG.as_micros() as u64;
         self.read(world);

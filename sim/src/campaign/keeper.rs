@@ -1,5 +1,6 @@
-//! A task of a client process that holds locks of one node by KEEPALIVE: it extends nothing, and asks LOCK.CHECK before
-//! each write. Some wait, some are silent for seconds, some leave without a word, so that their connection ends.
+//! A task of a client process that holds locks of one node by KEEPALIVE. It extends nothing, and asks LOCK.CHECK before
+//! each write. Some tasks wait, some are silent for seconds, and some leave without a word, so that their connection
+//! ends.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::process::Task;
 use super::register::Access;
 use crate::history::{HeldAs, Holder, TimeUs};
 
-/// The register's key of the lock on node 0; the others follow.
+/// The register's key of the lock on node 0; the keys of the others follow.
 pub const FIRST_KEY: u32 = 100;
 
 /// The lengths of leases, in milliseconds.
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const OVER: Duration = Duration::from_millis(500);
 
 impl Task {
-    /// Keeps one lock after the other.
+    /// Keeps one lock after another.
     pub(super) async fn keep(mut self) {
         while !self.is_to_finish() {
             // After a failure, the task begins with the next lock.
@@ -83,7 +84,7 @@ impl Task {
         Ok(())
     }
 
-    /// Works under the lock until `end`. Returns how the lock ended before that, if it did.
+    /// Works under the lock until `end`. Returns how the lock ended, if it ended before that.
     async fn holds(
         &mut self,
         node_says: &mut Connection,
@@ -107,7 +108,7 @@ impl Task {
             if let Some(number) = number.filter(|_| now_us() < until) {
                 self.access(access(Some(number + 1))).await;
             }
-            // Some are silent for longer than their lease.
+            // Some holders are silent for longer than their lease.
             let pause = if self.once_in(20) { self.ms(1_000, 4_000) } else { self.ms(20, 300) };
             sleep(pause).await;
         }

@@ -1,5 +1,5 @@
 //! Judges KEEPALIVE's promises: while the connection is open and nothing is done to its node, a lease does not end
-//! before KEEPALIVE does. When the connection has ended, the lease ends too.
+//! before KEEPALIVE does. When the connection ends, the lease ends too.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ const HARMLESS: [&str; 6] = ["wall clock stepped", "BGSAVE", "BGREWRITEAOF", "CO
 pub struct KeptLeases {
     /// The number of kept leases.
     pub kept: usize,
-    /// Leases whose node and connection no fault touched: they had to last.
+    /// Leases whose node and connection no fault affected: they had to last.
     pub judged: usize,
     /// Judged leases that were held for longer than their ttl.
     pub prolonged: usize,
-    /// Leases whose connection ended, with no fault until they were over.
+    /// Leases whose connection ended, without a fault until they were over.
     pub left: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,
 }
 
-/// Judges all kept leases. `lives` names the client of each process, from the first on.
+/// Judges all kept leases. `lives` has the client of each process, from life 1 on.
 pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let kept = lines.iter().filter_map(|line| if let Line::Kept(kept) = line { Some(*kept) } else { None });
     let ends: BTreeMap<Holder, (TimeUs, Ended)> = lines
@@ -42,7 +42,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let mut all = KeptLeases::default();
     for kept in kept {
         all.kept += 1;
-        // A process that was killed records no end: its connection ended with it.
+        // A killed process records no end: its connection ended with it.
         let Some(&(at, how)) = ends.get(&kept.who) else { continue };
         let client = lives.get(kept.who.client as usize - 1).copied().unwrap_or(usize::MAX);
         if how == Ended::Unknown || faults.iter().any(|fault| is_done_to(fault, &kept, client, at)) {
@@ -68,7 +68,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     all
 }
 
-/// Returns true if a fault touched the node or the connection of this lease until `at`.
+/// Returns true if a fault affected the node or the connection of this lease before `at`.
 fn is_done_to(fault: &Fault, kept: &Kept, client: usize, at: TimeUs) -> bool {
     let is_near = match fault.on {
         On::Node(node) => node == kept.node,

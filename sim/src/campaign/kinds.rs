@@ -1,4 +1,4 @@
-//! The faults that a campaign can be run without.
+//! The faults that can be left out of a campaign.
 
 use std::fmt;
 

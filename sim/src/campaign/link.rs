@@ -1,8 +1,8 @@
-//! The connection of one client process to one node: a proxy that can cut, swallow, hold and delay what passes through.
+//! The connection of a client process to a node: a proxy that can cut, swallow, hold and delay the bytes that pass
+//! through.
 //!
-//! It does what a network can do to TCP, and nothing else. A connection that lost a byte delivers no later one: where
-//! bytes are swallowed the connection is dead, and it ends when the network is well again. Bytes that are held arrive
-//! late, in order.
+//! It does only what a network can do to TCP. A connection that lost a byte delivers no later one: a connection whose
+//! bytes were swallowed is dead, and ends when the network has recovered. Bytes that are held arrive late, in order.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Mode {
 /// The interval at which a held connection checks whether the link passes again.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// The server that is behind a node's links at the moment.
+/// The server that a node's links currently lead to.
 pub type Target = Arc<Mutex<PathBuf>>;
 
 #[derive(Debug)]
@@ -154,7 +154,7 @@ async fn carry(mut client: TcpStream, server: UnixStream, state: Arc<State>) {
         () = closed => {}
     }
     if state.is(Mode::Reset) {
-        // Closed without lingering, the client sees a reset and not an end.
+        // A connection that is closed without lingering shows the client a reset, not an end.
         let _ = client.set_zero_linger();
     }
 }
@@ -165,7 +165,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     loop {
         let count = tokio::select! {
             count = from.read(&mut buffer) => count.unwrap_or(0),
-            // The other end knows nothing of a lost byte: it ends the connection when it hears of it again.
+            // The other end does not know of the lost byte; it ends the connection when it hears from this end again.
             () = passes(state, way), if dead => return,
         };
         let delay = state.delay_us.load(Ordering::Relaxed);

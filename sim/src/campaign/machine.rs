@@ -1,4 +1,4 @@
-//! A server process with the module, in a folder of its own: the nemesis starts, kills and restarts it.
+//! A server process with the module, in its own folder. The nemesis starts, kills and restarts it.
 
 use std::fs;
 use std::io;
@@ -71,10 +71,11 @@ pub struct Common {
 pub struct WallClock(PathBuf);
 
 impl WallClock {
-    /// Creates a correct clock; its offset is in the file at `path`.
+    /// Creates a correct clock, whose offset is in the file at `path`.
     ///
     /// # Errors
-    /// The file cannot be made.
+    ///
+    /// The file cannot be created.
     pub fn create(path: PathBuf) -> io::Result<Self> {
         fs::write(&path, 0_i64.to_ne_bytes())?;
         Ok(Self(path))
@@ -119,10 +120,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns a new machine with an empty disk at `dir`; nothing is started. Its clock's file is beside its log.
+    /// Returns a new machine with an empty disk at `dir`, without starting it. The file of its clock is next to its
+    /// log.
     ///
     /// # Errors
-    /// The folder cannot be made, or no port is free.
+    ///
+    /// The folder cannot be created, or no port is free.
     pub fn new(common: &Common, name: String, dir: PathBuf, durability: Durability) -> io::Result<Self> {
         fs::create_dir_all(&dir)?;
         let clock = WallClock::create(common.logs.join(format!("{name}.clock")))?;
@@ -160,7 +163,8 @@ impl Machine {
     /// # Errors
     /// The server ended, or does not answer within [`PATIENCE`].
     pub async fn start(&mut self, common: &Common, replica_of: Option<u16>) -> Result<(), String> {
-        // The socket of the last incarnation would answer "connection refused", not "absent".
+        // Until the server listens, the socket of the last incarnation would answer "connection refused" and not
+        // "absent".
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&common.server);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--loglevel", "notice"]);
@@ -194,7 +198,7 @@ impl Machine {
         answers.unwrap_or_else(|| Err(format!("{} does not answer after its start", self.name)))
     }
 
-    /// Returns how the process ended, if it did.
+    /// Returns how the process ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -209,7 +213,7 @@ impl Machine {
         kill(&mut self.child).await;
     }
 
-    /// Waits up to `limit` until the process has ended by itself. Returns true if it has.
+    /// Waits up to `limit` for the process to end by itself. Returns true if it has ended.
     pub async fn wait_ended(&mut self, limit: Duration) -> bool {
         match &mut self.child {
             Some(child) => timeout(limit, child.wait()).await.is_ok(),
@@ -254,15 +258,16 @@ pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str],
 /// port of a server that is down.
 const PORTS: Range<u16> = 12_000..21_000;
 
-/// Returns a port that nobody listens on. Two calls at once return different ports.
+/// Returns a port on which nobody listens. Two calls at once return different ports.
 ///
 /// # Errors
+///
 /// No port is free.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.len() as u32;
     let mut ports = (0..span).map(|_| {
-        // Campaigns side by side begin in other places.
+        // Campaigns that run side by side start at different ports.
         let step = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         PORTS.start + (step % span) as u16
     });

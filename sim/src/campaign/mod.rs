@@ -3,9 +3,9 @@
 //! Several client processes ([`contender`]) reach five servers with the module (`machine`) over links that can fail
 //! (`link`). Clients take locks and access a register under them (`register`); each records what it relies on
 //! (`journal`). The `nemesis` kills, stops, cuts, fills and sets clocks, at random from a seed. The records of all are
-//! merged and judged by the referee, while the campaign runs and at the end (`judge`). An `exam` asks what a node by
-//! itself must not forget, `drills` do what needs a calm moment to be judged, and `aftermath` checks what must hold
-//! when all is healed. docs/chaos.md tells users what this shows.
+//! merged and judged by the referee, while the campaign runs and at the end (`judge`). An `exam` checks what a node by
+//! itself must not forget, `drills` test what can only be judged in calm, and `aftermath` checks what must hold once
+//! everything is healed. docs/chaos.md tells users what this shows.
 
 mod aftermath;
 pub mod agent;
@@ -56,21 +56,21 @@ use world::{CONTENDED_KEYS, World};
 
 use crate::history::TimeUs;
 
-/// The time that the nemesis works before everything is healed, and locks must be obtainable again.
+/// The time for which the nemesis works before everything is healed and locks must be available again.
 const STORM: Duration = Duration::from_secs(30);
 
-/// The calm after that.
+/// The calm time after that.
 const CALM: Duration = Duration::from_secs(2);
 
 /// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A recovery: everything was healed, and then every contended lock was obtained again.
+/// A recovery: everything was healed, and then every contended lock was acquired again.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     /// The moment at which the last fault was healed.
     pub from: TimeUs,
-    /// The time, in microseconds, for which nodes that are needed were still guarded: a majority, or all of a cluster.
+    /// The time, in microseconds, for which required nodes were still guarded: a majority, or all of a cluster.
     pub guard_us: u64,
     /// The time until the recovery, in microseconds.
     pub took_us: u64,
@@ -95,15 +95,15 @@ pub struct Outcome {
     pub noticed: Option<TimeUs>,
     /// All guards that were observed.
     pub guards: Vec<Guarded>,
-    /// The recoveries, one for each time that everything was healed.
+    /// The recoveries, one per healing.
     pub recoveries: Vec<Recovery>,
-    /// The number of majorities that were asked alone for every key at the end, with success.
+    /// The number of majorities that granted every key at the end, each on its own.
     pub majorities: usize,
     /// The servers at the end.
     pub ends: Vec<EndState>,
-    /// The numbers of starts that proved that they remember every grant, and of those that did not.
+    /// The number of starts that proved that they remember every grant, and the number of those that did not.
     pub starts: (usize, usize),
-    /// The client of each incarnation of a client process, from 1 on.
+    /// The client of each life of a client process, from life 1 on.
     pub lives: Vec<usize>,
     /// Leases that KEEPALIVE kept.
     pub kept: kept::KeptLeases,
@@ -117,9 +117,10 @@ pub struct Outcome {
     pub out: PathBuf,
 }
 
-/// Runs a campaign. Calls `tell` with a line from time to time.
+/// Runs a campaign. Calls `tell` with a progress line from time to time.
 ///
 /// # Errors
+///
 /// The campaign cannot run here; the text says what is missing.
 pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Outcome, String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-").tempdir().map_err(|why| why.to_string())?;
@@ -178,7 +179,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     })
 }
 
-/// Checks that every register counts as many updates as it accepted.
+/// Checks that every register's number equals its count of accepted updates.
 fn counters(world: &World, history: &History) -> Vec<Wrong> {
     let taken = |key: u32| {
         let of_key = history.seen.iter().filter_map(|seen| seen.arrival).filter(|arrival| arrival.event.key == key);
@@ -204,13 +205,12 @@ impl Campaign {
     async fn storms(&mut self, tell: &mut impl FnMut(String)) -> Vec<Recovery> {
         let seconds = self.world.settings.seconds;
         let (half, end) = (self.from + seconds * 500_000, self.from + seconds * 1_000_000);
-        // New nodes are guarded; the first storm begins when they serve.
+        // New nodes are guarded; the first storm begins once they serve.
         let mut recoveries = vec![self.recover(tell).await];
         let mut drills = Drills::of(&self.world);
         for era in 0.. {
             let left = end.saturating_sub(now_us());
-            // On a busy machine the guards of new nodes may use up the whole time: some faults are injected all the
-            // same.
+            // On a busy machine, the guards of new nodes may use up all the time; some faults are injected even so.
             if left == 0 && era > 0 {
                 break;
             }
@@ -232,7 +232,7 @@ impl Campaign {
                     _ = tokio::signal::ctrl_c() => interrupted = true,
                     () = sleep(Duration::from_secs(2)) => self.progress(tell),
                 }
-                // Halfway through, clocks become wild, so that short campaigns have both.
+                // Halfway through, clocks become wild, so that even short campaigns have both phases.
                 self.world.wild_clocks.store(now_us() > half, Ordering::Relaxed);
                 if now_us() >= storm_ends || interrupted {
                     self.world.storm.store(false, Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Campaign {
             }
             drills.next(&self.world).await;
             if now_us() < end && self.world.cluster.is_none() {
-                // At the end, the majorities are asked for every key.
+                // At the end, every majority is asked for every key.
                 aftermath::majorities_in_calm(&self.world).await;
             }
             self.progress(tell);
@@ -258,7 +258,7 @@ impl Campaign {
         recoveries
     }
 
-    /// Heals everything, and waits until all contended keys were obtained again.
+    /// Heals everything, and waits until all contended keys have been acquired again.
     async fn recover(&mut self, tell: &mut impl FnMut(String)) -> Recovery {
         let from = now_us();
         let mut left = vec![];
@@ -266,7 +266,7 @@ impl Campaign {
             left.push(watch::guard_left_ms(&slot.socket()).await);
         }
         left.sort_unstable();
-        // A majority serves, or each master of a cluster does.
+        // A majority serves, or every master of a cluster does.
         let needed = if self.world.cluster.is_some() { left.len() - 1 } else { left.len() / 2 };
         let guard_us = left[needed] * 1_000;
         loop {

@@ -1,15 +1,15 @@
-//! Waiting of a campaign for conditions.
+//! Waiting for conditions in a campaign.
 
 use std::time::Duration;
 
-/// The longest time for anything that must happen: only reached when something is wrong.
+/// The longest time for anything that must happen; only reached when something is wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The pause between two checks.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Checks again and again until a value is there, at most for `$limit`; `None` at the limit. (A macro and not a
-/// function: the future of an async closure is not known to be `Send`.)
+/// Checks repeatedly until a value is there, for at most `$limit`; `None` at the limit. (A macro and not a function:
+/// the future of an async closure is not known to be `Send`.)
 macro_rules! until {
     ($limit:expr, $look:expr) => {{
         let begun = tokio::time::Instant::now();

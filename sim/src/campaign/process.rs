@@ -1,4 +1,4 @@
-//! A client process: its settings, and what its tasks share.
+//! A client process: its settings, and the state that its tasks share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,12 +57,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Returns the state of a process in which nothing was acquired; `finish` turns true when it has to end.
+    /// Returns the state of a process that has acquired nothing yet; `finish` turns true when it has to end.
     pub(super) fn new(settings: Settings, client: Client, journal: Journal, finish: watch::Receiver<bool>) -> Self {
         Self { settings, client, journal, acquisitions: AtomicU32::new(0), finish }
     }
 
-    /// Returns true if held locks have to be released, and nothing new begun.
+    /// Returns true if held locks must be released and nothing new begun.
     pub(super) fn is_to_finish(&self) -> bool {
         *self.finish.borrow()
     }
@@ -80,7 +80,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Returns a task with choices of its own.
+    /// Returns a task with its own random choices.
     pub(super) async fn new(shared: &Arc<Shared>, number: u64) -> Self {
         let register = Connection::open(&shared.settings.register).await.expect("the register is there");
         let dice = ChaCha8Rng::seed_from_u64(shared.settings.seed.wrapping_mul(1_000).wrapping_add(number));

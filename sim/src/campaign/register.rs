@@ -1,7 +1,7 @@
 //! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach
-//! over a socket. It keeps the largest token of a writer and the largest of anybody. It refuses a write with a smaller
-//! token than anybody's, and a reader's access with a smaller one than a writer's. Each permit number has a number of
-//! its own there, and a largest token.
+//! over a socket. It keeps the largest token of any writer and the largest of any client. It refuses a write whose
+//! token is below the largest of any client, and a reader's access whose token is below the largest of any writer. Each
+//! permit has its own number and largest token there.
 //!
 //! A writer's reads carry its token too. A register that checks writes alone would lose updates: an old holder's write
 //! between the new holder's read and its write has a token that the register has no reason to refuse yet.
@@ -60,15 +60,14 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// The numbers by permit number; 0 is that of writers and readers.
+    /// The numbers by permit; 0 is the one of writers and readers.
     numbers: BTreeMap<u16, u64>,
-    /// The largest tokens of accesses so far.
+    /// The largest tokens of the accesses so far.
     seen: Floors,
 }
 
 impl Cell {
-    /// Returns true if an access in `mode` with `token` is accepted. If so, later accesses with tokens that are too
-    /// small are refused.
+    /// Returns true if an access in `mode` with `token` is accepted, and records its token.
     fn takes(&mut self, mode: HeldAs, token: u64) -> bool {
         let takes = token >= self.seen.floor_of(mode.mode());
         if takes {
@@ -82,7 +81,8 @@ impl Register {
     /// Serves clients at `path` as long as the runtime lives.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    ///
+    /// The socket cannot be created.
     pub fn serve(&self, path: &Path) -> io::Result<()> {
         let listener = UnixListener::bind(path)?;
         let register = self.clone();
@@ -97,7 +97,7 @@ impl Register {
     async fn answer(self, stream: UnixStream) {
         let (from, mut to) = stream.into_split();
         let mut lines = BufReader::new(from).lines();
-        // A client that is killed may leave half a line behind.
+        // A killed client may leave half a line.
         while let Ok(Some(line)) = lines.next_line().await {
             let Ok(access) = serde_json::from_str::<Access>(&line) else { return };
             let mut answer = serde_json::to_vec(&self.access(access)).expect("plain data");
@@ -108,7 +108,7 @@ impl Register {
         }
     }
 
-    /// Performs one access. Returns the present number, or `None` if it is refused.
+    /// Performs an access. Returns the current number, or `None` if the access is refused.
     pub fn access(&self, access: Access) -> Option<u64> {
         let mut inner = self.inner();
         // Read under the lock, so that the order of times is the order of accesses.
@@ -133,7 +133,7 @@ impl Register {
         self.inner().arrivals[first..].to_vec()
     }
 
-    /// Returns the keys, each with the sum of its number and those of its permits.
+    /// Returns the keys, each with the sum of its number and its permits' numbers.
     pub fn numbers(&self) -> Vec<(u32, u64)> {
         self.inner().cells.iter().map(|(&key, cell)| (key, cell.numbers.values().sum())).collect()
     }
@@ -143,7 +143,7 @@ impl Register {
     }
 }
 
-/// A client's connection to the register. One task uses one: accesses arrive in the order of its requests.
+/// A client's connection to the register. Each task has its own, so accesses arrive in the order of its requests.
 #[derive(Debug)]
 pub struct Connection {
     lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
@@ -160,9 +160,10 @@ impl Connection {
         Ok(Self { lines: BufReader::new(from).lines(), to })
     }
 
-    /// Sends an access, and waits for the answer: the present number, or `None` if the token is too small.
+    /// Sends an access, and waits for the answer: the current number, or `None` if the token is too small.
     ///
     /// # Errors
+    ///
     /// The campaign has ended.
     pub async fn access(&mut self, access: Access) -> io::Result<Option<u64>> {
         let mut line = serde_json::to_vec(&access).expect("plain data");
@@ -188,14 +189,14 @@ mod tests {
         assert_eq!(access(B, 6, None), Some(0));
         assert_eq!(access(A, 5, Some(1)), None);
         assert_eq!(access(B, 6, Some(1)), Some(1));
-        // Without the token in the read, this is what would happen.
+        // Without the token in the read, this would happen.
         assert_eq!(access(B, 6, Some(1)), Some(1));
         let arrivals = register.arrivals_from(0);
         assert_eq!(arrivals.iter().map(|arrival| arrival.taken).collect::<Vec<_>>(), [true, true, false, true, true]);
         assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
     }
 
-    /// Checks for accesses, each of one mode with a token, whether the register accepts them.
+    /// Checks for accesses, each with a mode and a token, whether the register accepts them.
     #[test]
     fn readers_and_permits_are_refused_what_is_older_than_a_writer_and_no_more() {
         let permit = |number| HeldAs::Permit { number, limit: 3 };

@@ -1,4 +1,4 @@
-//! The report of a campaign for people.
+//! The report of a campaign, for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,17 +17,17 @@ use super::world::{CLIENTS, CONTENDED_KEYS};
 use super::{Outcome, timeline};
 use crate::history::{HeldAs, Holder, TimeUs, What};
 
-/// The time before and after a violation from which events are shown, in microseconds.
+/// The time before and after a violation whose events are shown, in microseconds.
 const AROUND_US: u64 = 2_000_000;
 
-/// The most lines that are shown around a violation.
+/// The most lines shown around a violation.
 const AROUND_MAX: usize = 60;
 
-/// The most violations that are shown with the events around them.
+/// The most violations shown with the events around them.
 const SHOWN_MAX: usize = 10;
 
-/// The delay, in microseconds, within which a loss that is reported after the end of its validity is in time: this
-/// machine is busy.
+/// The delay after the end of its validity, in microseconds, within which a loss counts as reported in time on a busy
+/// machine.
 const IN_TIME_US: u64 = 20_000;
 
 /// The client crate's longest pause between two attempts to connect, in microseconds.
@@ -65,7 +65,7 @@ pub struct Numbers {
     pub shared: usize,
     /// Permits taken.
     pub permits: usize,
-    /// Locks taken by clients that had asked while another held them.
+    /// Locks taken by clients that had asked while another client held them.
     pub handed_over: usize,
     /// Extensions of leases, and tokens raised.
     pub extended: usize,
@@ -97,7 +97,7 @@ impl Numbers {
                 }
                 Line::Lost { .. } => numbers.lost += 1,
                 Line::Released { answer, .. } => *numbers.released.entry(answer.clone()).or_default() += 1,
-                // Each of the others has a judge of its own.
+                // The other lines have judges of their own.
                 _ => {}
             }
         }
@@ -139,9 +139,10 @@ fn at<T: Copy + Default>(sorted: &[T], part: f64) -> T {
     sorted.get(n.round() as usize).copied().unwrap_or_default()
 }
 
-/// Writes the report, the timeline, and everything as JSON lines.
+/// Writes the report, the timeline, and all data as JSON lines.
 ///
 /// # Errors
+///
 /// A file cannot be written.
 pub fn write(outcome: &Outcome) -> io::Result<()> {
     let out = &outcome.out;
@@ -259,8 +260,8 @@ fn markdown(outcome: &Outcome) -> String {
         );
     }
     if let Some(worst) = outcome.recoveries.iter().max_by_key(|recovery| recovery.took_us) {
-        // A majority serves, the longest lease of a dead holder ends, and a client that gave up a connection opens it
-        // again.
+        // A majority serves, the longest lease of a dead holder ends, and a client reconnects after giving up a
+        // connection.
         let expected = worst.guard_us + settings.max_ttl_ms * 1_000 + RECONNECT_US;
         row(
             "recoveries",
@@ -308,8 +309,8 @@ fn markdown(outcome: &Outcome) -> String {
     text
 }
 
-/// Describes when losses were reported, against the end of the validity. A process that was stopped meanwhile can hear
-/// of its loss only when it continues.
+/// Describes when losses were reported, relative to the end of the validity. A process that was stopped meanwhile can
+/// learn of its loss only when it continues.
 fn losses(outcome: &Outcome) -> String {
     let (mut early, mut in_time, mut stopped, mut late) = (0, 0, 0, vec![]);
     for line in &outcome.history.lines {
@@ -341,7 +342,7 @@ fn losses(outcome: &Outcome) -> String {
     )
 }
 
-/// Returns a moment for the reader: seconds since the campaign began.
+/// Returns a moment as text for the reader: seconds since the campaign began.
 fn time(outcome: &Outcome, at: TimeUs) -> String {
     format!("{:.6} s", (at.cast_signed() - outcome.from.cast_signed()) as f64 / 1e6)
 }

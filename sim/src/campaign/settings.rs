@@ -14,7 +14,8 @@ pub const NODES: usize = 5;
 /// The number of tasks of each client process.
 const TASKS: u32 = 11;
 
-/// The number of tasks in a brief campaign: all that wait at the end have their turn soon.
+/// The number of tasks of each client process in a brief campaign, low enough that all that wait at the end get their
+/// turn soon.
 const TASKS_IN_BRIEF: u32 = 5;
 
 /// The settings of a campaign.
@@ -64,8 +65,8 @@ fn absolute(path: &str) -> io::Result<PathBuf> {
 }
 
 impl Settings {
-    /// Returns the number of tasks of each client process. The first keeps a key of the client's own, the others want
-    /// the contended keys.
+    /// Returns the number of tasks of each client process. The first keeps the client's own key, the others want the
+    /// contended keys.
     pub fn tasks(&self) -> u32 {
         if self.brief { TASKS_IN_BRIEF } else { TASKS }
     }

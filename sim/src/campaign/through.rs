@@ -1,6 +1,6 @@
 //! A task of a client process that takes locks through agents, as a program in any language does: it knows its owner
-//! name and the clock, and nothing of nodes. Agents are killed under it. Then it goes to another one, which goes on
-//! with what the first took.
+//! name and the clock, but no nodes. When its agent is killed, it goes to another, which continues with what the first
+//! took.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ pub const TASKS: u64 = 3;
 /// The shortest lease that is requested, in milliseconds.
 const TTL_MIN_MS: u64 = 300;
 
-/// The longest time for an agent to answer, beside the time to wait.
+/// The longest time for an agent to answer, on top of the time to wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The most permits of a lock. Those who ask for one do not agree on the limit.
+/// The most permits of a lock. Clients that ask for one disagree about the limit.
 const PERMITS_MAX: u16 = 4;
 
 /// Returns the end of the holder's validity for a lease that was requested at `sent`, as docs/agent.md says.
@@ -33,7 +33,7 @@ pub(super) fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
 
 pub(super) struct Through {
     task: Task,
-    /// The connection to the agent that was asked last.
+    /// The connection to the agent asked last.
     agent: Option<Connection>,
 }
 
@@ -60,7 +60,7 @@ impl Through {
         }
     }
 
-    /// Asks the agent that the task is connected to, or another one.
+    /// Asks the agent that the task is connected to, or else another one.
     async fn ask(&mut self, words: &[&str]) -> RedisResult<Reply> {
         let mut agent = match self.agent.take().filter(|_| !self.task.once_in(20)) {
             Some(agent) => agent,
@@ -101,7 +101,7 @@ impl Through {
         }
         let since = now_us();
         let mut sent = since;
-        // A task whose agent went away asks another one: it may have the lock.
+        // A task whose agent went away asks another one, which may know the lock.
         let mut reply = self.ask(&words).await;
         for _ in 0..2 {
             if reply.is_ok() {
@@ -153,13 +153,13 @@ impl Through {
         let held = self.hold(held, &name, &owner).await;
         let is_lost = now_us() >= held.until;
         self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
-        // A holder that lost the lock and does not check: by then another one may have it, and an extension that
-        // reached only some nodes may be running there.
+        // A holder that lost the lock and does not check: another one may have it by then, with an extension that
+        // reached only some nodes still running.
         if is_lost && self.task.once_in(2) {
             let late = self.task.ms(0, held.ttl_ms);
             sleep(late).await;
         }
-        // Some leave without a word.
+        // The others leave without a word.
         if !self.task.once_in(6) {
             let sent = now_us();
             let reply = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
@@ -204,7 +204,7 @@ impl Through {
         }
     }
 
-    /// Extends the lock. Returns true if the task still holds it, as far as it knows.
+    /// Extends the lock. Returns true if the task still holds it, to its knowledge.
     async fn extend(&mut self, held: &mut Held, name: &str, owner: &str) -> bool {
         let sent = now_us();
         let ttl = held.ttl_ms.to_string();
@@ -215,7 +215,7 @@ impl Through {
             let what = format!("{} had token {} of key {}, and was told {token}", held.who, held.token, held.key);
             self.task.write(Line::Wrong { at, what });
         }
-        // An answer that came after the lease was over belongs to another lease: the task stops.
+        // An answer that arrives after the lease has ended belongs to another lease: the task stops.
         if at >= held.until {
             return false;
         }

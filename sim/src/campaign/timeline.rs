@@ -1,8 +1,8 @@
-//! The picture of a campaign: who held what when, and which faults there were meanwhile.
+//! The picture of a campaign: who held what when, and the faults at the time.
 //!
-//! Above is the whole run. Below are windows of some seconds around the interesting moments: violations first, else
-//! times with many faults. In a window each lock is a row, with its holders as bars; each node is a row with what
-//! happened to it; the network and the clients follow.
+//! The top shows the whole run. Below it, windows of some seconds show the interesting moments: violations first, else
+//! times with many faults. In a window, each lock is a row with its holders as bars, and each node is a row with its
+//! faults; the network and the clients follow.
 
 use std::io;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
     svg::save(path, &document)
 }
 
-/// Returns where windows begin: at violations, else where nodes had the most trouble, apart from each other.
+/// Returns where the windows begin: at violations, else where nodes had the most faults, at a distance from each other.
 fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut begins: Vec<TimeUs> = vec![];
     let last = outcome.until.saturating_sub(WINDOW_US).max(outcome.from);
@@ -136,7 +136,7 @@ impl Drawing {
         let rectangle =
             Rectangle::new().set("x", x.0).set("y", y.0).set("width", width).set("height", y.1).set("fill", fill);
         let mut group = Group::new().add(Title::new(tip)).add(rectangle);
-        // The text that fits, whole words first.
+        // The text that fits, in whole words if possible.
         let room = (width / LETTER) as usize;
         if room > 3 && !text.is_empty() {
             let text: String = text.chars().take(room).collect();
@@ -172,7 +172,7 @@ impl Drawing {
         self.y += 16.0;
     }
 
-    /// Draws the whole run: acquisitions a second, faults, and when all was healed.
+    /// Draws the whole run: acquisitions per second, faults, and the times at which everything was healed.
     fn overview(&mut self, outcome: &Outcome, holds: &[Claim]) {
         let (from, until) = (outcome.from, outcome.until);
         let kinds = outcome.faults.len();
@@ -294,7 +294,7 @@ impl Drawing {
         self.y = self.y.max(y + ROW);
     }
 
-    /// Draws faults as bars, beside each other where they overlap.
+    /// Draws faults as bars, side by side where they overlap.
     fn lanes<'a>(
         &mut self,
         name: &str,
@@ -312,7 +312,7 @@ impl Drawing {
             }
             let text = text(fault);
             let x0 = place(fault.from.max(from), from, until);
-            // Wide enough to be read, though this makes a short fault look longer: its true length is in the tooltip.
+            // Wide enough to be legible, even though a short fault looks longer; the tooltip has its true length.
             let x1 = place(end.min(until), from, until).max(x0 + 4.0);
             let lane = ends.iter().position(|&end| end + 1.0 < x0).unwrap_or(ends.len());
             let room = if x1 - x0 < 40.0 { text.len().min(24) as f64 * LETTER } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Watches the nodes and clients while a campaign runs: who is guarded, and whether a process ended by itself.
+//! Watches nodes and clients while a campaign runs: their guards, and processes that end by themselves.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Guards {
         let now = now_us();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = all.iter_mut().rev().find(|guarded| guarded.node == node);
-        // A guard that was seen a moment ago and goes on is the same one.
+        // A guard that was seen a moment ago and goes on counts as the same one.
         match open {
             Some(open) if open.until >= now && left_ms == 0 => open.until = now,
             Some(open) if open.until + LOOK.as_micros() as u64 >= now && open.reason == reason && left_ms > 0 => {

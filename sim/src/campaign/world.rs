@@ -1,5 +1,4 @@
-//! Everything that takes part in a campaign: nodes on their disks, client processes, the links between them, the
-//! register.
+//! All parts of a campaign: nodes on their disks, client processes, the links between them, the register.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -24,7 +23,7 @@ pub use super::settings::NODES;
 use super::settings::Settings;
 use super::{agent, process};
 
-/// The number of attempts to start a server, before it is left down.
+/// The number of attempts to start a server before it is left down.
 const STARTS: usize = 3;
 
 /// The durability of each node at first.
@@ -37,16 +36,17 @@ pub const CLIENTS: usize = 4;
 /// The number of keys that all clients want.
 pub const CONTENDED_KEYS: u32 = 8;
 
-/// A node: a machine behind its links, which another may replace.
+/// A node: a machine behind its links, which another machine may replace.
 #[derive(Debug)]
 pub struct Slot {
     /// The disk.
     pub disk: Disk,
-    /// The machine. The holder of this mutex acts on its process; an end that others see is not the nemesis's doing.
+    /// The machine. The holder of this mutex acts on its process; an end seen by anybody else is not the nemesis's
+    /// doing.
     pub machine: tokio::sync::Mutex<Machine>,
     /// The server that the links lead to.
     pub target: Target,
-    /// The port of the first machine, past all links; a node of a cluster has no other.
+    /// The port of the first machine, which bypasses the links; a node of a cluster has no other.
     port: u16,
     /// The wall clock of the machine that the links lead to.
     clock: Mutex<WallClock>,
@@ -58,7 +58,7 @@ impl Slot {
         relock(&self.target).clone()
     }
 
-    /// Returns the port of the first machine, past all links; a node of a cluster has no other.
+    /// Returns the port of the first machine, which bypasses the links; a node of a cluster has no other.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -75,7 +75,7 @@ impl Slot {
     }
 }
 
-/// A process of the campaign beside the servers.
+/// A process of the campaign other than the servers.
 #[derive(Debug)]
 pub struct Process {
     /// The client or agent that it is.
@@ -101,13 +101,13 @@ impl Process {
         self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Lets the process finish: it releases what it holds, and obtains what it waits for.
+    /// Lets the process finish: it releases what it holds, and acquires what it waits for.
     pub fn finish(&mut self) {
         self.child.as_mut().map(|child| child.stdin.take());
     }
 }
 
-/// Everything that takes part in a campaign.
+/// All parts of a campaign.
 #[derive(Debug)]
 pub struct World {
     /// The settings.
@@ -126,9 +126,9 @@ pub struct World {
     /// The client processes; then the agents, one beside each client, which every client uses. There are no agents in a
     /// cluster.
     pub processes: Vec<tokio::sync::Mutex<Process>>,
-    /// The resource.
+    /// The resource that the locks protect.
     pub register: Register,
-    /// The highest token that anybody held so far.
+    /// The largest token that any holder had so far.
     pub highest_token: AtomicU64,
     /// True while the nemesis is at work.
     pub storm: AtomicBool,
@@ -158,10 +158,11 @@ impl World {
         }
     }
 
-    /// Creates the world and starts the servers, on new disks: they are guarded for a while.
+    /// Creates the world and starts the servers on new disks, so they are guarded for a while.
     ///
     /// # Errors
-    /// Something cannot be made.
+    ///
+    /// Something cannot be created.
     pub async fn make(settings: Settings, folder: &Path) -> Result<Arc<Self>, String> {
         let said = |what: &'static str| move |why: io::Error| format!("{what}: {why}");
         fs::create_dir_all(&settings.out).map_err(said("the folder for the report"))?;
@@ -235,17 +236,18 @@ impl World {
             machines_made: AtomicU32::new(NODES as u32),
             folder: folder.to_owned(),
         });
-        // Clients ask agents.
+        // Clients depend on agents, so agents start first.
         for process in world.processes.iter().rev() {
             world.run(&mut *process.lock().await);
         }
         Ok(world)
     }
 
-    /// Starts a process in the place of the last.
+    /// Starts a process in place of the last one.
     ///
     /// # Panics
-    /// The process cannot be started.
+    ///
+    /// If the process cannot be started.
     pub fn run(&self, process: &mut Process) {
         let arguments = match process.on {
             On::Client(client) => ["client".to_owned(), json(&self.client_settings(client))],
@@ -263,7 +265,7 @@ impl World {
         process.child = Some(command.spawn().expect("this program can be started again"));
     }
 
-    /// Returns the settings of the next life of a client. Its journal exists before anybody reads it.
+    /// Returns the settings for the next life of a client. Its journal exists before anybody reads it.
     fn client_settings(&self, client: usize) -> process::Settings {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
@@ -295,8 +297,8 @@ impl World {
         &self.processes[CLIENTS..]
     }
 
-    /// Returns a node's machine, if nobody else is at work on it. A machine that ended by itself is a finding, and is
-    /// started again.
+    /// Returns a node's machine, unless somebody else is at work on it. A machine that ended by itself is a finding,
+    /// and is restarted.
     pub async fn take_machine(&self, node: usize) -> Option<tokio::sync::MutexGuard<'_, Machine>> {
         let mut machine = self.slots[node].machine.try_lock().ok()?;
         if let Some(status) = machine.ended() {
@@ -306,7 +308,7 @@ impl World {
         Some(machine)
     }
 
-    /// Stops the servers of these nodes until the returned value is dropped.
+    /// Stops the servers of these nodes until the return value is dropped.
     pub async fn stop(&self, nodes: impl IntoIterator<Item = usize>) -> Stopped<'_> {
         let mut machines = vec![];
         for node in nodes {
@@ -316,7 +318,7 @@ impl World {
         Stopped(machines)
     }
 
-    /// Returns the links by which a client reaches the nodes.
+    /// Returns the links through which a client reaches the nodes.
     pub fn links_of(&self, client: usize) -> &[Link] {
         &self.links[client % self.links.len()]
     }
@@ -329,7 +331,7 @@ impl World {
         connect(self.addresses(0), self.settings.cluster)
     }
 
-    /// Returns the addresses by which a client, and the agent beside it, reach the nodes.
+    /// Returns the addresses at which a client, and the agent beside it, reach the nodes.
     pub fn addresses(&self, client: usize) -> Vec<String> {
         self.links_of(client).iter().map(Link::address).collect()
     }
@@ -344,7 +346,7 @@ impl World {
         relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
     }
 
-    /// Returns the client of each incarnation of a process, from life 1 on.
+    /// Returns the client of each life of a process, from life 1 on.
     pub fn lives(&self) -> Vec<usize> {
         relock(&self.lives).iter().map(|&(client, _)| client).collect()
     }

@@ -1,4 +1,4 @@
-//! Input of a client: answers, and their absence.
+//! Input of a client: answers, and missing answers.
 
 use palisade_core::quorum::{
     Answer, Ask, Call, ChoiceProgress, Held, NodeId, Progress, Refused, WaitTask, Waiter, margin_us,
@@ -11,7 +11,7 @@ use crate::messages::{Hears, Reply, Says};
 use crate::rules::{Rule, Without};
 
 impl Client {
-    /// Takes in `reply`; ignores one that is not awaited.
+    /// Processes `reply`; ignores an unexpected one.
     pub fn hear(&mut self, reply: &Reply, now: Now) -> Step {
         if reply.who.client != self.number {
             return Step::default();
@@ -50,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Stops waiting for answers to the attempt under way.
+    /// Stops waiting for answers to the current attempt.
     pub fn stop_asking(&mut self, now: Now) -> Step {
         let mut all = Step::default();
         while let Stage::Acquiring { .. } | Stage::Looking(_) = self.stage
@@ -63,7 +63,7 @@ impl Client {
         all
     }
 
-    /// Records that requests sent before now got no answer in time.
+    /// Records that all requests sent before now got no answer in time.
     pub fn miss_overdue(&mut self, now: Now) -> Step {
         let mut all = Step::default();
         let overdue: Vec<u32> = self.open().filter(|(_, sent)| *sent < now.boot).map(|(number, _)| number).collect();
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Sends the machine's next calls. Without a second round, they count as done.
+    /// Sends the machine's next calls. Without the second round, they count as done.
     fn go_on(&mut self, calls: Vec<Call>, now: Now) -> Step {
         if self.without.is(Rule::SecondRound) {
             for call in &calls {
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// Returns the end of a client's reliance on a lock that is valid until `until`: later than that without a rule.
+/// Returns until when a client relies on a lock that is valid until `until`: without some rules, for longer.
 fn belief(until: BootTime, ttl_ms: u32, asked: BootTime, without: Without, now: Now) -> BootTime {
     match without.0 {
         Some(Rule::FromTheSend) => until.plus_us(now.boot.us_since(asked)),

@@ -1,4 +1,4 @@
-//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when the client's driver says so, also before the
+//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when the client's driver says so, even before the
 //! last one is over.
 
 use palisade_core::BootTime;
@@ -6,7 +6,7 @@ use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUN
 
 use crate::rules::{Rule, Without};
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeping {
     ByHand(Held),
@@ -14,7 +14,7 @@ pub(super) enum Keeping {
         keeper: Keeper,
         /// The beginning of the last round.
         began: BootTime,
-        /// True once the keeper said that somebody took the lock away.
+        /// True once the keeper has reported that the lock was taken away.
         is_taken_away: bool,
     },
 }
@@ -34,13 +34,13 @@ impl Keeping {
         }
     }
 
-    /// Returns true if nobody has the lock any longer, though its lease has not ended.
+    /// Returns true if the lock was taken away although its lease has not ended.
     pub(super) fn is_taken_away(&self) -> bool {
         matches!(self, Self::InBackground { is_taken_away: true, .. }) || self.held().is_lost()
     }
 
-    /// Returns the moment to wake the keeper. Without repeated rounds, it is not before a round would have begun
-    /// anyway; without rounds in time, it is when most of the lease is over.
+    /// Returns the moment to wake the keeper. Without repeated rounds, that is not before a round would have begun
+    /// anyway. Without rounds in time, it is when most of the lease is over.
     pub(super) fn wake_at(&self, without: Without) -> Option<BootTime> {
         let Self::InBackground { keeper, began, .. } = self else { return None };
         let part = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);

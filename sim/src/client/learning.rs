@@ -15,7 +15,7 @@ impl Client {
         self.works_with.version()
     }
 
-    /// Takes `set` as the set of nodes: the held lock moves to it, and an acquisition or wait under way starts over.
+    /// Makes `set` the client's set of nodes: the held lock moves to it, and a pending acquisition or wait starts over.
     pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
         if set.version() <= self.version() {
             return Step::default();
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Restarts the client after its process was killed, with the names that it is configured with.
+    /// Restarts the client after its process was killed, with the names in its configuration.
     pub fn starts_from(&mut self, set: Arc<Set>) {
         self.works_with = set;
     }

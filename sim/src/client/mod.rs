@@ -1,7 +1,7 @@
 //! A client without sockets: the machines of `palisade_core::quorum`, with the work of the client crate around them.
 //!
-//! It takes one lock at a time. The driver delivers what the client sends, decides when time passes, and tells the
-//! referee what the client says it relies on. Times are those of the client's own clocks.
+//! It takes one lock at a time. The driver delivers what the client sends, decides when time passes, and reports to the
+//! referee what the client relies on. Times are those of the client's own clocks.
 
 mod hearing;
 mod keeping;
@@ -22,7 +22,7 @@ use crate::rules::{Rule, Without};
 use keeping::Keeping;
 pub use set::Set;
 
-/// The time, in milliseconds, that nodes keep the request of a client that waits once.
+/// The time, in milliseconds, for which nodes keep the request of a client that waits once.
 const WAIT_MS: u32 = 5_000;
 
 /// The result of an input.
@@ -47,11 +47,11 @@ pub enum Status {
     Ended,
     /// An attempt was refused.
     Refused(Refused),
-    /// The client's turn in the queues has come, with the reserved permit's number; `None` if it left them.
+    /// The client's turn in the queues came, with the reserved permit's number; `None` if the client left them.
     Told(Option<u16>),
-    /// A majority shows this permit as free; `None` if there is none.
+    /// A majority shows this permit as free; `None` if it shows none.
     Shown(Option<u16>),
-    /// The client wants nothing any longer.
+    /// The client no longer wants anything.
     Left,
 }
 
@@ -73,7 +73,7 @@ enum Stage {
     },
 }
 
-/// A request that awaits its answer.
+/// A pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Open {
     seat: usize,
@@ -89,7 +89,7 @@ pub struct Client {
     acquisition: u32,
     key: u32,
     ttl_ms: u32,
-    /// The node set that the client works with, and the one that its present acquisition asks: equal unless a rule is
+    /// The node set that the client works with, and the one that its current acquisition asks: equal unless a rule is
     /// switched off.
     works_with: Arc<Set>,
     asks: Arc<Set>,
@@ -105,7 +105,7 @@ pub struct Client {
     stage: Stage,
     open: BTreeMap<u32, Open>,
     requests: u32,
-    /// The servers that answered under these names.
+    /// The servers that answered under each name.
     ids: BTreeMap<usize, NodeId>,
 }
 
@@ -121,7 +121,7 @@ impl Client {
         Self { in_background, ..self }
     }
 
-    /// Returns the acquisition under way, or the last one.
+    /// Returns the current acquisition, or else the last one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
@@ -141,7 +141,7 @@ impl Client {
         self.ticket
     }
 
-    /// Returns the number of acquisitions that the client began.
+    /// Returns the number of acquisitions begun.
     pub fn acquisitions(&self) -> u32 {
         self.acquisition
     }
@@ -156,7 +156,7 @@ impl Client {
         self.stage == Stage::Idle
     }
 
-    /// Returns the held lock, when the client began to ask for it, and until when it relies on it.
+    /// Returns the held lock, when the client began to ask for it, and until when the client relies on it.
     pub fn holding(&self) -> Option<(&Held, BootTime, BootTime)> {
         match &self.stage {
             Stage::Holding { keeping, since, until } => Some((keeping.held(), *since, *until)),
@@ -183,12 +183,12 @@ impl Client {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Returns the requests that await an answer: their numbers, and when they were sent.
+    /// Returns the pending requests: their numbers, and when they were sent.
     pub fn open(&self) -> impl Iterator<Item = (u32, BootTime)> {
         self.open.iter().map(|(number, open)| (*number, open.sent))
     }
 
-    /// Returns true if an answer to request `number` is awaited.
+    /// Returns true if request `number` is pending.
     pub fn is_open(&self, number: u32) -> bool {
         self.open.contains_key(&number)
     }
@@ -201,14 +201,14 @@ impl Client {
         self.ask(Wanted::Exclusive, false, now)
     }
 
-    /// Begins to take `key` in this mode, with a ticket of this moment.
+    /// Begins to take `key` in this mode, with a new ticket.
     pub fn set_out(&mut self, key: u32, wanted: Wanted, now: Now) {
         (self.key, self.wanted) = (key, wanted);
         self.asks = Arc::clone(&self.works_with);
         self.ticket = self.propose(now).get();
     }
 
-    /// Asks for the lock in this mode, under the name whose turn has come or under a new one. If no permit is named,
+    /// Asks for the lock in this mode, under the name whose turn has come or under a new one. If no permit is given,
     /// the client draws one.
     pub fn ask(&mut self, wanted: Wanted, keeps_name: bool, now: Now) -> Step {
         let number = match wanted {
@@ -238,7 +238,7 @@ impl Client {
     /// Asks for the lock, or for permit `number`.
     fn begin(&mut self, number: u16, keeps_name: bool, now: Now) -> Step {
         self.mode = HeldAs::of(self.wanted, number);
-        // Each attempt has a name of its own; a client whose turn has come keeps the name that waited.
+        // Each attempt has its own name; a client whose turn has come keeps the name under which it waited.
         if !keeps_name {
             self.begin_name();
         }
@@ -256,12 +256,12 @@ impl Client {
         self.tell_all(Says::Look, now)
     }
 
-    /// Waits for its turn after a refusal, under a new name, in its ticket's place: once at each node.
+    /// Waits for its turn after a refusal, once at each node, under a new name, in its ticket's place.
     pub fn wait(&mut self, now: Now) -> Step {
         self.join(now.boot, WAIT_MS, now)
     }
 
-    /// Waits for its turn for `patience_ms`, and renews the wait at nodes where its time is up.
+    /// Waits for its turn for `patience_ms`, and renews the wait at nodes where it has run out.
     pub fn wait_for(&mut self, patience_ms: u32, now: Now) -> Step {
         if self.without.is(Rule::TicketIsKept) {
             self.ticket = self.propose(now).get();
@@ -270,7 +270,7 @@ impl Client {
         self.join(until, Waiter::at_a_time_ms(until, 0, now.boot, self.random()), now)
     }
 
-    /// Starts a new name, in the newest known set; without the rule, in the set of the beginning.
+    /// Starts a new name, in the newest known set; without the rule, in the set from the beginning.
     fn begin_name(&mut self) {
         self.acquisition += 1;
         if !self.without.is(Rule::AcquisitionsBeginAnew) {
@@ -328,7 +328,7 @@ impl Client {
         Step { says: Some(says), ..step }
     }
 
-    /// Kills the client's process: it relies on nothing, and remembers only to use no name twice.
+    /// Kills the client's process: the client relies on nothing, and only remembers not to use a name twice.
     pub fn forget(&mut self) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         (self.stage, self.seen) = (Stage::Idle, 0);
@@ -349,7 +349,7 @@ impl Client {
 
     // Requests of the client.
 
-    /// Returns the seats of the set that the client uses: without majorities that meet, half of them.
+    /// Returns the seats of the set that the client uses; half of them without the rule that majorities meet.
     fn members(&self) -> Range<usize> {
         let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {
@@ -384,7 +384,7 @@ impl Client {
         let (node, meant) = self.asks.seat(self.members().start + seat);
         let wanted = match says {
             Says::Wait { .. } => self.wanted,
-            // Without the rule, the node counts holders, whichever numbers they have.
+            // Without the rule, the node counts holders, whatever their numbers.
             _ if self.without.is(Rule::NumbersNotCounts) => match self.mode {
                 HeldAs::Permit { limit, .. } => Wanted::Permit { limit, number: None },
                 mode => mode.wanted(),

@@ -3,7 +3,7 @@
 use palisade_core::Members;
 use palisade_core::quorum::NodeId;
 
-/// The id of a member that could not be asked when the set was founded; no server has it.
+/// The id of a member that could not be asked when the set was founded. No server has it.
 const NOBODY: NodeId = NodeId(0);
 
 /// A version of the node set, as a client works with it.
@@ -20,12 +20,12 @@ struct Seat {
 }
 
 impl Set {
-    /// Returns the set of a client that is configured with `nodes` names and knows of no version.
+    /// Returns the set of a client with `nodes` configured names that knows of no version.
     pub fn of_names(nodes: usize) -> Self {
         Self { version: 0, seats: (0..nodes).map(|node| Seat { node, id: None }).collect() }
     }
 
-    /// Returns `members` as a set, with their nodes in the given places.
+    /// Returns `members` as a set, with the nodes at the given places.
     pub fn of_members(members: &Members, place: impl Fn(&str) -> usize) -> Self {
         let seat = |member: &palisade_core::Member| Seat { node: place(&member.address), id: member.id };
         Self { version: members.version, seats: members.list.iter().map(seat).collect() }
@@ -40,14 +40,14 @@ impl Set {
         self.seats.len()
     }
 
-    /// Returns the place of the node in this seat, and the server that is meant; before the first version, any server
-    /// with the name.
+    /// Returns the place of the node in this seat, and the server that is meant. Before the first version, any server
+    /// with that name is meant.
     pub(super) fn seat(&self, seat: usize) -> (usize, Option<NodeId>) {
         let Seat { node, id } = self.seats[seat];
         (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))
     }
 
-    /// Returns the server in each seat, as far as known.
+    /// Returns the server in each seat, where known.
     pub(super) fn ids(&self) -> Vec<Option<NodeId>> {
         self.seats.iter().map(|seat| seat.id.map(NodeId)).collect()
     }

@@ -1,4 +1,4 @@
-//! Bounds within which the absence of each rule shows.
+//! Bounds within which the absence of each rule causes harm.
 
 use clap::ValueEnum;
 
@@ -6,7 +6,7 @@ use super::rules::FamilyRule;
 use super::state::{Bounds, Checked, Wants};
 use crate::checker::Bounded;
 
-/// Returns, for each rule in turn, a model without it and bounds within which the harm shows.
+/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm.
 pub fn broken() -> Vec<Bounded<FamilyRule>> {
     use FamilyRule::*;
     use Wants::{Exclusive, Permit, Shared};

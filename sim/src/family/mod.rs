@@ -1,9 +1,8 @@
 //! A model of shared locks and permits over several nodes: compatibility, token floors and permit numbers as `core`
 //! decides them.
 //!
-//! Time is left out: the end of a lease is a grant that a node drops after its holder has given it up, and the restart
-//! guard keeps a node from forgetting one earlier. The model explores every order of requests, answers, drops and
-//! conversions.
+//! There is no time. A lease ends when a node drops a grant that its holder has given up; the restart guard keeps a
+//! node from losing one earlier. The model explores every order of requests, answers, drops and conversions.
 
 mod broken;
 mod node;

@@ -1,4 +1,4 @@
-//! A node with one key, with grants and token floors as `core` keeps them.
+//! A node with one key, whose grants and token floors `core` keeps.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,7 +8,7 @@ use super::rules::FamilyRule;
 
 const KEY: &[u8] = b"k";
 
-/// Returns clocks with the wall clock ahead of every proposal: their bound is not checked here.
+/// Returns clocks whose wall clock is ahead of every proposal; that bound is not checked here.
 fn now() -> Now {
     Now::new(BootTime::from_us(0), 1_000)
 }
@@ -112,7 +112,7 @@ impl Node {
         self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
     }
 
-    /// Returns what is held, as `core` counts it. If a rule is switched off, conflicting grants are left out.
+    /// Returns the held modes, as `core` counts them. If a rule is switched off, conflicting grants are left out.
     fn modes(&self) -> Modes {
         let mut modes = Modes::default();
         for grant in &self.grants {

@@ -26,7 +26,7 @@ pub struct Bounds {
     pub nodes: usize,
     /// The request of each client.
     pub clients: Vec<Wants>,
-    /// The number of times that each client asks.
+    /// The number of times each client asks.
     pub turns: u8,
     /// The largest token that clients propose; the smallest is 1.
     pub proposals: u64,
@@ -72,7 +72,7 @@ pub fn sound() -> Vec<Bounded<&'static str>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Idle,
-    /// The client asks the nodes, each once; `asked` has a bit for each node that it has asked.
+    /// The client asks each node once; `asked` has a bit for each node asked so far.
     Asks {
         mode: Mode,
         proposal: u64,
@@ -95,7 +95,7 @@ enum Stage {
 /// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The client begins, with this permit number, if it wants one, and this proposal.
+    /// The client begins, with this proposal, and this permit number if it wants a permit.
     Starts { client: usize, number: u16, proposal: u64 },
     /// A node receives its ACQUIRE and answers.
     Acquire { client: usize, node: usize },
@@ -105,11 +105,11 @@ pub enum Action {
     Fence { client: usize, node: usize },
     /// The client relies on the lock from now on.
     Wins { client: usize },
-    /// A writer is a reader from now on.
+    /// A writer becomes a reader.
     Shares { client: usize },
     /// A node receives its CONVERT.
     Convert { client: usize, node: usize },
-    /// The client gives up, or is done.
+    /// The client gives up or is done.
     Leaves { client: usize },
     /// A node receives its RELEASE, or the lease ends there.
     Drop { client: usize, node: usize },
@@ -121,7 +121,7 @@ pub struct State {
     nodes: Vec<Node>,
     clients: Vec<(Stage, u8)>,
     won: Floors,
-    /// The rule that was broken.
+    /// The broken rule.
     pub broken: Option<String>,
 }
 
@@ -132,8 +132,8 @@ impl State {
         self.nodes.iter().enumerate().filter_map(move |(n, node)| Some((n, node.token_of(client)?)))
     }
 
-    /// Makes the client rely on the lock, and checks that nobody else does in a conflicting mode and that its token is
-    /// in order.
+    /// Makes the client rely on the lock. Checks that nobody else does in a conflicting mode, and that its token is in
+    /// order.
     fn wins(&mut self, client: usize, mode: Mode, token: Token) {
         for (other, (stage, _)) in self.clients.iter().enumerate().filter(|(other, _)| *other != client) {
             if let Stage::Holds { mode: held, .. } = stage

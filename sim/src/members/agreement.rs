@@ -1,4 +1,4 @@
-//! Several changers at once: one version never gets two lists.
+//! Several changers at once: no version ever gets two lists.
 
 use palisade_core::quorum::{Change, ChangeProgress, MemberSays, TellMember};
 use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
@@ -10,7 +10,7 @@ use crate::rules::Rule;
 
 const NODES: u8 = 3;
 
-/// A moment after the last lease: [`super::locks`] checks the part of leases.
+/// A moment after the last lease. [`super::locks`] checks the rules about leases.
 const LATE: BootTime = BootTime::from_us(1_000_000);
 
 /// The bounds of a model.
@@ -18,18 +18,18 @@ const LATE: BootTime = BootTime::from_us(1_000_000);
 pub struct Bounds {
     /// The next version that each changer wants, and its number of attempts.
     wants: Vec<(Vec<Member>, u8)>,
-    /// True if answers get lost, and changers die.
+    /// True if answers may get lost and changers may die.
     losses: bool,
     without: Option<Rule>,
 }
 
-/// Returns the sound model, with this number of attempts of each changer.
+/// Returns the sound model, with this number of attempts per changer.
 pub fn sound(attempts: u8) -> Bounded<&'static str> {
     Bounded::new("two changers of a set of three", move || Checked(Bounds::sound(attempts)))
 }
 
 impl Bounds {
-    /// Returns bounds with one changer that adds a node and one that removes one, with this number of attempts each.
+    /// Returns bounds with a changer that adds a node and one that removes a node, with this number of attempts each.
     fn sound(attempts: u8) -> Self {
         Self { wants: vec![(list(&[0, 1, 2, 3]), attempts), (list(&[0, 1]), attempts)], losses: true, without: None }
     }
@@ -39,7 +39,7 @@ impl Bounds {
     }
 }
 
-/// A changer: its attempt, its messages under way, and the number of attempts left.
+/// A changer: its attempt, its messages on their way, and the number of attempts left.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Changer {
     attempt: Option<Change>,
@@ -64,7 +64,7 @@ pub(super) enum Action {
     Begins { changer: usize },
     /// A message arrives, and the answer comes back.
     Arrives { changer: usize, sent: usize },
-    /// A message arrives, and the answer is lost, or the changer is dead.
+    /// A message arrives, but its answer is lost, or the changer is dead.
     ArrivesInVain { changer: usize, sent: usize },
 }
 

@@ -1,4 +1,4 @@
-//! The bounds of the models of locks in a set that changes.
+//! The bounds of the models of locks in a changing set.
 
 use crate::checker::Bounded;
 use crate::rules::Rule;
@@ -8,7 +8,7 @@ pub(super) const TICK_MS: u32 = 100;
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The versions from 1 on, by the digits of their nodes.
+    /// The versions from 1 on; each digit is a node.
     pub(super) versions: Vec<Vec<u8>>,
     pub(super) nodes: u8,
     /// The tokens that the clients propose; each client asks once.
@@ -17,10 +17,10 @@ pub struct Bounds {
     /// The number of rounds of extension of each client.
     pub(super) extensions: u8,
     pub(super) ticks: u8,
-    /// The numbers of restarts of nodes, and of losses of their memory.
+    /// The number of restarts of nodes, and the number of losses of their memory.
     pub(super) restarts: u8,
     pub(super) amnesias: u8,
-    /// True if a version is found in one step, by any majority: the steps in between are left out.
+    /// True if a version is decided in one step, by any majority; the steps in between are left out.
     pub(super) at_once: bool,
     pub(super) without: Option<Rule>,
 }
@@ -87,5 +87,5 @@ impl Bounds {
     }
 }
 
-/// A model within its bounds; [`super::locks`] has its actions.
+/// A model within its bounds; its actions are in [`super::locks`].
 pub(super) struct Checked(pub(super) Bounds);

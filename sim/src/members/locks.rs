@@ -1,8 +1,8 @@
-//! Clients that work with different versions of the set: two never rely on a lock at once, and tokens keep growing.
+//! Clients that work with different versions of the set: no two rely on a lock at once, and tokens keep growing.
 //!
-//! One changer goes through a list of versions. Clients learn of each at any moment after it was decided, or never; so
-//! do nodes. There is one key, and nobody releases it: when a holder gives up, the lease of its grant ends. Clocks do
-//! not drift, and a node keeps its locks over a restart: the other models cover that.
+//! One changer goes through a list of versions. Clients and nodes learn of each at any moment after it was decided, or
+//! never. There is one key, and nobody releases it: when a holder gives up, the lease of its grant ends. Clocks do not
+//! drift, and a node keeps its locks over a restart: the other models cover that.
 
 use palisade_core::quorum::{
     Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberSays, NodeId, Progress, TellMember, majority,
@@ -15,7 +15,7 @@ use super::list::list;
 use crate::checker::Explained;
 use crate::rules::Rule;
 
-/// The id of an amnesic node from then on.
+/// The id of a node after it lost its memory.
 const ANOTHER: u128 = 100;
 
 /// A grant of a node.
@@ -45,11 +45,11 @@ enum Stage {
     Done,
 }
 
-/// A client: the version that it works with, and its messages under way.
+/// A client: the version that it works with, and its messages on their way.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Client {
     version: usize,
-    /// The version whose nodes it asks: equal unless that rule is switched off.
+    /// The version whose nodes the client asks: the same unless that rule is switched off.
     asks: usize,
     stage: Stage,
     sent: Vec<(u64, Call)>,
@@ -65,7 +65,7 @@ pub(super) struct State {
     ticks: u8,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// The attempt to find the next version, and the version that was decided last.
+    /// The attempt to decide the next version, and the version decided last.
     change: Option<Change>,
     decided: usize,
     highest_won: u64,
@@ -85,15 +85,16 @@ pub(super) enum Action {
     Extends { client: usize },
     /// A message of the client arrives, and the answer comes back.
     Arrives { client: usize, sent: usize },
-    /// The client learns of the version that was decided last.
+    /// The client learns of the version decided last.
     Learns { client: usize },
-    /// The changer begins to look for the next version; at once, the members whose bits are set in `asks` agree.
+    /// The changer begins with the next version; if that takes one step, the members whose bits are set in `asks`
+    /// agree.
     Changes { asks: u8 },
     /// The changer asks a member, which answers.
     Tells { member: usize },
-    /// A node learns of the version that was decided last.
+    /// A node learns of the version decided last.
     IsTold { node: usize },
-    /// A node starts again.
+    /// A node restarts.
     Restarts { node: usize },
     /// A node loses its memory.
     Forgets { node: usize },
@@ -110,7 +111,7 @@ impl State {
         BootTime::from_us(1_000_000).plus_ms(u32::from(self.ticks) * TICK_MS)
     }
 
-    /// Lets a tick pass. What ended is forgotten, so that states that differ in it alone are one.
+    /// Lets a tick pass. What has ended is dropped, so that states that differ only in that are one.
     fn passes(&mut self) {
         self.ticks += 1;
         let now = self.now();
@@ -168,7 +169,7 @@ impl Checked {
         self.0.without == Some(rule)
     }
 
-    /// Returns the nodes of a version, counted from 0, by their places.
+    /// Returns the nodes of a version, by place, counted from 0.
     fn nodes(&self, version: usize) -> &[u8] {
         &self.0.versions[version]
     }
@@ -423,7 +424,7 @@ impl Model for Checked {
             }
             Action::Forgets { node } => {
                 state.amnesias -= 1;
-                // The node starts above what can have been issued: the other models cover that.
+                // The node starts above every token that may have been issued; the other models cover that.
                 let last = state.nodes.iter().map(|node| node.last).max()?;
                 let node = &mut state.nodes[node];
                 node.membership = Membership::default();

@@ -1,10 +1,10 @@
-//! The rules of a set that changes: what the models find without each of them.
+//! The rules of a changing set, and what the models find without each of them.
 
 use super::{agreement, bounds};
 use crate::checker::Bounded;
 use crate::rules::Rule;
 
-/// Returns, for each rule in turn, a model without it and bounds within which the harm shows.
+/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm.
 pub fn broken() -> Vec<Bounded<Rule>> {
     let of_locks = [
         Rule::OneNodeAtATime,

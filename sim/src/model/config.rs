@@ -7,18 +7,18 @@ use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 use crate::server::Setup;
 
-/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one.
+/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one tick.
 pub const TICK_US: u64 = 100_000;
 
 /// The largest number of keys of a model.
 pub(super) const KEYS_MAX: u32 = 2;
 
-/// The messages that may come late.
+/// The messages that may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LateMessages {
     /// Requests and answers.
     Always,
-    /// Requests alone: a node's answer comes with the delivery of the request.
+    /// Requests only: a node's answer arrives with the delivery of the request.
     Never,
 }
 
@@ -31,7 +31,7 @@ pub struct Wants {
     pub ahead_ticks: u32,
     /// The first tick at which the client may act.
     pub from_tick: u32,
-    /// The number of times that the client sets out to take a lock.
+    /// The number of times that the client begins to take a lock.
     pub acquisitions: u32,
     /// The number of rounds of extension for each lock.
     pub extensions: u32,
@@ -60,21 +60,21 @@ pub struct Config {
     pub restarts: u32,
     /// The number of times that a hostile client raises the token of a key of its own.
     pub raises: u32,
-    /// The number of messages that are delivered twice.
+    /// The number of messages delivered twice.
     pub duplicates: u32,
     /// The number of ticks by which a restarting node finds its wall clock stepped back.
     pub step_back_ticks: u32,
-    /// The lead of each node's wall clock over the one before, in ticks.
+    /// The lead of each node's wall clock over the previous node's, in ticks.
     pub node_clocks_apart_ticks: u32,
-    /// The messages that may come late.
+    /// The messages that may arrive late.
     pub late_messages: LateMessages,
     /// The rule that is switched off.
     pub without: Without,
 }
 
 impl Config {
-    /// Returns bounds with this number of nodes and clients that want one lock once, and no faults. The first client's
-    /// clock is ahead, and leases last two ticks.
+    /// Returns bounds with this number of nodes and of clients that want one lock once, and no faults. The first
+    /// client's clock is ahead, and leases last two ticks.
     pub fn of(servers: usize, clients: u32) -> Self {
         let wants = |n: u32| {
             let ahead_ticks = if n == 0 { 2 } else { 0 };
@@ -114,11 +114,11 @@ impl Config {
     }
 }
 
-/// A model, and what is known of it.
+/// A model, with a record of what is known about its states.
 pub(super) struct Checked {
     pub(super) config: Config,
-    /// The states of nodes from which every lock comes right, and those from which it does not, by hash: many states
-    /// differ in nothing that matters for it.
+    /// The states of nodes from which every lock becomes available, and those from which it does not, by hash: many
+    /// states do not differ in anything that matters for it.
     pub(super) right: Mutex<HashMap<u64, bool>>,
 }
 
@@ -128,8 +128,8 @@ impl Checked {
     }
 }
 
-/// Returns, for each rule in turn, a model without it and bounds within which the harm shows, except for those that are
-/// [out of sight](OUT_OF_SIGHT).
+/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm, except for
+/// rules that are [out of sight](OUT_OF_SIGHT).
 pub fn broken() -> Vec<Bounded<Rule>> {
     use Rule::*;
     let without = |rule, servers, clients, change: fn(&mut Config)| {
@@ -151,7 +151,7 @@ pub fn broken() -> Vec<Bounded<Rule>> {
             config.clients[0].extensions = 2;
         }),
         without(OwnerOfItsOwn, 1, 2, |config| config.clients[0].acquisitions = 2),
-        // One client's second name leads to the first server again.
+        // One client's second name leads to the first server, too.
         without(ServersNotNames, 3, 2, |config| {
             config.ttl_ticks = 3;
             config.clients[0] =
@@ -181,7 +181,7 @@ const ALONE: &str = "locks are taken alone there";
 const MAY_GIVE_UP: &str = "clients may give up there at any moment";
 const NO_TAKER: &str = "clients ask and wait there at any moment";
 
-/// Rules whose absence this model cannot notice, with the reasons.
+/// Rules whose absence this model cannot detect, with the reasons.
 pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::DriftMargin, "clocks do not drift there"),
     (Rule::TiedData, "no data is copied there"),
@@ -211,7 +211,7 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::ConvertsAlone, ALONE),
 ];
 
-/// Returns models with every rule, within bounds in which nothing may be found, each with its subject.
+/// Returns models with every rule, with bounds within which nothing may be found, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let with = |about, servers, clients, change: fn(&mut Config)| {
         let mut config = Config::of(servers, clients);

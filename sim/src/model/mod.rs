@@ -1,9 +1,8 @@
 //! Model checking: every order of messages, ticks and faults within bounds, on the real rules.
 //!
 //! Time is counted in ticks of a tenth of a second; a lease lasts a few of them. A message may be delivered at any
-//! later moment, or never, which is the same as being lost. A client may act at any moment or never, which is the same
-//! as being paused or dead. Nodes may crash and come back without their data. Clocks run at one rate; drift is the
-//! simulation's subject.
+//! later moment; one that never is counts as lost. A client may act at any moment; one that never does counts as paused
+//! or dead. Nodes may crash and come back without their data. Clocks run at the same rate; the simulation covers drift.
 
 mod config;
 mod moves;

@@ -14,23 +14,23 @@ use crate::messages::{Reply, Request, Says};
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A client sets out to take a key.
+    /// A client begins to take a key.
     Acquire(u32, u32),
     /// A client that was refused waits.
     Wait(u32),
     /// A client begins to extend its lock.
     Extend(u32),
-    /// A client gives its lock back.
+    /// A client releases its lock.
     Release(u32),
-    /// A client gives up the answers that it has awaited for a tick.
+    /// A client gives up on answers that have been pending for a tick.
     Miss(u32),
     /// A request reaches its node.
     Deliver(Request),
-    /// A request reaches its node, and a copy of it is still on its way.
+    /// A request reaches its node, and a copy of it stays on its way.
     DeliverOnce(Request),
     /// An answer reaches its client.
     Hear(Reply),
-    /// A server crashes and comes back without its data.
+    /// A server crashes, and restarts without its data.
     Restart(usize),
     /// A hostile client raises the token of a key of its own on this server.
     Raise(usize),
@@ -97,7 +97,7 @@ impl Model for Checked {
                     actions.push(Action::Extend(n));
                 }
             }
-            // A client waits for an answer until the next tick at least.
+            // A client waits for an answer at least until the next tick.
             if client.open().any(|(_, sent)| sent.as_us() < now_us) {
                 actions.push(Action::Miss(n));
             }

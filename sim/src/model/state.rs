@@ -1,4 +1,4 @@
-//! The state of the model: nodes, clients, messages between them, and what the referee knows.
+//! The state of the model: nodes, clients, messages between them, and the referee's knowledge.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,7 +33,7 @@ pub struct State {
     pub(super) raises: u32,
     pub(super) duplicates: u32,
     referee: Referee,
-    /// The law that was broken.
+    /// The broken law.
     pub violation: Option<Violation>,
 }
 
@@ -48,12 +48,12 @@ struct Node {
 }
 
 impl State {
-    /// Returns the initial state: nodes that were just put into service, clients that have done nothing.
+    /// Returns the initial state: nodes just put into service, and clients that have done nothing.
     pub fn begin(config: &Config) -> Self {
         let node = |n: usize| {
             let wall_off_us = config.node_clocks_apart_ticks as i64 * n as i64 * TICK_US as i64;
             let server = start(config, n as u128 + 1, None, now(0, wall_off_us));
-            // The node has never granted anything, and its operator says so.
+            // The node has never granted anything, and its operator confirms that.
             Arc::new(Node::new(lifted(server), wall_off_us))
         };
         let client = |(n, wants): (usize, &Wants)| {
@@ -112,7 +112,7 @@ impl State {
         value
     }
 
-    /// Runs `body` on a client: its requests are on their way, and the referee receives its change of status.
+    /// Runs `body` on a client: its requests set out, and the referee receives its change of status.
     pub(super) fn on_client(&mut self, number: u32, config: &Config, body: impl FnOnce(&mut Client, Now) -> Step) {
         let now = self.client_now(number, config);
         let client = Arc::make_mut(&mut self.clients[number as usize]);
@@ -142,9 +142,8 @@ impl State {
         }
     }
 
-    /// Drops messages that change nothing whenever they arrive, so that states that differ in nothing else are one.
-    /// These are answers that nobody awaits, and messages of an owner to a node that knows nothing of it and will learn
-    /// nothing from them.
+    /// Drops messages that change nothing whenever they arrive, so that states that differ only in them are one. These
+    /// are unexpected answers, and messages of an owner to a node that does not know it and learns nothing from them.
     pub(super) fn tidy(&mut self, config: &Config) {
         let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
         self.replies.retain(|reply| awaited(reply.who, reply.number));
@@ -164,7 +163,7 @@ impl State {
         });
     }
 
-    /// Raises the token of a hostile client's own key on this server, twice: the answer asks for a repetition.
+    /// Raises the token of a hostile client's own key on this server, twice, since the answer asks for a repetition.
     pub(super) fn raise(&mut self, place: usize, config: &Config) {
         let tick = self.tick;
         let node = Arc::make_mut(&mut self.servers[place]);
@@ -183,15 +182,15 @@ impl State {
         self.servers[place] = Arc::new(Node::new(server, wall_off_us));
     }
 
-    /// Returns a hash of the nodes alone and the time.
+    /// Returns a hash of the nodes and the time alone.
     pub(super) fn nodes_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.tick, &self.servers).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns true if every lock becomes free, every waiter is answered and a newcomer gets the lock at the first try,
-    /// given that nothing happens but the passing of time.
+    /// Returns true if every lock becomes free, every waiter is answered, and a newcomer gets the lock at the first
+    /// attempt, given that only time passes.
     pub fn comes_right(&self, config: &Config) -> bool {
         let mut later = self.clone();
         later.requests.clear();
@@ -212,7 +211,7 @@ impl State {
         keys.into_iter().all(|key| (0..config.servers).all(|first| later.clone().obtains(key, first, config)))
     }
 
-    /// Returns true if a newcomer obtains the lock; nodes answer in order, from `first` on.
+    /// Returns true if a newcomer acquires the lock; nodes answer in order, from `first` on.
     fn obtains(mut self, key: u32, first: usize, config: &Config) -> bool {
         let newcomer = self.clients.len() as u32;
         self.clients.push(Arc::new(Client::new(newcomer, config.servers, config.ttl_ms(), config.without)));
@@ -239,7 +238,7 @@ fn now(tick: u32, wall_off_us: i64) -> Now {
 }
 
 fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
-    // The state file is the one the node wrote, about the data that it had.
+    // The state file is the one that the node wrote for the data that it had.
     let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::incarnation), aof: vec![] };
     let found = Found { state, ties, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
     Server::start(config.setup(), config.without, id, found, now)

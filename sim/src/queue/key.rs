@@ -1,4 +1,4 @@
-//! The key of the model: a driver of the engine in memory, with the answers that clients received.
+//! The key of the model: an in-memory driver of the engine, with the answers that clients received.
 
 use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
@@ -6,7 +6,7 @@ use palisade_core::{Answer, BootTime, Evictee, Lock, Node, Now, Refusal, Setting
 
 use crate::rules::{Rule, Without};
 
-/// The only database, and the only key of it.
+/// The only key, in the only database.
 const AT: Key<'static> = Key { db: 0, name: b"k" };
 
 /// A tick of the model, in milliseconds.
@@ -21,19 +21,19 @@ const WAIT_MS: u64 = 1_000 * TICK_MS as u64;
 /// The length of a reservation, in milliseconds; shorter than a tick.
 const WINDOW_MS: u32 = 20;
 
-/// A request that waits, as its client knows it.
+/// A waiting request, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waits {
     pub id: u64,
     /// The owner.
     pub owner: u8,
-    /// The name of the request whose place it shares: the first of its owner that waited when it came.
+    /// The name of the request whose place this one shares: the owner's first that was waiting when this one came.
     pub place: u64,
-    /// True if its client is gone, perhaps unnoticed.
+    /// True if its client is gone, even if unnoticed.
     pub is_gone: bool,
 }
 
-/// A promise that an owner may rely on.
+/// A promise on which an owner may rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub owner: u8,
@@ -49,15 +49,15 @@ pub struct OneKey {
     without: Without,
     /// The waiting requests, in order of arrival.
     pub waits: Vec<Waits>,
-    /// The last grant, unless its holder released it or an operator took it away.
+    /// The last grant, unless its holder released it or an operator broke it.
     pub grant: Option<Grant>,
     /// The owner for whom the free lock is reserved, and until when.
     pub kept: Option<Grant>,
     was_guarded: bool,
-    /// The owner that was granted the lock, until clients have heard the result.
+    /// The owner that was granted the lock just now, until clients have received the result.
     just_granted: Option<u8>,
     requests: u64,
-    /// The rule that was broken.
+    /// The broken rule.
     pub broken: Option<String>,
 }
 
@@ -86,8 +86,8 @@ impl OneKey {
         Now::new(boot, 1_000_000 + boot.as_us())
     }
 
-    /// Returns the name under which an owner sends its request: without the rule that its requests share a place, each
-    /// has another.
+    /// Returns the name under which an owner sends its request. Without the rule that its requests share a place, each
+    /// has its own.
     fn name(&self, owner: u8) -> Vec<u8> {
         let is_second = self.waits.iter().any(|waits| waits.owner == owner);
         let suffix = self.without.is(Rule::OwnersShareAPlace) && is_second;
@@ -133,7 +133,7 @@ impl OneKey {
     pub fn release(&mut self, owner: u8) {
         let name = self.name(owner);
         let Ok(name) = Owner::new(&name) else { return };
-        // The release also takes back the owner's waiting requests, and its reservation.
+        // The release also withdraws the owner's waiting requests and its reservation.
         self.kept = self.kept.filter(|kept| kept.owner != owner);
         self.waits.iter_mut().filter(|waits| waits.owner == owner).for_each(|waits| waits.is_gone = true);
         let holds = self.lock.as_ref().map_or(0, |lock| lock.first().holds());
@@ -155,14 +155,14 @@ impl OneKey {
         self.answers();
     }
 
-    /// Deletes the key by hand: the person who does that vouches for it.
+    /// Deletes the key by hand; the person who does so vouches for it.
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();
         self.node.left(AT);
     }
 
-    /// Evicts the key, to make room: the holder does not know.
+    /// Evicts the key to make room, unknown to its holder.
     pub fn evict(&mut self) {
         if let Some(lock) = self.take_out() {
             let now = self.now();
@@ -171,7 +171,7 @@ impl OneKey {
         }
     }
 
-    /// Drops everything: the holder does not know.
+    /// Drops everything, unknown to the holder.
     pub fn flush(&mut self) {
         let dropped = self.node.flush(None).last();
         self.lock = None;
@@ -291,12 +291,12 @@ impl OneKey {
         self.kept.is_some_and(|kept| kept.owner == owner && self.now().boot <= kept.until)
     }
 
-    /// Returns the first request of another owner for the lock or its turn, if any.
+    /// Returns the first request of another owner for the lock or a turn, if any.
     fn others_wait(&self, owner: u8) -> Option<&Waits> {
         self.waits.iter().find(|waits| !waits.is_gone && waits.owner != owner)
     }
 
-    /// Checks what must hold whenever the lock is granted.
+    /// Checks the rules that apply whenever the lock is granted.
     fn is_granted(&mut self, lock: &Lock) {
         let (now, owner) = (self.now().boot, lock.first().owner()[0] - b'a');
         if self.node.guard().armed(now).is_some() {
@@ -338,7 +338,7 @@ impl OneKey {
                 continue;
             };
             let waits = self.waits.remove(at);
-            // One turn answers all requests of its owner for one.
+            // One turn answers all requests of its owner for a turn.
             if answer == Answer::Turn(1) && self.is_free() && !self.is_kept_for(waits.owner) {
                 let in_order = self.waits.iter().all(|other| other.is_gone || other.place >= waits.place);
                 self.is_told(waits.owner, in_order);
@@ -356,8 +356,8 @@ impl OneKey {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// Returns what goes wrong if nobody sends anything any longer, although leases and guards end: in time everybody
-    /// must be served.
+    /// Returns a description of what goes wrong if nobody sends anything any longer: once leases and guards end,
+    /// everybody must be served in time.
     pub fn goes_wrong(&self) -> Option<String> {
         let mut later = self.clone();
         for _ in 0..LONG_TICKS {

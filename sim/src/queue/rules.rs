@@ -1,10 +1,10 @@
-//! The rules of a queue that are switched off in this model, one at a time.
+//! The rules of a queue that can be switched off in this model, one at a time.
 
 use super::state::{Bounds, Checked};
 use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 
-/// Returns, for each rule in turn, a model without it and bounds within which the harm shows.
+/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm.
 pub fn broken() -> Vec<Bounded<Rule>> {
     let rules = [
         Rule::FirstInFirstOut,

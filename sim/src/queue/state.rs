@@ -13,7 +13,7 @@ use crate::rules::Without;
 pub enum Action {
     /// A tenth of a second passes: half a lease.
     Tick,
-    /// The due work of this moment is done.
+    /// The work that is due now is done.
     Settle,
     /// ACQUIRE, with or without waiting.
     Acquire(u8, bool),
@@ -42,7 +42,7 @@ pub enum Action {
 pub struct Bounds {
     /// The number of owners.
     pub owners: u8,
-    /// The number of commands that they send.
+    /// The number of commands that all owners together send.
     pub commands: u32,
     /// The number of other events.
     pub events: u32,
@@ -78,7 +78,7 @@ pub struct State {
     key: OneKey,
     commands: u32,
     events: u32,
-    /// The rule that was broken.
+    /// The broken rule.
     pub broken: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Does the periodic work, ten times a second: raises the ceiling before half of its lead is used up.
+    /// Does the periodic work, due ten times a second: raises the ceiling before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
         self.node.sweep(now.boot);
         if self.node.is_write_due(now) {
@@ -31,23 +31,23 @@ impl Server {
         self.to_write.take()
     }
 
-    /// Returns the present state, to be written at once.
+    /// Returns the current state, to be written at once.
     pub fn state_now(&mut self, now: Now) -> Option<(u64, NodeState)> {
         self.save(now);
         self.take_write()
     }
 
-    /// Returns true if nothing is promised before a state is on the disk that is not there yet.
+    /// Returns true if promises have to wait until a state is on disk.
     pub fn waits_for_disk(&self) -> bool {
         !self.node.ledger().is_ready()
     }
 
-    /// Returns true if state `number`, or a later one, is on the disk.
+    /// Returns true if state `number`, or a later one, is on disk.
     pub fn has_saved(&self, number: u64) -> bool {
         self.node.ledger().has_on_disk(number)
     }
 
-    /// Records that state `number`, with this ceiling, is on the disk.
+    /// Records that state `number`, with this ceiling, is on disk.
     pub fn written(&mut self, number: u64, ceiling: u64) {
         self.node.written(number, ceiling.max(self.node.tokens().ceiling()));
     }
@@ -55,18 +55,18 @@ impl Server {
     /// Returns the state file that a clean end leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
-        // No file has the locks that were evicted.
+        // No file has the evicted locks.
         let remembered = self.node.evicted().is_empty() || self.without.is(Rule::EvictedUnproved);
         let end = remembered.then(|| CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
     }
 
-    /// Returns every lock as records, as a snapshot has them.
+    /// Returns every lock as a record, as in a snapshot.
     pub fn records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
         self.as_records(&self.locks, now)
     }
 
-    /// Returns every lock as records, as the AOF and replicas have them by all the changes that they received.
+    /// Returns every lock as a record, as the AOF and replicas know it from the changes that they received.
     pub fn told_records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
         self.as_records(&self.told, now)
     }
@@ -85,7 +85,8 @@ impl Server {
         }
     }
 
-    /// Checks, if several hold the lock of `key`, that the AOF and replicas know the same from what they received.
+    /// Checks, if several clients hold the lock of `key`, that the AOF and replicas know the same from what they
+    /// received.
     pub(super) fn is_told(&mut self, key: u32, now: Now) {
         let (held, told) = (self.locks.get(&key), self.told.get(&key));
         if held.into_iter().chain(told).any(|lock| lock.len() > 1) {
@@ -108,7 +109,7 @@ impl Server {
         locks.iter().map(record).collect()
     }
 
-    /// Returns the ceiling and the longest lease that a master tells its replicas.
+    /// Returns the ceiling and the longest lease that a master sends to its replicas.
     pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
         let (ceiling, outstanding_ttl_ms, _) = self.node.tells_replicas(now);
         (ceiling, outstanding_ttl_ms)

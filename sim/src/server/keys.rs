@@ -3,10 +3,10 @@
 use palisade_core::engine::Key;
 use palisade_core::{Token, Tokens};
 
-/// The number of stripes of tokens: few, so that keys share one, and a node is small.
+/// The number of stripes of tokens: few, so that keys share them and a node stays small.
 pub(super) const STRIPES: usize = 4;
 
-/// The number of stripes that may have ceilings of their own: not all, so that the node's follows too.
+/// The number of stripes that may have ceilings of their own: not all, so that the node's own ceiling is in use, too.
 pub(super) const STRIPES_APART: usize = 2;
 
 /// The only database.
@@ -25,12 +25,12 @@ pub(super) fn key_of(name: &[u8]) -> Key<'_> {
     Key { db: DB, name }
 }
 
-/// Returns a key that shares its stripe of tokens with none of the first `keys`.
+/// Returns a key that shares its stripe of tokens with none of the first `keys` keys.
 pub(super) fn key_apart(keys: u32) -> u32 {
     (keys..).find(|key| !shares_stripe(*key, keys)).unwrap_or(keys)
 }
 
-/// Returns true if `key` shares its stripe of tokens with one of the first `keys`.
+/// Returns true if `key` shares its stripe of tokens with one of the first `keys` keys.
 pub fn shares_stripe(key: u32, keys: u32) -> bool {
     let mut tokens = Tokens::with_stripes(0, STRIPES, STRIPES_APART);
     tokens.observe(&name(key), Token::new(1).expect("it is a token"));

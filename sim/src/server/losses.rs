@@ -1,4 +1,4 @@
-//! Losses of locks without their holders' doing: flush, eviction, deletion by hand, BREAK; also the guard that an
+//! Losses of locks that their holders did not cause: flush, eviction, deletion by hand, BREAK; also the guard that an
 //! operator arms.
 
 use palisade_core::Evictee;
@@ -62,7 +62,7 @@ impl Server {
         Some(token)
     }
 
-    /// Evicts `key` to make room: the holder of its lock does not know. Returns true if its lease had not ended.
+    /// Evicts `key` to make room, unknown to the holder of its lock. Returns true if the lease had not ended.
     pub fn evict(&mut self, key: u32, now: Now) -> bool {
         let Some(lock) = self.locks.get(&key).cloned() else { return false };
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));
@@ -71,7 +71,7 @@ impl Server {
             self.node.evict(key_of(&name), Evictee::of(&lock), now);
         }
         self.node.left(key_of(&name));
-        // The node's files do not have it.
+        // The node's files do not have the lock.
         if is_live && !self.without.is(Rule::EvictedUnproved) {
             self.aof_life = false;
             self.save_first(now);

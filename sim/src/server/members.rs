@@ -7,17 +7,17 @@ use super::Server;
 use crate::messages::{Hears, Request};
 use crate::rules::Rule;
 
-/// The smallest floor, for use without the rule that asks for one.
+/// The smallest floor, used without the rule that requires one.
 const NO_FLOOR: u64 = 1;
 
 impl Server {
-    /// Returns the set as the node knows it.
+    /// Returns the set that the node knows.
     pub fn members(&self) -> &Members {
         self.node.membership().decided()
     }
 
     /// Returns the reason why a request is not accepted: it is meant for another server, or its client joined with an
-    /// older version and its connection is ended.
+    /// older version, so its connection has ended.
     pub(super) fn is_not_heard(&self, request: &Request) -> Option<Hears> {
         if request.meant.is_some_and(|meant| meant != self.id()) && !self.without.is(Rule::MembersHaveIds) {
             return Some(Hears::Another);
@@ -27,9 +27,10 @@ impl Server {
     }
 
     /// Returns the answer to a program that changes the set; if the node is `taken_for` a member, in that member's
-    /// name. The state must be on the disk before the answer is sent.
+    /// name. The state must be on disk before the answer is sent.
     ///
     /// # Errors
+    ///
     /// The node refuses.
     pub fn hears_changer(
         &mut self,
@@ -38,7 +39,7 @@ impl Server {
         now: Now,
     ) -> Result<MemberSays, Refusal> {
         self.node.ready(now.boot)?;
-        // Without the rule, the node takes its leases for ended.
+        // Without the rule, the node assumes that its leases have ended.
         let late = now.boot.plus_ms(2 * self.setup.max_ttl_ms);
         let at = if self.without.is(Rule::LeasesEndFirst) { Now::new(late, now.wall_us) } else { now };
         let says = match told.clone() {
@@ -76,7 +77,7 @@ impl Server {
         Ok(says)
     }
 
-    /// Takes `members` as the set. Returns true if that is news. Requests on connections of an older version stop
+    /// Makes `members` the node's set. Returns true if it is new. Requests on connections of an older version stop
     /// waiting.
     pub fn decides(&mut self, members: Members, now: Now) -> bool {
         if self.node.ready(now.boot).is_err() {

@@ -1,7 +1,7 @@
 //! A node without Redis: a driver of the engine of `palisade-core` that keeps locks in memory.
 //!
 //! It has one database, and can be part of a cluster. Times are those of its own two clocks. It hands its files out and
-//! receives them back: its own driver decides what a crash leaves of them.
+//! receives them back: its driver decides what a crash leaves of them.
 
 mod commands;
 mod files;
@@ -45,7 +45,7 @@ pub struct Server {
     told: BTreeMap<u32, Lock>,
     /// The next state to write to the state file: only the newest.
     to_write: Option<(u64, NodeState)>,
-    /// Requests that waited for a lock that is no longer served here, and are not answered yet.
+    /// Requests that waited for a lock that is no longer served here, and are still unanswered.
     sent_away: Vec<WaiterId>,
     /// The version of the node set with which the connection of each waiting request joined.
     joined: BTreeMap<WaiterId, u64>,
@@ -55,12 +55,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Returns the node's id and its incarnation.
+    /// Returns the incarnation: the node's id and number.
     pub fn incarnation(&self) -> IncarnationId {
         self.node.ledger().incarnation()
     }
 
-    /// Returns true if everything that the node grants is in its AOF.
+    /// Returns true if the AOF has everything that the node grants.
     pub fn is_aof_life(&self) -> bool {
         self.aof_life
     }
@@ -72,7 +72,7 @@ impl Server {
 
     // Requests.
 
-    /// Receives `request`. Returns `None` if the answer comes later, or nobody wants one.
+    /// Receives `request`. Returns `None` if the answer comes later or nobody waits for one.
     pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
         let (key, owner) = (request.key, owner(request.who, self.without));
         if let Some(why) = self.is_not_heard(request) {
@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    // Work that comes due with time.
+    // Work that becomes due with time.
 
     /// Returns the earliest moment at which work is due.
     pub fn next_due(&self) -> Option<BootTime> {
@@ -166,7 +166,7 @@ impl Server {
     pub fn run(&mut self, now: Now) {
         loop {
             while self.node.time_out(now.boot) {}
-            // Nobody is answered here, so nothing is refused either.
+            // Nobody is answered here, so nothing is refused, either.
             let _ = match self.node.take_due(now.boot, true) {
                 Some(Work::Look(_, name)) if self.forgets_to_serve(key(&name), now) => continue,
                 Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
@@ -198,17 +198,17 @@ impl Server {
         hears
     }
 
-    /// Returns what the watch saw to be wrong.
+    /// Returns the error that the watch saw, if any.
     pub fn wrong(&self) -> Option<Wrong> {
         self.watch.wrong()
     }
 
-    /// Checks that all requests whose time was up were answered.
+    /// Checks that all requests whose time was up have been answered.
     pub fn sees_to_times(&mut self, now: Now) {
         self.watch.forgets(now.boot);
     }
 
-    /// Returns true if, without the rule, the queue that a guard postponed is never served again.
+    /// Returns true if, without the rule, a queue that a guard postponed is never served again.
     fn forgets_to_serve(&self, key: u32, now: Now) -> bool {
         self.without.is(Rule::GuardEndServes)
             && self.was_armed
@@ -241,9 +241,9 @@ impl Server {
 
     // Access for observers.
 
-    /// Returns true if somebody waits for a lock that is free, and nothing keeps the node from passing it on.
+    /// Returns true if somebody waits for a free lock and nothing keeps the node from granting it.
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
-        // A lock that was evicted keeps others out, and while a disk hangs tokens run out.
+        // An evicted lock keeps others out, and while a disk hangs, tokens run out.
         let may_have = |waiter: &Waiter, name: &[u8]| {
             self.node.evicted().ensure_open(key_of(name), waiter.owner(), now.boot).is_ok()
                 && (waiter.want == Want::Turn
@@ -260,7 +260,7 @@ impl Server {
     }
 
     /// Returns true if neither the holders of lock `name` nor its reservations block the next waiter: the first in the
-    /// queue, and the one that has waited longest.
+    /// queue, which has waited longest.
     fn could_serve(&self, name: &[u8], now: Now) -> bool {
         let waiting = self.node.waiting();
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);

@@ -10,11 +10,11 @@ use super::Server;
 use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart, key_of, name};
 use crate::rules::Rule;
 
-/// The limit up to which tokens are raised, whatever the clock shows, without the rule that far tokens stay apart.
+/// The limit up to which tokens are raised whatever the clock shows, without the rule that far tokens stay apart.
 const FENCE_CAP: u64 = 1 << 52;
 
 impl Server {
-    /// Returns the node's answer to `owner`, who asks for `key`.
+    /// Returns the node's answer to `owner`, which asks for `key`.
     pub fn ask(&mut self, key: u32, owner: &[u8], ask: Ask, wanted: Wanted, now: Now) -> Answer {
         let Some(owner) = Owner::new(owner).ok().filter(|_| self.serves(key)) else { return Answer::Failed };
         let answered = match ask {
@@ -31,7 +31,7 @@ impl Server {
         match answered {
             Ok(Outcome::Token(token) | Outcome::Granted(token, _)) => Answer::Token(token),
             Ok(_) => Answer::No,
-            // As a client reads the errors.
+            // As a client interprets the errors.
             Err(
                 refusal @ (Refusal::Guarded { .. }
                 | Refusal::SlotGuarded { .. }
@@ -63,7 +63,7 @@ impl Server {
             self.node.tamper().tokens.set_ceiling(ceiling);
         }
         let answer = self.perform(key, &Does::Acquire(ask), None, now)?;
-        // Every answer that has a token promises that it is valid until sent + ttl, repetition or not.
+        // Every answer with a token promises that it is valid until sent + ttl, for a repetition, too.
         let lasts =
             |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));
         assert!(answer == Outcome::Null || self.locks.get(&key).is_some_and(lasts));
@@ -81,7 +81,7 @@ impl Server {
         self.perform(key, &Does::Fence(owner, token), None, now)
     }
 
-    /// Raises tokens without the rule that far tokens stay apart: anything below the cap is accepted, and the node's
+    /// Raises tokens without the rule that far tokens stay apart: any token below the cap is accepted, and the node's
     /// own ceiling follows.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
         let held = self.locks.get(&key).and_then(|lock| Some(lock.grant(lock.find(owner)?)));
@@ -99,8 +99,8 @@ impl Server {
         Ok(())
     }
 
-    /// Raises the token of a key that shares no stripe with the first `keys`, as far as the node allows: the act of a
-    /// client with access to keys of its own only.
+    /// Raises the token of a key that shares no stripe with the first `keys` keys, as far as the node allows, as a
+    /// client can that has access only to its own keys.
     pub fn raise_far(&mut self, keys: u32, now: Now) {
         let key = key_apart(keys);
         let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
@@ -110,14 +110,14 @@ impl Server {
         self.ask(key, HOSTILE, Ask::Fence { token: far }, Wanted::Exclusive, now);
     }
 
-    /// Releases `key` for `owner`, and ends its wait for it. Returns true if it held the lock.
+    /// Releases `key` for `owner`, and ends its wait for it. Returns true if `owner` held the lock.
     pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
         let Ok(owner) = Owner::new(owner) else { return false };
         let ask = Release { owner, level: None, token: None };
         matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
     }
 
-    /// Returns what the node is asked for: without some rules, not what the client wants.
+    /// Returns the mode that the node is asked for: without some rules, not the one the client wants.
     pub(super) fn asks(&self, wanted: Wanted) -> Wanted {
         match wanted {
             Wanted::Exclusive if self.without.is(Rule::ReadersKeepWritersOut) => Wanted::Shared,
@@ -137,10 +137,11 @@ impl Server {
         free(limit, &held, waits).into_iter().fold(0, |numbers, number| numbers | 1 << number)
     }
 
-    /// Lets `owner` wait for `key`, at most for `wait_ms`. Returns the reserved permit's number, 1 for the whole lock,
-    /// 0 if it is not its turn; `None` if the answer comes later, to `id`.
+    /// Lets `owner` wait for `key`, for at most `wait_ms`. Returns the reserved permit's number, 1 for the whole lock,
+    /// 0 if it is not the owner's turn; `None` if the answer comes later, to `id`.
     ///
     /// # Errors
+    ///
     /// The node does not let the request wait.
     pub fn wait(
         &mut self,

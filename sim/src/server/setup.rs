@@ -13,18 +13,18 @@ pub struct Setup {
     pub window_ms: u32,
 }
 
-/// The state of a server's disk when it starts.
+/// The content of a server's disk when it starts.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The state file, if there is a readable one.
     pub state: Option<NodeState>,
     /// The ties between the state file and the data.
     pub ties: Ties,
-    /// The locks in the file that it loads, by key, as records.
+    /// The locks in the file that the server loads, by key, as records.
     pub locks: Vec<(u32, Vec<u8>)>,
     /// True if that file is the AOF.
     pub from_aof: bool,
-    /// True if the AOF is on from here on, synced at every command.
+    /// True if the AOF is on from now on, synced at every command.
     pub aof_always: bool,
     /// The boot of the machine.
     pub boot: BootId,

@@ -7,20 +7,20 @@ use super::keys::{DB, key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Returns true if the node serves the slot of `key`; if not, it answers with an error (MOVED, CLUSTERDOWN).
+    /// Returns true if the node serves the slot of `key`; otherwise it answers with an error (MOVED, CLUSTERDOWN).
     pub fn serves(&self, key: u32) -> bool {
         self.node.slots().is_known(&name(key))
     }
 
-    /// Begins in a cluster in which the node already owns these slots: it knows their locks from its start, or is
+    /// Starts in a cluster in which the node already owns these slots: it knows their locks from the start, or is
     /// guarded.
     pub fn begin_in_cluster(&mut self, owned: &SlotSet, now: Now) {
         self.node.begin_in_cluster();
         self.own_slots(owned, now);
     }
 
-    /// Sets the slots that the node owns from now on to `owned`. Gained slots come without their locks; the locks of
-    /// lost slots are deleted, and waiters there hear that their wait is over, since the lock is elsewhere.
+    /// Sets the slots that the node owns from now on to `owned`. Gained slots come without their locks. The locks of
+    /// lost slots are deleted, and waiters there learn that their wait is over, since the lock is elsewhere.
     pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.covers_slots();
@@ -58,7 +58,7 @@ impl Server {
         self.node.left(key_of(&name(key)));
     }
 
-    /// Deletes the locks of some slots. Returns their names, and when each would have ended.
+    /// Deletes the locks of some slots. Returns their names, and when each lease would have ended.
     fn delete_locks(&mut self, of: impl Fn(u16) -> bool) -> Vec<([u8; 4], palisade_core::BootTime)> {
         let deleted = self.locks.iter().filter(|(key, _)| of(slot_of(&name(**key))));
         let deleted: Vec<_> = deleted.map(|(key, lock)| (*key, lock.end())).collect();

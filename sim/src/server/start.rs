@@ -1,4 +1,4 @@
-//! A node's beginning: at its start, with the content of its disk, and as a master in the place of another.
+//! The beginning of a node: its start with the content of its disk, and its promotion in place of another master.
 
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
@@ -12,8 +12,8 @@ use super::watch::Watch;
 use crate::rules::{Rule, Without};
 
 impl Server {
-    /// Starts the server at `now` with what it found; `id` is its own if there is no state file. Nothing is promised
-    /// until the state it [hands out](Server::take_write) is [on the disk](Server::written).
+    /// Starts the server at `now` with what it found on disk; `id` is its id if there is no state file. Nothing is
+    /// promised until the state that it [hands out](Server::take_write) is [on disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
         if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
             found.ties =
@@ -71,7 +71,7 @@ impl Server {
         if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
     }
 
-    /// Shortens the guard, without the rule that it is as long as the longest lease.
+    /// Shortens the guard, without the rule that it lasts as long as the longest lease.
     pub(super) fn shorten_guard(&mut self, now: BootTime) {
         if let Some(armed) = self.node.guard().armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
             let ms = u32::try_from(self.node.guard().left_ms(now) / 3).unwrap_or(u32::MAX);

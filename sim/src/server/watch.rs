@@ -1,7 +1,7 @@
-//! A watch over what a node does for clients that lock on it alone. It knows nothing of how the node decides: only who
-//! waits in which order, whose lock it is, and how many holds its owner has.
+//! A watch on a node's service to clients that lock on it alone. It does not know how the node decides, only who waits
+//! in which order, who has which lock, and how many holds an owner has.
 //!
-//! A node's error shows here at once; the referee judges what comes of it among clients.
+//! It detects a node's error at once; the referee judges the consequences among clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ const CONVERTED: &str = "conversion";
 const TOLD: &str = "what replicas know";
 const TAKEN_AWAY: &str = "end of a lock that was taken away";
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Debug)]
 struct Waits {
     id: WaiterId,
@@ -45,9 +45,9 @@ pub struct Watch {
     taken_away: BTreeMap<u32, u64>,
     /// Keys and tokens of grants that an operator took away from among others.
     broken: BTreeSet<(u32, u64)>,
-    /// The keys and owners that were granted a lock, until the waiters were answered.
+    /// The keys and owners that were granted a lock since waiters were last answered.
     granted: Vec<(u32, Vec<u8>)>,
-    /// Keys and owners whose grant has another mode than they asked for: a request for that mode is no longer a
+    /// Keys and owners whose grant has another mode than they requested: a request for that mode is no longer a
     /// repetition.
     converted: BTreeSet<(u32, Vec<u8>)>,
     wrong: Option<Wrong>,
@@ -78,7 +78,7 @@ impl Watch {
     // Waiting requests.
 
     /// Records that `owner` waits for `key`, by the name `id`. `is_answered` returns true for an earlier request that
-    /// is decided already, and whose answer is not yet sent.
+    /// was decided but whose answer has not been sent.
     pub(super) fn joins(
         &mut self,
         id: WaiterId,
@@ -126,12 +126,12 @@ impl Watch {
         self.granted.push((key, owner.to_vec()));
     }
 
-    /// Returns true if something was granted since the waiters were last answered.
+    /// Returns true if anything was granted since waiters were last answered.
     pub(super) fn has_granted(&self) -> bool {
         !self.granted.is_empty()
     }
 
-    /// Returns the answer that request `id` receives; with `told` = `None`, the lock is not served here.
+    /// Returns the answer that request `id` receives. If `told` is `None`, the lock is not served here.
     pub(super) fn hears(&mut self, id: WaiterId, told: Option<Told>) -> Hears {
         if !single_client::is_one(id) {
             return Hears::Told(if let Some(Told::Turn(number)) = told { number } else { 0 });
@@ -145,7 +145,7 @@ impl Watch {
             Some(Told::Granted { token, number, waited_ms }) => {
                 Replied::Granted { token: token.get(), number, waited_ms }
             }
-            // No client of a lock sends BREAK.
+            // No client of these locks sends BREAK.
             Some(Told::Turn(_) | Told::TimedOut(_) | Told::Broken(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
                 let repeats = waits.retry && !self.converted.contains(&(waits.key, waits.owner));
@@ -172,25 +172,25 @@ impl Watch {
         }
     }
 
-    /// Checks that replicas know the grants of a lock that several hold.
+    /// Checks that replicas know the grants of a lock that several clients hold.
     pub(super) fn replicas_know(&mut self, is_same: bool) {
         self.must(is_same, TOLD, "they know of other grants than there are");
     }
 
     // Ownership of locks.
 
-    /// Records that an operator took the lock of `key` away that had this token.
+    /// Records that an operator broke the lock of `key` with this token.
     pub(super) fn was_taken_away(&mut self, key: u32, token: u64) {
         let largest = self.taken_away.entry(key).or_default();
         *largest = token.max(*largest);
     }
 
-    /// Records that an operator took the grants of `key` away that had this token; others stayed.
+    /// Records that an operator broke the grants of `key` with this token; the other grants stayed.
     pub(super) fn was_broken(&mut self, key: u32, token: u64) {
         self.broken.insert((key, token));
     }
 
-    /// Checks what `key` holds.
+    /// Checks the holders of `key`.
     pub(super) fn holds(&mut self, key: u32, lock: Option<&Lock>, now: Now) {
         let live = lock.into_iter().flat_map(Lock::grants).filter(|(_, grant)| !grant.is_expired(now.boot));
         live.for_each(|(_, grant)| self.is_its_own(key, grant));

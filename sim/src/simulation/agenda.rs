@@ -1,4 +1,4 @@
-//! The agenda of a run: moments in the order of true time.
+//! The agenda of a run: coming events, in order of true time.
 
 use palisade_core::quorum::NodeId;
 use palisade_core::{BootTime, NodeState};
@@ -7,7 +7,7 @@ use super::changer::{Answers, Asks, Message};
 use crate::history::{HeldAs, Holder};
 use crate::messages::{Reply, Request};
 
-/// A next event.
+/// A coming event.
 #[derive(Clone, Debug)]
 pub(super) enum Next {
     /// A request reaches a server.
@@ -20,11 +20,11 @@ pub(super) enum Next {
     Tick(usize),
     /// A node makes a snapshot of its data.
     Snapshot(usize),
-    /// A state is on a node's disk: of this incarnation, with this number.
+    /// A state has reached a node's disk: of this incarnation, with this number.
     Written(usize, u32, u64, Box<NodeState>),
-    /// A client acts by itself, in an acquisition.
+    /// A client acts on its own in an acquisition.
     Wakes(Holder, Wake),
-    /// A client that locks on one node acts by itself.
+    /// A client that locks on one node acts on its own.
     SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {
@@ -33,11 +33,11 @@ pub(super) enum Next {
         token: u64,
         mode: HeldAs,
     },
-    /// The message of a program that changes the set reaches a node.
+    /// A message of a program that changes the set reaches a node.
     ToMember(Box<Message<Asks>>),
     /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
-    /// A program's time for answers is over.
+    /// A program stops waiting for answers.
     ChangerGoesOn(usize, u32),
     /// A program starts a new round.
     ChangerLooks(usize, u32),
@@ -52,7 +52,7 @@ pub(super) enum Next {
     Ends(usize),
 }
 
-/// An action that a client decides by itself.
+/// An action that a client takes on its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wake {
     Wants,
@@ -65,13 +65,13 @@ pub(super) enum Wake {
     Looks,
     GivesBack,
     Checks,
-    /// Sends a write for this key, with this token.
+    /// The client sends a write for this key, with this token.
     Sends(u32, u64, HeldAs),
     Shares,
     Leaves,
 }
 
-/// An action that a client that locks on one node decides by itself.
+/// An action that a client that locks on one node takes on its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SingleWake {
     Wants,
@@ -79,7 +79,7 @@ pub(super) enum SingleWake {
     Doubts,
     Leaves,
     Acts,
-    /// Sends a write for this key, with this token.
+    /// The client sends a write for this key, with this token.
     Sends(u32, u64, HeldAs),
     Looks,
     GivesBack,

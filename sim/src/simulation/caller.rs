@@ -1,4 +1,4 @@
-//! A caller: the lock it is about to take, and the time it is willing to wait.
+//! A caller: the lock it is taking, and its time limit.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Conduct, Taker};
@@ -8,27 +8,28 @@ use crate::history::TimeUs;
 /// The patience, in microseconds, of a client that must get a free lock if nothing else goes wrong.
 pub(super) const PATIENCE_US: u64 = 15_000_000;
 
-/// A lock that a client is about to take.
+/// A lock that a client is taking.
 pub(super) struct Taking {
     pub(super) taker: Taker,
     pub(super) key: u32,
     pub(super) since: TimeUs,
-    /// The version of the set that is asked.
+    /// The version of the set whose nodes are asked.
     pub(super) version: u64,
     /// True if its limit is at least [`PATIENCE_US`].
     pub(super) is_patient: bool,
-    /// True if the caller must get the lock: it is patient and never barred, and nobody has held the lock since.
+    /// True if the caller must get the lock: it is patient and never barred, and nobody has held the lock since it
+    /// came.
     pub(super) must_get_it: bool,
-    /// The judge of its conduct.
+    /// The judge of the caller's conduct.
     pub(super) conduct: Conduct,
-    /// The ticket of its arrival.
+    /// The ticket of the caller's arrival.
     pub(super) ticket: u64,
-    /// The number of further refusals until it is refused for good: its caller lost a permission, say.
+    /// The number of further refusals before the caller is refused for good, because it lost a permission, for example.
     pub(super) barred_after: Option<u32>,
     /// True during a pause.
     pub(super) pauses: bool,
-    /// The end of its place in the line of its process.
+    /// The end of the caller's place in the line of its process.
     pub(super) lines_until: Option<BootTime>,
-    /// The moment to stop waiting for a majority of nodes.
+    /// The moment at which the caller stops waiting for a majority of nodes.
     pub(super) for_nodes: Option<BootTime>,
 }

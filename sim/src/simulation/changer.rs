@@ -12,13 +12,13 @@ pub(super) struct Changer {
     pub(super) wants: u16,
     /// The number of further messages after which it dies.
     pub(super) dies_after: Option<u16>,
-    /// The number of the present round: messages of an earlier one come too late.
+    /// The number of the current round; messages of an earlier one come too late.
     pub(super) look: u32,
     /// The ids of the nodes that answered.
     pub(super) ids: BTreeMap<usize, u128>,
     /// The latest version that a node reported.
     pub(super) latest: Members,
-    /// The attempt under way.
+    /// The current attempt.
     pub(super) attempt: Option<Change>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Changer {
 pub(super) enum Asks {
     /// LOCK.NODE and LOCK.MEMBERS.
     Look,
-    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the member that is meant.
+    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the intended member.
     Tell(usize, TellMember),
     /// LOCK.SETMEMBERS with DECIDED.
     Decided(Members),
@@ -42,7 +42,7 @@ pub(super) enum Answers {
     Says(usize, TellMember, MemberSays),
 }
 
-/// A message of the program of fault `of`, or to it.
+/// A message to or from the program of fault `of`.
 #[derive(Clone, Debug)]
 pub(super) struct Message<T> {
     pub(super) of: usize,

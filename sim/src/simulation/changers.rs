@@ -1,5 +1,5 @@
-//! Programs that change the set of nodes, as an operator runs them: one step after the other, each found by a majority
-//! of the members.
+//! Programs that change the set of nodes, as an operator runs them: step by step, each decided by a majority of the
+//! members.
 //!
 //! A program asks which nodes answer, and which version they know. It founds the first version, and goes to the wanted
 //! nodes by single steps. Two programs may run at once, and one may die at any message.
@@ -38,7 +38,7 @@ impl World<'_> {
         self.changer_waits(of, 0);
     }
 
-    /// Gives the nodes their time to answer, after a pause.
+    /// Gives the nodes time to answer, after a pause.
     fn changer_waits(&mut self, of: usize, pause_us: u64) {
         if let Some(changer) = self.changers.get(&of) {
             let patience_us = u64::from(self.plan.node_timeout_ms) * 1_000;
@@ -95,7 +95,7 @@ impl World<'_> {
         }
     }
 
-    /// Writes the node's membership to its disk, before it answers. Returns true if the disk takes it now.
+    /// Writes the node's membership to disk before the node answers. Returns true if the disk accepts it now.
     fn writes_members(&mut self, node: usize) -> bool {
         let hangs = self.nodes[node].hangs_until > self.at;
         if !hangs {
@@ -137,7 +137,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Sends the attempt's next message to the members of the present version.
+    /// Sends the attempt's next message to the members of the current version.
     fn changer_tells(&mut self, of: usize) {
         let Some(changer) = self.changers.get(&of) else { return };
         let Some(attempt) = &changer.attempt else { return };
@@ -201,14 +201,14 @@ impl World<'_> {
         }
     }
 
-    /// Returns the list that it proposes; `None` if nothing is to be done, or a majority of the proposed nodes would
-    /// not answer.
+    /// Returns the list that the program proposes; `None` if nothing is left to do, or a majority of the proposed nodes
+    /// would not answer.
     fn changer_step(&self, changer: &Changer) -> Option<Vec<Member>> {
         let member = |node: usize| Member { id: changer.ids.get(&node).copied(), address: address(node) };
         let present = &changer.latest;
         let next = if present.version == 0 {
             if self.newest().is_some() {
-                // The operator knows that there is a set, and none of its nodes answers.
+                // The operator knows that there is a set, and that none of its nodes answers.
                 return None;
             }
             (0..self.plan.first_set()).map(member).collect()

@@ -11,10 +11,10 @@ use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, TimeUs, What};
 use crate::messages::Says;
 
-/// The time, in microseconds, after which a client that wrongly relies on a lock checks it again.
+/// The time, in microseconds, after which a client that relies on a lock without a right to checks it again.
 const HOPES_US: u64 = 1_000;
 
-/// The earliest begin of another round: one part in this number of the ttl.
+/// The divisor of the ttl for the earliest start of another round.
 const AGAIN: u64 = 10;
 
 /// The time between a client's last check of its lock and its write, in microseconds.
@@ -27,7 +27,7 @@ impl World<'_> {
         self.plan_at(self.at + after, Next::Wakes(who, wake));
     }
 
-    /// Draws the mode for a client that may want any mode (a `limit` above zero), with permits of about that limit.
+    /// Draws the mode for a client that may want any mode (if `limit` is above zero), with permits of about that limit.
     pub(super) fn draws_mode(&mut self, limit: u16) -> Wanted {
         if limit == 0 {
             return Wanted::Exclusive;
@@ -38,13 +38,13 @@ impl World<'_> {
             _ => {
                 let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
                 let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
-                // With a limit below two, there is one holder.
+                // With a limit below two, there is only one holder.
                 palisade_core::request::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
             }
         }
     }
 
-    /// Draws the time that a client is willing to wait: none, some time, or without a limit.
+    /// Draws a client's limit on waiting: none at all, some time, or forever.
     fn draws_limit(&mut self) -> Option<u64> {
         match self.rng.random_range(0..10) {
             0..2 => Some(0),
@@ -128,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// Runs `body` on a client: its requests go out, the referee receives its change of status, and its next action is
+    /// Runs `body` on a client: its requests set out, the referee receives its change of status, and its next action is
     /// planned.
     pub(super) fn on_client(
         &mut self,
@@ -175,7 +175,7 @@ impl World<'_> {
             self.takes_no_more(number, true)?;
             let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
             let after = ttl_us * self.plan.extended_after_permille / 1_000;
-            // Locks that are extended in the background are sometimes also extended by hand.
+            // Locks that are extended in the background are sometimes extended by hand as well.
             if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
                 self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
             }
@@ -210,7 +210,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Records for the referee what a client says it relies on.
+    /// Reports to the referee what a client says it relies on.
     pub(super) fn hear_status(
         &mut self,
         says: Option<Status>,

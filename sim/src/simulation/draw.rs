@@ -1,4 +1,4 @@
-//! Drawing a plan from its seed.
+//! Draws a plan from its seed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
@@ -35,7 +35,7 @@ impl Plan {
         let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
         let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
         let until = rng.random_range(10 * SECOND..60 * SECOND);
-        // Runs with nothing but moments of many requests and few answers: more is promised then.
+        // Runs with only moments of many requests and few answers, in which more is promised.
         let moments_alone = rng.random_ratio(1, 10);
         let calm = moments_alone || rng.random_ratio(1, 4);
         let network = Network {
@@ -80,7 +80,7 @@ impl Plan {
             let count = rng.random_range(0..30);
             for _ in 0..count {
                 let fault = single_fault(rng, until, busy, single_clients.len(), keys, ttl_ms);
-                // Sometimes the server ends before the lease would have ended.
+                // In some cases the server ends before the lease would have ended.
                 if let Kind::Evict { node, .. } = fault.kind
                     && rng.random_ratio(1, 4)
                 {
@@ -95,7 +95,7 @@ impl Plan {
             }
         }
         faults.sort_by_key(|fault| fault.at);
-        // In half of the runs locks are taken in all modes: on one node, on several, or on both.
+        // In half of the runs, locks are taken in all modes: on one node, on several, or on both.
         let (limit, mixed) = (rng.random_range(1..=4), rng.random_range(0..6));
         for client in single_clients.iter_mut().filter(|_| mixed == 0 || mixed == 1) {
             client.limit = limit;
@@ -122,7 +122,8 @@ impl Plan {
             until,
             faults,
         };
-        // With a generator of its own, and in some seeds only: the others draw what they drew before sets changed.
+        // With a generator of its own, and only in some seeds, so that the other seeds draw what they drew before sets
+        // could change.
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
         match moments_alone {
             true => plan.with_more_moments(rng),
@@ -131,10 +132,10 @@ impl Plan {
         }
     }
 
-    /// Adds moments to a run. In some of these runs majorities stall as often as rounds begin; in some nothing stalls,
-    /// and locks are broken on all nodes from time to time. (A node that stalls may answer after others have granted
-    /// the broken lock to its holder again: it is not lost then. And readers may have the token of a reader whose grant
-    /// was broken.)
+    /// Adds moments to a run. In some of these runs, majorities stall as often as rounds begin. In others, nothing
+    /// stalls, and locks are broken on all nodes from time to time. (A node that stalls may answer after others have
+    /// granted the broken lock to its holder again, so the lock is not lost. And readers may have the token of a reader
+    /// whose grant was broken.)
     fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
         let more = rng.random_range(0..3);
         if more == 0 || (more == 2 && self.limit > 0) {
@@ -154,7 +155,7 @@ impl Plan {
         self
     }
 
-    /// Makes the node set change, with other nodes to change to. (A whole cluster is no member: it has no id.)
+    /// Makes the node set change, with other nodes to change to. (A whole cluster cannot be a member: it has no id.)
     fn with_a_set_that_changes(mut self, rng: &mut ChaCha8Rng, machine: impl Fn(&mut ChaCha8Rng) -> Machine) -> Self {
         self.first_set = self.nodes.len();
         self.nodes.extend((0..rng.random_range(1..=3)).map(|_| machine(rng)));
@@ -172,7 +173,7 @@ impl Plan {
             let at = if n == 0 { rng.random_range(0..3 * SECOND) } else { rng.random_range(0..self.until) };
             let kind = Kind::SetNodes { wants, dies_after };
             self.faults.push(Fault { at, for_us: rng.random_range(SECOND..20 * SECOND), kind });
-            // Another program wants something else at the same moment.
+            // Another program wants something else at the same time.
             if rng.random_ratio(1, 3) {
                 let kind = Kind::SetNodes { wants: rng.random_range(1..1 << count), dies_after: None };
                 self.faults.push(Fault { at, for_us: 10 * SECOND, kind });
@@ -221,7 +222,7 @@ fn fault(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize, clients: usize, keys
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(0..=longest), kind }
 }
 
-/// Draws bursts of requests, or stalls of nodes, for some seconds.
+/// Draws bursts of requests, or stalls of nodes, over some seconds.
 fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     let kind = match rng.random() {
         true => Kind::Stalls { first: rng.random_range(0..nodes), in_step: false },
@@ -230,8 +231,8 @@ fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
 }
 
-/// Delays a client's answers, and soon after loses all its requests: an answer to one round arrives in the middle of
-/// the next, of which no node has heard.
+/// Delays a client's answers, and drops all its requests soon after: an answer to one round arrives during the next, of
+/// which no node has heard.
 fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32, node_timeout_ms: u32) -> [Fault; 2] {
     let (at, ttl_us) = (rng.random_range(0..until), u64::from(ttl_ms) * MS);
     let cut = Kind::Cut { node: None, client: Some(client), there: true, back: false };
@@ -242,7 +243,7 @@ fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32,
     ]
 }
 
-/// Draws a fault of locks on one node and of their users, mostly to a lock in use.
+/// Draws a fault of locks on one node and of their users, usually on a lock in use.
 fn single_fault(rng: &mut ChaCha8Rng, until: TimeUs, busy: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
     let node = rng.random_range(0..busy);
     let [first, second] = keys_of(keys, node);

@@ -1,4 +1,4 @@
-//! The faults of a run, their end, and what must be right afterwards.
+//! The faults of a run, their end, and the checks afterwards.
 
 use palisade_core::Wanted;
 use rand::RngExt;
@@ -12,7 +12,7 @@ use crate::client::Step;
 use crate::server::NOT_YET_MS;
 use crate::single_client::{FIRST, SingleClient};
 
-/// The number of questions of an acquisition, one after the other: ACQUIRE and FENCE, each twice.
+/// The number of questions of an acquisition, in sequence: ACQUIRE and FENCE, each twice.
 const QUESTIONS: u64 = 4;
 
 /// The longest undisturbed wait of a client that locks on one node, in milliseconds.
@@ -94,7 +94,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true half of the time if several hold the lock of `key`: then one of the grants is broken.
+    /// Returns true half of the time if several clients hold the lock of `key`; then one of the grants is broken.
     fn has_several(&mut self, node: usize, key: u32) -> bool {
         let server = self.nodes[self.server_of(node, key)].server.as_ref();
         let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);
@@ -165,15 +165,15 @@ impl World<'_> {
         self.all_learn()
     }
 
-    /// Returns the longest undisturbed acquisition, in microseconds: each question is answered within a node's timeout,
-    /// and the first answer to each may be that the node is not ready yet.
+    /// Returns the longest time of an undisturbed acquisition, in microseconds: each question is answered within a
+    /// node's timeout, and the first answer to each may be that the node is not ready yet.
     fn longest_acquisition_us(&self) -> u64 {
         QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }
 
     /// Checks that every lock can be acquired at once, and nobody waits.
     pub(super) fn comes_right(&mut self) -> Result<(), Failure> {
-        // Clients that still hold or wait leave.
+        // Clients that still hold a lock or wait for one leave.
         for n in 0..self.clients.len() as u32 {
             let gone =
                 self.on_client(n, |client, now| if client.is_idle() { Step::default() } else { client.release(now) });
@@ -187,7 +187,7 @@ impl World<'_> {
             self.on_single(FIRST + n, goes)?;
         }
         self.run_until(self.at + 1_000_000)?;
-        // A wait whose end was not heard of ends by its own time.
+        // A wait whose end was lost ends when its own time is up.
         self.run_until(self.at + 10_000_000)?;
         for (n, node) in self.nodes.iter().enumerate() {
             if node.server.as_ref().is_some_and(|server| !server.node().waiting().is_empty()) {

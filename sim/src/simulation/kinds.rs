@@ -1,6 +1,6 @@
 //! The faults of a run.
 
-// A kind's text describes its fields.
+// The text of each kind describes its fields.
 #![allow(missing_docs)]
 
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,11 @@ pub struct Fault {
     pub kind: Kind,
 }
 
-/// A kind of fault, with its `node`, `client` or `key`; times are in microseconds. "That time" is the fault's length.
+/// A kind of fault, with its `node`, `client` or `key`. Times are in microseconds; "that time" is the length of the
+/// fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A server is killed, and starts again after that time; with `reboot` its machine reboots, and the boot clock
+    /// A server is killed, and starts again after that time. With `reboot`, its machine reboots, and the boot clock
     /// starts over.
     Crash { node: usize, reboot: bool },
     /// A server is killed, and starts after that time with an empty disk: it is another node from then on.
@@ -30,13 +31,13 @@ pub enum Kind {
     Restart { node: usize, reboot: bool },
     /// A server is killed, and its replica, which was `lag_us` behind, becomes the master after that time.
     Failover { node: usize, lag_us: u64 },
-    /// A copy of a node's files is made, as they are on its disk; in the end the server is killed, and starts from the
+    /// A copy of a node's files is made, as they are on its disk. In the end, the server is killed and started from the
     /// copy.
     OlderFiles { node: usize },
-    /// A server is shut down in order, and started on its data with another state file; in the end it is killed, and
-    /// starts with the first one.
+    /// A server is shut down in order, and started on its data with another state file. In the end, it is killed and
+    /// started with the first one.
     OtherStateFile { node: usize },
-    /// A hostile client raises tokens of keys of its own on all nodes, at the beginning and in the end.
+    /// A hostile client raises tokens of its own keys on all nodes, at the beginning and in the end.
     RaisedTokens,
     /// All locks of a node are flushed.
     Flush { node: usize },
@@ -48,31 +49,31 @@ pub enum Kind {
     Evict { node: usize, key: u32 },
     /// An operator arms a node's guard, for that time (LOCK.GUARD).
     Arm { node: usize },
-    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and in the end
-    /// it is given back: each time without its locks (CLUSTER SETSLOT). With `dies`, its server was killed before, and
-    /// starts again before the slot is given back; if not, it serves its other slots meanwhile.
+    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and is given
+    /// back in the end: each time without its locks (CLUSTER SETSLOT). With `dies`, its server was killed before, and
+    /// starts again before the slot is given back. Otherwise, it serves its other slots meanwhile.
     SlotGivenAway { node: usize, key: u32, dies: bool },
     /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
     FlushSlot { node: usize, key: u32 },
-    /// A server does nothing.
+    /// A server is paused.
     PauseNode { node: usize },
-    /// A majority of the nodes, from `first` on at first, stalls at once for up to two tenths of a second and a fifth
-    /// of a lease. It happens about once a second, to another majority each time. With `in_step` it happens in each
-    /// third of a lease, as rounds of extension begin, and for a tenth of it.
+    /// A majority of the nodes, from `first` on at first, stalls at once for at most two tenths of a second and a fifth
+    /// of a lease. It happens about once a second, to another majority each time. With `in_step`, it happens in each
+    /// third of a lease, as rounds of extension begin, and for a tenth of the lease.
     Stalls {
         first: usize,
         #[serde(default)]
         in_step: bool,
     },
-    /// An operator breaks a lock on all nodes, at one moment.
+    /// An operator breaks a lock on all nodes at once.
     BreakAll { key: u32 },
-    /// All idle clients ask for locks at one moment, about once a second, and each goes on until a limit of many
-    /// seconds. With `apart`, each asks for a lock that nobody else wants; if not, all ask for one.
+    /// All idle clients ask for locks at one moment, about once a second, each with a limit of many seconds. With
+    /// `apart`, each asks for a lock that nobody else wants; otherwise, all ask for the same one.
     Bursts { apart: bool },
-    /// An operator's program changes the set of nodes, step by step, to the nodes in these places, one bit each, at
-    /// most for that time. It dies after `dies_after` messages.
+    /// An operator's program changes the set of nodes, step by step, to the nodes at these places, one bit each, for at
+    /// most that time. It dies after `dies_after` messages.
     SetNodes { wants: u16, dies_after: Option<u16> },
-    /// A client does nothing.
+    /// A client is paused.
     PauseClient { client: usize },
     /// A client is killed, and starts again after that time.
     KillClient { client: usize },
@@ -83,11 +84,11 @@ pub enum Kind {
     Slow { node: usize, by_us: u64 },
     /// Answers to a client take `by_us` longer.
     LateAnswers { client: usize, by_us: u64 },
-    /// A node's disk does not finish writing.
+    /// A node's disk does not complete its writes.
     DiskHangs { node: usize },
-    /// A node's wall clock is stepped by `by_us`, and stays so.
+    /// A node's wall clock is stepped by `by_us`, for good.
     NodeClockStep { node: usize, by_us: i64 },
-    /// A client's wall clock is stepped by `by_us`, and stays so.
+    /// A client's wall clock is stepped by `by_us`, for good.
     ClientClockStep { client: usize, by_us: i64 },
 }
 

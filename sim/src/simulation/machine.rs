@@ -8,7 +8,7 @@ use crate::history::TimeUs;
 /// The reading of a correct wall clock at true time zero, in microseconds.
 const WALL_US: u64 = 1_800_000_000_000_000;
 
-/// Parts of a million.
+/// One million.
 const MILLION: i128 = 1_000_000;
 
 /// A computer's clocks, and its pauses.
@@ -25,7 +25,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns a planned computer that was just booted.
+    /// Returns a computer of the plan that has just booted.
     pub fn new(plan: &plan::Machine) -> Self {
         Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, boots: 1, ..Self::default() }
     }

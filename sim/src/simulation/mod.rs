@@ -1,5 +1,5 @@
-//! Deterministic simulation: clients and nodes on virtual time, and everything that can go wrong between them, from one
-//! seed.
+//! Deterministic simulation: clients and nodes on virtual time, with everything that can go wrong between them, from
+//! one seed.
 //!
 //! A [`Plan`] is drawn from a seed; a [`World`] runs it. The faults are part of the plan, so that a plan that fails can
 //! be made [smaller](smallest()) and kept.

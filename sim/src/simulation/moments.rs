@@ -1,5 +1,5 @@
-//! Moments of many requests and few answers: bursts of requests, stalls of a majority. A lease, and a client that asks
-//! for a lock until a limit, outlast them, as long as nothing else goes wrong.
+//! Moments of many requests and few answers: bursts of requests, stalls of a majority. Leases outlast them, and so do
+//! clients that ask for a lock until a limit, as long as nothing else goes wrong.
 
 use palisade_core::Wanted;
 use palisade_core::quorum::{ROUNDS_A_LEASE, majority};
@@ -35,7 +35,7 @@ const BURST_US: u64 = 1_300 * MS;
 const APART: u32 = 1_000;
 
 impl World<'_> {
-    /// Repeats the action of a fault under way.
+    /// Repeats the action of a fault that is in progress.
     pub(super) fn again(&mut self, number: usize, turn: usize) -> Result<(), Failure> {
         if !self.under_way[number] {
             return Ok(());
@@ -56,7 +56,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Stops a majority of the nodes from `first` on. Returns for how long, in microseconds.
+    /// Stops a majority of the nodes, from `first` on. Returns the length of the stop, in microseconds.
     fn stall(&mut self, first: usize, turn: usize) -> u64 {
         let stopped_us = STOPPED_US[turn % STOPPED_US.len()].min(self.ttl_us() / STOPPED_OF_TTL);
         self.stop_majority(first, stopped_us);
@@ -75,15 +75,15 @@ impl World<'_> {
         u64::from(self.plan.ttl_ms) * MS
     }
 
-    /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder finds out in its next round.
+    /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder learns of it in its next round.
     pub(super) fn break_everywhere(&mut self, key: u32) {
         let holders: Vec<Holder> = self.referee.holders(key, self.at).map(|claim| claim.who).collect();
         let count = self.plan.nodes.len();
         let mut tokens: Vec<Option<u64>> =
             (0..count).map(|node| self.on_server(node, |server, now| server.break_lock(key, now)).flatten()).collect();
         tokens.sort_unstable();
-        // No holder has a larger token than a majority had: a token on fewer nodes was still to be raised, or fell
-        // short.
+        // No holder has a larger token than a majority had: a token on fewer nodes had yet to be raised, or did not
+        // suffice.
         if let Some(token) = tokens[count - majority(count)] {
             self.referee.is_taken_away(key, self.at, token);
         }
@@ -94,12 +94,12 @@ impl World<'_> {
         }
     }
 
-    /// Returns true if the lock of `key` was broken on all nodes since then.
+    /// Returns true if the lock of `key` has been broken on all nodes since that time.
     pub(super) fn is_broken_since(&self, key: u32, since: TimeUs) -> bool {
         self.breaks.get(&key).is_some_and(|at| *at >= since)
     }
 
-    /// Checks that a holder whose lock was broken on all nodes a good round ago no longer relies on it, if nodes
+    /// Checks that a holder whose lock was broken on all nodes more than a round ago no longer relies on it, if nodes
     /// answered.
     pub(super) fn must_have_lost(&self, who: Holder) -> Result<(), Failure> {
         let (_, client) = &self.clients[who.client as usize];
@@ -124,13 +124,13 @@ impl World<'_> {
     }
 
     /// Returns a key that only this client wants. It is not in a stripe of tokens that a hostile client raised far
-    /// ahead: a lost disk breaks the order of tokens there.
+    /// ahead, since a lost disk breaks the order of tokens there.
     fn key_of_its_own(&self, client: u32) -> u32 {
         let beside = (APART..).filter(|key| shares_stripe(*key, self.plan.keys));
         beside.take(client as usize + 1).last().unwrap_or(APART)
     }
 
-    /// Ends a holding: the holder released the lock, or lost it.
+    /// Ends a holding: the holder released the lock or lost it.
     pub(super) fn ends_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
             (true, true) if self.is_broken_since(key, since) => Ok(()),
@@ -143,15 +143,15 @@ impl World<'_> {
         }
     }
 
-    /// Records that a fault other than these is under way until `end`. Its consequences are over when every guard is,
-    /// and every lease.
+    /// Records that another kind of fault is in progress until `end`. Its consequences are over once every guard and
+    /// every lease have ended.
     pub(super) fn goes_wrong_until(&mut self, end: TimeUs) {
         let (ttl_ms, max_ttl_ms) = (u64::from(self.plan.ttl_ms), u64::from(self.plan.max_ttl_ms));
         let guard_ms = max_ttl_ms.max(ttl_ms) + u64::from(self.plan.skew_ms);
         self.wrong_until = self.wrong_until.max(end + (2 * guard_ms + ttl_ms + 1_000) * MS);
     }
 
-    /// Returns true if nothing went wrong since then but these moments.
+    /// Returns true if nothing but such moments has gone wrong since that time.
     pub(super) fn is_calm_since(&self, since: TimeUs) -> bool {
         self.plan.is_calm() && self.wrong_until <= since
     }

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::messages::{Reply, Request, Says};
 
 impl World<'_> {
-    /// Returns the server that a request goes to: the node's own, or the one that serves the slot in its place.
+    /// Returns the server that receives a request: the node's own, or the one that serves the slot in its place.
     fn place(&self, request: &Request) -> usize {
         self.server_of(self.plan.server(request.who.client as usize, request.node), request.key)
     }
@@ -17,7 +17,8 @@ impl World<'_> {
     pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
         let (client, n) = (request.who.client as usize, self.place(&request));
         let mut copies = self.copies(n, client, true);
-        // A client that waits, or locks on one node, uses a connection: it loses nothing silently and doubles nothing.
+        // A client that waits, or locks on one node, uses a connection, which neither loses anything silently nor
+        // duplicates anything.
         if matches!(request.says, Says::Wait { .. } | Says::Command(_)) {
             copies.truncate(1);
         }
@@ -36,7 +37,7 @@ impl World<'_> {
     /// Returns the delays after which copies of a message arrive.
     pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
         let network = self.plan.network;
-        // Servers of one cluster are in one place.
+        // The servers of a cluster share a place.
         let n = n % self.plan.nodes.len();
         let mut extra = 0;
         for (fault, _) in self.plan.faults.iter().zip(&self.under_way).filter(|(_, under_way)| **under_way) {

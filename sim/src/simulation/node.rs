@@ -7,7 +7,7 @@ use super::plan::{self, Keeps};
 use crate::history::TimeUs;
 use crate::server::Server;
 
-/// A node: its machine, its server while that runs, and its files.
+/// A node: its machine, its server while it runs, and its files.
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) machine: Machine,
@@ -15,26 +15,26 @@ pub(super) struct Node {
     /// The number of lives of the process.
     pub(super) lives: u32,
     pub(super) keeps: Keeps,
-    /// The first id; a new disk brings another one.
+    /// The first id; a new disk brings another.
     pub(super) id: u128,
     pub(super) files: Files,
     /// The number of files made on its disk: each has its own id.
     pub(super) files_made: u64,
     /// A copy of its files.
     pub(super) copy: Option<Files>,
-    /// A state file that is set aside while another one is used.
+    /// A state file set aside while another one is in use.
     pub(super) aside: Option<(NodeState, FileId)>,
     /// A state that the disk has not finished writing.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
-    /// The states of its replica with their times; newest last.
+    /// The states of its replica with their times, newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
-    /// The number of checks in a row in which somebody waited there for a free lock.
+    /// The number of consecutive checks in which somebody waited there for a free lock.
     pub(super) idle_ticks: u32,
     /// The last end of its process.
     pub(super) died: TimeUs,
-    /// The last ceiling and longest lease that it told its replicas, with the time.
+    /// The last ceiling and longest lease sent to its replicas, with the time.
     pub(super) told: (TimeUs, u64, u32),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Files {
     pub(super) stamp: Option<IncarnationId>,
 }
 
-/// A replica's knowledge of its master.
+/// What a replica knows of its master.
 #[derive(Clone)]
 pub(super) struct Followed {
     pub(super) locks: Vec<(u32, Vec<u8>)>,

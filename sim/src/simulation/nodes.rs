@@ -1,4 +1,4 @@
-//! Nodes of a run: their lives, what their disks keep, and what their replicas know.
+//! Nodes of a run: their lives, the content of their disks, and what their replicas know.
 
 use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
@@ -15,10 +15,10 @@ use crate::history::TimeUs;
 use crate::messages::{Reply, Request};
 use crate::server::{Found, Server, Setup};
 
-/// The interval at which a master tells its replicas its ceiling, in microseconds.
+/// The interval at which a master sends its ceiling to its replicas, in microseconds.
 const TELL_REPLICAS_US: u64 = 2_000_000;
 
-/// The number of checks in a row for which somebody may wait for a free lock: each waiter before it may have its turn,
+/// The number of consecutive checks for which somebody may wait for a free lock: each earlier waiter may get its turn
 /// and not use it.
 const UNSERVED_TICKS: u32 = 20;
 
@@ -46,7 +46,7 @@ impl World<'_> {
             boot: boot_id(n, &node.machine),
         };
         node.lives += 1;
-        // Its replicas start over, and receive the ceiling.
+        // The node's replicas start over, and receive the ceiling.
         node.told = (0, 0, 0);
         node.replica.clear();
         node.machine.down = false;
@@ -79,7 +79,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends the process of a server without a word.
+    /// Kills a server's process.
     pub(super) fn kill(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -89,7 +89,7 @@ impl World<'_> {
             node.files.data = Some(server.told_records(now));
             node.files.aof = node.files.aof.map(|aof| AofFile { bytes: self.at, ..aof });
         }
-        // The file is replaced at one moment: it is the old one or the new one.
+        // The file is replaced in one moment: it is the old one or the new one.
         if let Some(state) = node.writing.take()
             && self.rng.random()
         {
@@ -131,7 +131,7 @@ impl World<'_> {
         node.copy = Some(copy);
     }
 
-    /// Starts a node from the copy: the same text, the same data, other files.
+    /// Starts a node from the copy: other files with the same text and data.
     pub(super) fn restore_files(&mut self, n: usize) {
         self.kill(n);
         let node = &mut self.nodes[n];
@@ -162,7 +162,7 @@ impl World<'_> {
         self.start(n);
     }
 
-    /// Runs `body` on a server: its answers go out, its disk receives the state to write, and its timer is set.
+    /// Runs `body` on a server: its answers set out, its disk receives the state to write, and its timer is set.
     pub(super) fn on_server<T>(&mut self, n: usize, body: impl FnOnce(&mut Server, Now) -> T) -> Option<T> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -193,7 +193,7 @@ impl World<'_> {
         Some(value)
     }
 
-    /// Writes a state at once that must be on the disk before the server promises anything more.
+    /// Writes at once a state that must be on disk before the server promises anything further.
     pub(super) fn writes_at_once(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -230,7 +230,7 @@ impl World<'_> {
         self.on_server(n, |server, _| server.written(number, ceiling));
     }
 
-    /// Records the present state for the replica.
+    /// Records the current state for the replica.
     pub(super) fn follow(&mut self, n: usize) {
         let (at, node) = (self.at, &mut self.nodes[n]);
         let now = node.machine.now(at);
@@ -244,13 +244,13 @@ impl World<'_> {
         node.replica.retain(|(when, _)| *when + 5_000_000 > at);
     }
 
-    /// Promotes the replica in the place of its dead master.
+    /// Promotes the replica in place of its dead master.
     pub(super) fn promote(&mut self, n: usize, behind: TimeUs) {
         let node = &mut self.nodes[n];
         let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
         let Some((_, followed)) = known.cloned() else { return };
         node.id = node.id.wrapping_add(1_000);
-        // The replica has kept what it heard, and what its master sent.
+        // The replica has kept what it heard and what its master sent.
         let state = NodeState {
             ceiling: followed.ceiling,
             outstanding_ttl_ms: followed.outstanding_ttl_ms,
@@ -260,7 +260,7 @@ impl World<'_> {
         node.write(state);
         self.start(n);
         self.on_server(n, |server, now| server.promote(followed.ceiling, followed.outstanding_ttl_ms, now));
-        // From here on the replica keeps its data as its master did.
+        // From now on the replica keeps its data as its master did.
         if self.nodes[n].keeps != Keeps::Everything {
             self.nodes[n].files.data = None;
         }

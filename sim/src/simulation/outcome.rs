@@ -1,6 +1,6 @@
 //! The outcome of a run.
 
-// A failure's text describes its fields.
+// The text of each failure describes its fields.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ macro_rules! totals {
 }
 
 totals! {
-    /// Moments.
+    /// Events.
     moments,
     /// Locks taken.
     held,
@@ -45,13 +45,13 @@ totals! {
     taken,
     /// Writes that the register refused.
     fenced_out,
-    /// Locks that clients asked for until a limit while nothing else went wrong, and obtained by then.
+    /// Locks that clients with a limit asked for while nothing else went wrong, and acquired in time.
     had_in_time,
-    /// Locks that were kept until their release, while nothing else went wrong.
+    /// Locks that were kept until their release while nothing else went wrong.
     kept,
     /// Locks taken by clients that lock on one node.
     single_held,
-    /// Locks that such a client had to wait for.
+    /// Locks for which such a client had to wait.
     single_waited,
     /// Requests that such a client repeated.
     repeated,
@@ -67,7 +67,7 @@ totals! {
     converted,
     /// Versions of the set that were decided.
     versions,
-    /// Moves of clients to a version.
+    /// Moves of clients to a new version.
     learnt,
     /// Moves of clients that held a lock.
     moved,
@@ -88,17 +88,17 @@ pub enum Failure {
     Broken(Violation),
     /// A lock could not be acquired after all faults had ended.
     Stuck { key: u32 },
-    /// A client that asked for a free lock gave up without it, while nodes failed to answer for moments at most.
+    /// A client that asked for a free lock gave up without it, although nodes failed to answer only for moments.
     GaveUp { client: u32, key: u32 },
-    /// A caller or a holder did something forbidden.
+    /// A caller or a holder did something that it must not do.
     Conduct { client: u32, wrong: &'static str },
-    /// A holder lost its lock, while nodes failed to answer for moments at most.
+    /// A holder lost its lock, although nodes failed to answer only for moments.
     Lost { client: u32, key: u32 },
     /// A version of the set was decided with two lists.
     TwoLists { version: u64 },
     /// Somebody waited for a free lock.
     Unserved { node: usize },
-    /// A node erred for clients that lock on it alone: the law it broke, and how.
+    /// A node failed clients that lock on it alone: the law it broke, and how.
     Wrong { node: usize, wrong: Wrong },
     /// A client that locks on one node received an answer that no correct node gives.
     Answered { client: u32, wrong: &'static str },

@@ -1,6 +1,6 @@
 //! The plan of a run: everything that is drawn from its seed before it begins.
 //!
-//! A plan can be saved, made smaller, and run again.
+//! A plan can be saved, reduced, and run again.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::server::shares_stripe;
 /// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 
-/// The largest error of a clock's rate, in parts per million: two are then apart by less than 1 %.
+/// The largest error of a clock's rate, in parts per million; two clocks differ by less than 1 %.
 pub(super) const DRIFT_PPM: i64 = 4_950;
 
 /// The first of the keys that are locked on one node.
@@ -22,7 +22,7 @@ const FIRST_SINGLE: u32 = 2_000;
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The seed of the chances during the run.
+    /// The seed of the random events during the run.
     pub seed: u64,
     /// The nodes.
     pub nodes: Vec<Machine>,
@@ -35,14 +35,14 @@ pub struct Plan {
     pub alias: Option<(usize, usize, usize)>,
     /// The number of locks.
     pub keys: u32,
-    /// The number of nodes at the beginning of the list that clients are configured with, if the set changes; 0 if it
-    /// does not, and all are.
+    /// The number of nodes, from the beginning of the list, that clients are configured with if the set changes; 0 if
+    /// it does not change, and all are.
     #[serde(default)]
     pub first_set: usize,
-    /// The longest delay, in microseconds, after which a client that hears of a version moves to it.
+    /// The longest delay, in microseconds, with which a client moves to a version after hearing of it.
     #[serde(default)]
     pub learns_after_us: u64,
-    /// The approximate limit of permits, if clients take locks in any mode; 0 if exclusive only.
+    /// The approximate limit of permits, if clients take locks in any mode; 0 if only exclusive ones.
     #[serde(default)]
     pub limit: u16,
     /// The length of leases, in milliseconds.
@@ -53,15 +53,15 @@ pub struct Plan {
     pub skew_ms: u32,
     /// The time that a client gives a node to answer, in milliseconds.
     pub node_timeout_ms: u32,
-    /// The thousandths of a lease after which it is extended.
+    /// The part of a lease, in thousandths, after which it is extended.
     pub extended_after_permille: u64,
     /// The average time that a lock is held, in microseconds.
     pub hold_us: u64,
     /// The average rest of a client before it wants the next lock, in microseconds.
     pub rest_us: u64,
-    /// The network when nothing is cut.
+    /// The network while nothing is cut.
     pub network: Network,
-    /// The moment after which clients start nothing, and every fault ends.
+    /// The time after which clients start nothing, and at which every fault ends.
     pub until: TimeUs,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -74,7 +74,7 @@ pub struct Machine {
     pub drift_ppm: i64,
     /// The lead of its wall clock, in microseconds.
     pub ahead_us: i64,
-    /// The data that its server keeps over a crash.
+    /// The data that its server keeps through a crash.
     pub keeps: Keeps,
 }
 
@@ -87,7 +87,7 @@ pub struct SingleClient {
     pub node: usize,
     /// The longest wait in the queue, in milliseconds.
     pub wait_ms: u32,
-    /// The approximate limit of permits, if the client takes locks in any mode; 0 if exclusive only.
+    /// The approximate limit of permits, if the client takes locks in any mode; 0 if only exclusive ones.
     #[serde(default)]
     pub limit: u16,
 }
@@ -112,17 +112,17 @@ pub enum Keeps {
 pub struct Network {
     /// Half of the longest delay of most messages, in microseconds.
     pub delay_us: u64,
-    /// The messages in a thousand that take up to a hundred times as long.
+    /// The share of messages, in thousandths, that take up to a hundred times as long.
     pub slow_permille: u32,
-    /// The messages in a thousand that are lost.
+    /// The share of messages, in thousandths, that are lost.
     pub lost_permille: u32,
-    /// The messages in a thousand that arrive twice.
+    /// The share of messages, in thousandths, that arrive twice.
     pub doubled_permille: u32,
 }
 
 impl Plan {
-    /// Returns true if the promises do not cover `fault` in this run. A node that lost its state file, a replica that
-    /// is promoted before everything reached it, or a node that receives a slot knows the latest tokens only from its
+    /// Returns true if the promises do not cover `fault` in this run. A node that lost its state file, a replica
+    /// promoted before everything reached it, and a node that receives a slot know the latest tokens only from the
     /// clock. So the clocks of the nodes must agree.
     pub fn is_excepted(&self, fault: &Fault) -> bool {
         let clocks = || self.nodes.iter().map(|node| node.ahead_us);
@@ -150,13 +150,13 @@ impl Plan {
     }
 
     /// Returns true if holders extend early, as the shipped keeper does. Holders that extend by hand, and late, may
-    /// have one round only.
+    /// have time for one round only.
     pub fn extends_in_background(&self) -> bool {
         self.extended_after_permille <= 333
     }
 
-    /// Returns true if the shipped keeper decides when `client` extends. The others begin a round at any time, also
-    /// before the last is over: that exercises rules that a keeper hides.
+    /// Returns true if the shipped keeper decides when `client` extends. The other clients begin a round at any time,
+    /// even before the last is over: that exercises rules that a keeper hides.
     pub fn is_in_background(&self, client: usize) -> bool {
         self.is_calm() || (self.extends_in_background() && client.is_multiple_of(2))
     }
@@ -171,8 +171,8 @@ impl Plan {
         if self.changes_set() { self.first_set } else { self.nodes.len() }
     }
 
-    /// Returns the number of a client that asks nodes until it has a lock: where the set changes, one whose list names
-    /// no server twice, since that one lacks a member.
+    /// Returns the number of a client that asks nodes until it has a lock. If the set changes, its list must not name a
+    /// server twice, since it would then lack a member.
     pub(super) fn has_every_node(&self) -> u32 {
         let is_first_short =
             self.changes_set() && self.clients.len() > 1 && self.alias.is_some_and(|(client, ..)| client == 0);
@@ -202,9 +202,9 @@ impl Plan {
         self.alias.filter(|alias| (alias.0, alias.1) == (client, name)).map_or(name, |alias| alias.2)
     }
 
-    /// Returns the keys that are locked on the node in this place alone. They share stripes of tokens with keys that
-    /// are locked on several nodes: in a hostile client's stripe, whose tokens are far ahead, a lost disk breaks the
-    /// order of tokens.
+    /// Returns the keys that are locked only on the node at this place. They share stripes of tokens with keys that are
+    /// locked on several nodes, but not a hostile client's stripe: its tokens are far ahead, and a lost disk breaks
+    /// their order.
     pub fn keys_of(&self, node: usize) -> [u32; 2] {
         keys_of(self.keys, node)
     }

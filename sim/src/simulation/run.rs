@@ -12,7 +12,7 @@ pub fn run(plan: &Plan, without: Without) -> (Totals, Option<Failure>) {
     (world.totals, failure)
 }
 
-/// Runs a plan and returns what happened, one event a line.
+/// Runs a plan and returns what happened, one event per line.
 pub fn tell(plan: &Plan, without: Without) -> (Vec<String>, Option<Failure>) {
     let mut world = World::new(plan, without, true);
     let failure = world.run().err();

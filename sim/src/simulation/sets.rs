@@ -1,5 +1,5 @@
 //! The set of nodes of a run: the versions decided, the clients and nodes that learn of them, and the times at which a
-//! node may become another one.
+//! node may become another.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::outcome::Failure;
 use super::world::World;
 use crate::client::Set;
 
-/// Returns the address of the node in this place.
+/// Returns the address of the node at this place.
 pub(super) fn address(node: usize) -> String {
     format!("node-{node}")
 }
@@ -23,10 +23,11 @@ pub(super) fn place(address: &str) -> usize {
 }
 
 impl World<'_> {
-    /// Records a program's finding that `members` were decided.
+    /// Records that a program found `members` to be decided.
     ///
     /// # Errors
-    /// The version has another list already.
+    ///
+    /// The version already has another list.
     pub(super) fn is_decided(&mut self, members: &Members) -> Result<(), Failure> {
         match self.decided.get(&members.version) {
             Some(before) if before != members => Err(Failure::TwoLists { version: members.version }),
@@ -39,12 +40,12 @@ impl World<'_> {
         }
     }
 
-    /// Returns the version that was decided last, as far as any program knows.
+    /// Returns the version decided last, as far as any program knows.
     pub(super) fn newest(&self) -> Option<&Members> {
         self.decided.last_key_value().map(|(_, members)| members)
     }
 
-    /// Ends the connections of clients that joined the node with an older version than `version`.
+    /// Ends the connections of clients that joined the node with a version older than `version`.
     pub(super) fn connections_of_older_end(&mut self, node: usize, version: u64) {
         for client in 0..self.clients.len() {
             if self.clients[client].1.version() < version {
@@ -55,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// Tells a client of `version`; it moves to it at once, or after a delay.
+    /// Lets a client hear of `version`; it moves to it at once, or after a delay.
     pub(super) fn hears_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,
@@ -77,7 +78,7 @@ impl World<'_> {
         self.on_client(client, |client, now| client.learns(set, now))
     }
 
-    /// Restarts a client after a kill, with the names that it was configured with, or with what it knew.
+    /// Restarts a client after a kill, with the names in its configuration, or with what it knew.
     pub(super) fn starts_from(&mut self, client: u32) {
         if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
             let set = Arc::new(Set::of_names(self.plan.first_set()));
@@ -86,8 +87,8 @@ impl World<'_> {
     }
 
     /// Returns true if a client may start from names alone. A client that never heard of a version, or a program that
-    /// founds the first, cannot distinguish a node from another server with its address. So no node may lose its state
-    /// file from the founding of the first version until nobody goes by names any longer.
+    /// founds the first one, cannot tell a node from another server at its address. So no node may lose its state file
+    /// between the founding of the first version and the time at which nobody goes by names any longer.
     fn may_go_by_names(&self) -> bool {
         !self.is_id_lost
     }
@@ -102,12 +103,12 @@ impl World<'_> {
         may
     }
 
-    /// Returns true if this fault would make a node another one that must not become one.
+    /// Returns true if this fault would turn a node into another one that must stay the same.
     pub(super) fn is_excluded(&mut self, kind: &Kind) -> bool {
         matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. }) && !self.may_lose_id()
     }
 
-    /// Tells all clients, and all nodes that are members, of the newest version.
+    /// Makes all clients, and all nodes that are members, learn the newest version.
     pub(super) fn all_learn(&mut self) -> Result<(), Failure> {
         let Some(newest) = self.newest().cloned() else { return Ok(()) };
         for node in newest.list.iter().map(|member| place(&member.address)) {
@@ -121,7 +122,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true if a majority of the newest version is up. If not, no lock can be acquired any longer: too many
+    /// Returns true if a majority of the newest version is up. Otherwise, no lock can be acquired any longer: too many
     /// nodes lost what makes them members.
     pub(super) fn has_majority(&self) -> bool {
         let Some(newest) = self.newest() else { return true };

@@ -1,5 +1,5 @@
-//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and leave; and operators'
-//! actions on it.
+//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and leave; and the actions of
+//! operators on it.
 
 use palisade_core::Now;
 use rand::RngExt;
@@ -14,13 +14,13 @@ use crate::messages::{Command, Says};
 use crate::server::Server;
 use crate::single_client::{FIRST, SingleClient};
 
-/// The number of a holder's actions in the length of a lease.
+/// The number of a holder's actions during one lease.
 const ACTS_OF_TTL: u64 = 4;
 
 /// The largest number of holds.
 const LEVEL_MAX: u32 = 4;
 
-/// The longest time, in microseconds, until a request is answered once nobody waits for its lock.
+/// The longest time, in microseconds, until a request is answered once no other request waits for its lock.
 const LATE_US: u64 = 200_000;
 
 /// The time between a client's last check of its lock and its write, in microseconds.
@@ -94,7 +94,7 @@ impl World<'_> {
                 self.on_single(who.client, |client, now| client.acquire(key, wanted, wait_ms, now))
             }
             SingleWake::Misses(number) if client.awaits(number) => {
-                // A waiting client leaves; it opens another connection, and the old one may be closed or not.
+                // A waiting client leaves and opens another connection; the old one may or may not be closed.
                 if self.rng.random_ratio(1, 3) {
                     self.totals.left += u64::from(client.is_acquiring());
                     return self.on_single(who.client, SingleClient::leaves);
@@ -102,7 +102,7 @@ impl World<'_> {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
             }
-            // The client distrusts its connection, and asks again over another one.
+            // The client distrusts its connection, and asks again over another.
             SingleWake::Doubts if client.is_acquiring() && !client.is_free() => {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
@@ -161,7 +161,7 @@ impl World<'_> {
         }
     }
 
-    /// Runs `body` on a client: its requests go out, the referee receives its change of status, and its next action is
+    /// Runs `body` on a client: its requests set out, the referee receives its change of status, and its next action is
     /// planned.
     pub(super) fn on_single(
         &mut self,
@@ -228,7 +228,7 @@ impl World<'_> {
         cut_off.filter(|(plan, _)| plan.node == node).for_each(|(_, (_, client))| client.is_cut_off());
     }
 
-    /// Takes the lock of `key` away, as an operator or any writer can.
+    /// Breaks the lock of `key`, as an operator or any writer can.
     pub(super) fn takes_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, how) {

@@ -1,8 +1,8 @@
 //! Nodes that are parts of clusters: each has a neighbour, a server to which nothing else happens, which may receive
 //! its slots.
 //!
-//! A client asks the server that has the slot: it follows redirections. Messages on their way when a slot moves find a
-//! server that does not serve it.
+//! A client follows redirections, so it asks the server that has the slot. A message that is on its way when a slot
+//! moves reaches a server that does not serve it.
 
 use palisade_core::{CLUSTER_SLOTS, SlotSet, slot_of};
 

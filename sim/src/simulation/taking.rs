@@ -1,4 +1,4 @@
-//! Acquisitions of a run's clients: the shipped [`Taker`] decides, and this module performs it.
+//! Acquisitions of a run's clients: the shipped [`Taker`] decides, and this module carries it out.
 
 use palisade_core::quorum::{Conduct, GaveUp, Refused, Taker, Task, majority};
 use palisade_core::{BootTime, Wanted};
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::history::{Event, Holder, What};
 use crate::rules::Rule;
 
-/// The number of callers of which one is refused for good after a few attempts.
+/// One in this number of callers is refused for good after a few attempts.
 const BARRED_OF: u32 = 40;
 
 /// The delay, in microseconds, after which a client notices that a majority of nodes answers.
@@ -22,7 +22,7 @@ const ANSWER_US: u64 = 50_000;
 const LEAVES_US: u64 = 300_000;
 
 impl World<'_> {
-    /// Begins to take `key` for a client, with a limit after `limit_us` if there is one.
+    /// Begins to take `key` for a client, with a limit after `limit_us`, if given.
     pub(super) fn take(&mut self, number: u32, key: u32, wanted: Wanted, limit_us: Option<u64>) -> Result<(), Failure> {
         let is_free = self.referee.holders(key, self.at).next().is_none();
         let random = self.rng.random();
@@ -55,7 +55,7 @@ impl World<'_> {
         self.perform(number, task)
     }
 
-    /// Brings an input to the taker of this client, if it takes anything, and performs the task that results.
+    /// Passes an input to the taker of this client, if it is taking a lock, and performs the resulting task.
     fn decide(&mut self, number: u32, input: impl FnOnce(&mut Taker, BootTime, u64) -> Task) -> Result<(), Failure> {
         let random = self.rng.random();
         let (machine, client) = &self.clients[number as usize];
@@ -129,7 +129,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns what is done in place of `task` without a rule.
+    /// Returns the task that replaces `task` without a rule.
     fn without_rules(&mut self, task: Task, now: BootTime) -> Task {
         match (self.without.0, task) {
             (Some(Rule::BacksOff), Task::Pause { .. }) => Task::Pause { until: now, for_nodes: None },
@@ -149,8 +149,8 @@ impl World<'_> {
 
     // The line of a process.
 
-    /// Returns the line of a client's process. If nothing goes wrong but moments, every two clients are tasks of one
-    /// process. Others are processes of their own, or hardly any would meet at the nodes.
+    /// Returns the line of a client's process. If only moments go wrong, every two clients are tasks of one process.
+    /// Otherwise, each is a process of its own, or hardly any would meet at the nodes.
     fn line_of(&self, number: u32) -> (u32, u32) {
         let key = self.taking[number as usize].as_ref().map_or(0, |taking| taking.key);
         (if self.plan.is_calm() { number / 2 } else { number }, key)
@@ -185,7 +185,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_turn(at_once, now, random))
     }
 
-    /// Ends a client's time in line, if it is still there.
+    /// Removes a client from its line if it is still there and its time is up.
     pub(super) fn stops_lining(&mut self, number: u32) -> Result<(), Failure> {
         let now = self.clients[number as usize].0.now(self.at).boot;
         let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
@@ -195,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes a client out of the line of its process: the next has its turn.
+    /// Takes a client out of the line of its process; the next one gets its turn.
     fn leave_line(&mut self, number: u32, of: (u32, u32)) -> Result<(), Failure> {
         let Some(line) = self.lines.get_mut(&of) else { return Ok(()) };
         let was_first = line.front() == Some(&number);
@@ -227,13 +227,13 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_refused(refused, now, random))
     }
 
-    /// Handles the result of a client's look for a free permit.
+    /// Handles the result of a client's query for a free permit.
     pub(super) fn is_shown(&mut self, number: u32, shown: Option<u16>) -> Result<(), Failure> {
         self.on_conduct(number, |conduct| conduct.on_shown(shown));
         self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
     }
 
-    /// Handles a client's turn, or the news that there is none.
+    /// Handles a client's turn, or the end of its wait without one.
     pub(super) fn is_told(&mut self, number: u32, told: Option<u16>) -> Result<(), Failure> {
         if self.taking[number as usize].is_none() {
             return self.on_client(number, Client::release);
@@ -252,7 +252,7 @@ impl World<'_> {
             self.plan_at(self.at + ANSWER_US, Next::Wakes(who, Wake::AsksAgain));
             return Ok(());
         }
-        // With one node the queue is asked, too: only the messages differ.
+        // The queue is asked with one node, too; only the messages differ.
         self.decide(number, |taker, now, random| taker.on_paused(true, now, random))
     }
 
@@ -262,7 +262,7 @@ impl World<'_> {
         (0..count).filter(answers).count() >= majority(count)
     }
 
-    /// Handles a client that did not get what it wanted.
+    /// Handles a client that did not get the lock.
     fn give_up(&mut self, number: u32) -> Result<(), Failure> {
         let line = self.line_of(number);
         let taking = self.taking[number as usize].take();
@@ -282,7 +282,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Records for all callers of its key that somebody had the lock.
+    /// Records for all callers of its key that the lock was held.
     pub(super) fn is_had_by_somebody(&mut self, event: &Event) {
         if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Converted { .. } | What::Ended) {
             let of_key = self.taking.iter_mut().flatten().filter(|taking| taking.key == event.key);
@@ -290,7 +290,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends a client's acquisition: it has the lock, or does not want it any longer.
+    /// Ends a client's acquisition: the client has the lock, or no longer wants it.
     pub(super) fn takes_no_more(&mut self, number: u32, has_it: bool) -> Result<(), Failure> {
         let line = self.line_of(number);
         if let Some(taking) = self.taking[number as usize].take()

@@ -1,5 +1,5 @@
-//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in the order of
-//! true time. The same plan makes the same run, to the microsecond.
+//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in order of true
+//! time. The same plan gives the same run, to the microsecond.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,60 +21,61 @@ use crate::referee::Referee;
 use crate::rules::Without;
 use crate::single_client::{self, SingleClient};
 
-/// The first moment of true time, late enough that clocks that are behind still count up from the beginning.
+/// The first moment of true time, late enough that even clocks that are behind count up from zero.
 pub const START_US: TimeUs = 10_000_000;
 
 /// The interval at which a node checks itself, in microseconds.
 pub(super) const TICK_US: u64 = 100_000;
 
-/// A run under way.
+/// A run in progress.
 pub struct World<'a> {
     pub(super) plan: &'a Plan,
     pub(super) without: Without,
     pub(super) rng: ChaCha8Rng,
     pub(super) at: TimeUs,
-    /// The next events: of two at one time, the one that was planned first comes first.
+    /// The coming events; of two at the same time, the one planned first comes first.
     pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
-    /// The nodes. If they are parts of clusters, as many servers follow, each in the cluster of the node in that place.
+    /// The nodes. If they are parts of clusters, an equal number of servers follows, each in the cluster of the node at
+    /// that place.
     pub(super) nodes: Vec<Node>,
-    /// The slots that these servers have, by node and key.
+    /// The slots that those servers have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
     /// The clients that lock on one node.
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
-    /// The first error that was seen on a node.
+    /// The first error seen on a node.
     pub(super) wrong: Option<Failure>,
     /// The programs that change the set, by fault.
     pub(super) changers: BTreeMap<usize, Changer>,
     /// The versions that programs found to be decided.
     pub(super) decided: BTreeMap<u64, Members>,
-    /// True once a program began to found the set.
+    /// True once a program has begun to found the set.
     pub(super) is_founded: bool,
-    /// True if a node became another one since.
+    /// True if a node has become another one since then.
     pub(super) is_id_lost: bool,
     /// The faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
-    /// The acquisition under way of each client.
+    /// The current acquisition of each client.
     pub(super) taking: Vec<Option<Taking>>,
-    /// The lines of clients of one process that want a key alone, in order of arrival: the first has its turn.
+    /// The lines of clients of one process that want a key alone, in order of arrival; the first has its turn.
     pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
     /// The last time, by key, at which its lock was broken on all nodes.
     pub(super) breaks: BTreeMap<u32, TimeUs>,
-    /// The generator for callers' fates that are independent of nodes and network.
+    /// The generator for the fates of callers that do not depend on nodes and network.
     pub(super) callers: ChaCha8Rng,
-    /// The moment until which a fault, or its consequences, may go beyond a moment of many requests and few answers.
+    /// The time until which a fault, or its consequences, may exceed a moment of many requests and few answers.
     pub(super) wrong_until: TimeUs,
     pub(super) quiet: bool,
     /// The counts of the run.
     pub totals: Totals,
-    /// The events, one a line, if somebody wants to read them.
+    /// The events, one per line, if they are recorded.
     pub story: Option<Vec<String>>,
 }
 
 impl<'a> World<'a> {
-    /// Returns the beginning of a run.
+    /// Returns the world at the beginning of a run.
     pub fn new(plan: &'a Plan, without: Without, tells: bool) -> Self {
         let node = |(n, machine): (usize, &plan::Machine)| Node::new(n, machine);
         let client = |(n, machine): (usize, &plan::Machine)| {
@@ -85,7 +86,7 @@ impl<'a> World<'a> {
             let number = single_client::FIRST + n as u32;
             (Machine::new(&client.machine), SingleClient::new(number, client.node, plan.ttl_ms, without))
         };
-        // Each with the clocks of another node.
+        // Each has the clocks of another node.
         let neighbours = plan.nodes.iter().cycle().skip(1).take(if plan.has_slots() { plan.nodes.len() } else { 0 });
         let mut world = Self {
             plan,
@@ -116,7 +117,7 @@ impl<'a> World<'a> {
         };
         for n in 0..world.nodes.len() {
             world.start(n);
-            // The node was just put into service, and its operator says so.
+            // The node was just put into service, and its operator confirms that.
             if let Some(server) = &mut world.nodes[n].server {
                 server.lift();
             }
@@ -144,7 +145,7 @@ impl<'a> World<'a> {
         let end = START_US + self.plan.until;
         self.run_until(end)?;
         self.heal()?;
-        // Until the longest guard is over, and every lease; then each waiter has a turn.
+        // Until the longest guard and every lease are over; then each waiter has a turn.
         let guard_us = u64::from(self.plan.max_ttl_ms.max(self.plan.ttl_ms) + self.plan.skew_ms) * 1_000;
         let calm = self.at + 2 * guard_us + 10_000_000;
         self.run_until(calm)?;

@@ -1,7 +1,7 @@
-//! The bus of a cluster: a proxy before the bus port of each server, so that one can be cut off from all others while
-//! clients still reach it.
+//! The bus of a cluster: a proxy in front of each server's bus port, so that a server can be cut off from all others
+//! while clients still reach it.
 //!
-//! Each server makes its connections from an address of its own, so a proxy knows which two it stands between.
+//! Each server connects from an address of its own, so a proxy knows which two servers it connects.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The last byte of the address from which the first server makes its connections; the others follow.
+/// The last byte of the address from which the first server connects; those of the others follow.
 const FIRST: u8 = 20;
 
-/// Returns the address from which the server of this number makes its connections.
+/// Returns the address from which the server of this number connects.
 pub fn address_of(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, FIRST + node as u8)
 }
@@ -30,9 +30,10 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Starts the proxies before servers that listen on these ports.
+    /// Starts the proxies in front of servers that listen on these ports.
     ///
     /// # Errors
+    ///
     /// No port is free.
     pub async fn before(listen_on: &[u16]) -> io::Result<Self> {
         let (cut, _) = watch::channel(vec![false; listen_on.len()]);
@@ -59,7 +60,7 @@ impl Bus {
         self.ports[node]
     }
 
-    /// Cuts a server off from the others, or lets it back, from now on.
+    /// Cuts a server off from the others, or reconnects it, from now on.
     pub fn cut(&self, node: usize, is_cut: bool) {
         self.cut.send_modify(|all| all[node] = is_cut);
     }

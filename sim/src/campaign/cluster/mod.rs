@@ -1,7 +1,7 @@
-//! The nodes of a campaign as one cluster: three masters, and a replica of each, on disks of their own.
+//! The nodes of a campaign as one cluster: three masters with a replica each, on disks of their own.
 //!
-//! Each announces its link as its address, so clients and its replica reach it by that. A shard is a master and its
-//! replica, whichever of the two is which: nodes `n` and `n + 3`.
+//! Each server announces its link as its address, so clients and its replica reach it through the link. A shard is a
+//! master and its replica, in either order: nodes `n` and `n + 3`.
 
 pub mod bus;
 pub mod shards;
@@ -24,13 +24,13 @@ pub const SHARDS: usize = 3;
 /// The number of servers.
 pub const NODES: usize = 2 * SHARDS;
 
-/// The slots of each shard at first.
+/// The initial slots of each shard.
 pub(super) const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
-/// The silence after which the others take a master for dead, in milliseconds.
+/// The time of silence after which the others consider a master dead, in milliseconds.
 const NODE_TIMEOUT_MS: u64 = 2_000;
 
-/// The silence after which a brief campaign takes a master for dead, in milliseconds.
+/// The time of silence after which a master is considered dead in a brief campaign, in milliseconds.
 const NODE_TIMEOUT_IN_BRIEF_MS: u64 = 1_000;
 
 /// The longest time for a server to answer.
@@ -47,9 +47,10 @@ pub struct Cluster {
     moved: Mutex<BTreeMap<u16, usize>>,
 }
 
-/// Configures servers that are started later as members of a cluster, which announce their links.
+/// Configures servers that are started later as members of a cluster that announce their links.
 ///
 /// # Errors
+///
 /// No port is free.
 pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> io::Result<Bus> {
     let node_timeout_ms = if brief { NODE_TIMEOUT_IN_BRIEF_MS } else { NODE_TIMEOUT_MS };
@@ -66,7 +67,7 @@ pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> 
             ("cluster-node-timeout", node_timeout_ms.to_string()),
             // One shard that is down affects only its own slots.
             ("cluster-require-full-coverage", "no".to_owned()),
-            // A replica takes over however long it heard nothing, and stays where it is.
+            // A replica takes over however long its link was down, and does not move to another master.
             ("cluster-replica-validity-factor", "0".to_owned()),
             ("cluster-allow-replica-migration", "no".to_owned()),
             // A replica whose link was cut reconnects soon.
@@ -116,7 +117,7 @@ impl Cluster {
     }
 }
 
-/// Makes servers meet by these ports and bus ports. The first three get the slots. Returns their node ids.
+/// Makes servers meet at these ports and bus ports. The first three get the slots. Returns their node ids.
 pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<Vec<String>, String> {
     let mut ids = vec![];
     for machine in machines {
@@ -131,7 +132,7 @@ pub(super) async fn meet(machines: &[Machine], ports: &[(u16, u16)]) -> Result<V
     Ok(ids)
 }
 
-/// Checks that the server at `socket` serves in a cluster of `nodes` nodes; the error says why not.
+/// Checks that the server at `socket` serves in a cluster of `nodes` nodes. The error says why not.
 pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), String> {
     let info = ask::<String>(socket, &["CLUSTER", "INFO"], ANSWER).await?;
     let known = format!("cluster_known_nodes:{nodes}");
@@ -139,8 +140,8 @@ pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), 
     if is_well { Ok(()) } else { Err(info) }
 }
 
-/// Checks that the server at `socket` sees all others, each master with a replica, and that it follows if it is a
-/// replica. The error says why not.
+/// Checks that the server at `socket` sees all others, each master with a replica, and that it follows its master if it
+/// is a replica. The error says why not.
 pub(super) async fn is_well(socket: &std::path::Path) -> Result<(), String> {
     let told = async |words: &[&str]| ask::<String>(socket, words, ANSWER).await;
     knows(socket, NODES).await?;

@@ -1,4 +1,4 @@
-//! The state that the shards of a cluster report: who is the master, and whether all is at rest.
+//! The state that the shards of a cluster report: the master of each, and whether all is at rest.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::campaign::machine::ask;
 use crate::campaign::patience::{PATIENCE, comes_true, until};
 use crate::campaign::world::World;
 
-/// A longer guard, in milliseconds, is that of a replica which was promoted before its master had told it how long
-/// leases are: a day.
+/// The guard, in milliseconds, above which a replica was promoted before its master had told it the longest lease; it
+/// is then guarded for a day.
 const LONG_GUARD_MS: u64 = 60_000;
 
-/// Waits, when everything is healed, until each shard has one master and one replica that follows it, and all agree.
+/// Waits, once everything is healed, until each shard has one master and one replica that follows it, and all agree.
 pub async fn settle(world: &World) {
     let mut why = String::new();
     if !comes_true!(PATIENCE, is_at_rest(world).await.map_err(|is_not| why = is_not).is_ok()) {
         let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
         return world.log.found(format!("{late}: {why}"));
     }
-    // If a replica was promoted before it heard how long leases are, an operator has to say that all of them are over.
+    // If a replica was promoted before it learned the longest lease, an operator has to confirm that all leases are
+    // over.
     let mut guarded = vec![];
     for node in 0..NODES {
         if guard_ms(world, node).await > LONG_GUARD_MS {
@@ -39,8 +40,8 @@ pub async fn settle(world: &World) {
     }
 }
 
-/// Returns the remaining guard of this node in milliseconds. A busy machine is asked again: a node that wrongly counts
-/// as unguarded stays guarded for a day.
+/// Returns the remaining guard of this node, in milliseconds. Asks until the node answers, since the machine may be
+/// busy: a node that wrongly counts as unguarded would stay guarded for a day.
 async fn guard_ms(world: &World, node: usize) -> u64 {
     let told = until!(PATIENCE, {
         let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
@@ -60,7 +61,7 @@ async fn is_at_rest(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns this shard's master and replica; `None` if both or neither claim to be the master.
+/// Returns the master and the replica of this shard; `None` if both or neither claim to be the master.
 pub async fn roles(world: &World, shard: usize) -> Option<(usize, usize)> {
     let (one, other) = (shard, shard + SHARDS);
     match (is_master(world, one).await?, is_master(world, other).await?) {

@@ -1,8 +1,8 @@
-//! One process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else
+//! A process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else
 //! wants, and keeps them for some leases. From time to time a majority of the nodes is stopped for a moment, much
 //! shorter than a lease.
 //!
-//! The crate is used as it is: without options but the lease, which is bounded here, and the time to wait.
+//! The crate is used with its defaults, except for the lease, which is bounded here, and the time to wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use crate::campaign::world::{NODES, World};
 /// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// A request that ends this much before its deadline has failed early.
+/// The time before the deadline at which a request that fails has failed early.
 const BEFORE: Duration = Duration::from_secs(1);
 
-/// The time for which each lock is kept: three leases or more.
+/// The time for which each lock is kept: at least three leases.
 const KEPT: Duration = Duration::from_millis(6_500);
 
 /// The times for which a majority is stopped, in turn.
@@ -42,7 +42,7 @@ pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let _fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {
-        // The first half meets a stopped majority, with a new client; the other half meets nodes that answer.
+        // The first half has a new client and meets a stopped majority; the second half meets nodes that answer.
         let begin = if key < locks / 2 { SHORTLY } else { STOPPED[0] + ANSWERS / 2 };
         let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
         holders.spawn(async move {

@@ -1,5 +1,5 @@
-//! An owner loses its lock while an extension of it runs on a minority; another owner has the majority, of which a node
-//! is silent. A RELEASE of the first, through an agent, must not answer that it held the lock until now.
+//! An owner loses its lock while an extension runs on a minority; another owner has the majority, one node of which is
+//! silent. A RELEASE by the first, through an agent, must not answer that the owner held the lock until now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,12 @@ use crate::campaign::world::{NODES, World};
 /// The lock.
 const KEY: &str = "chaos:lost";
 
-/// The first lease of the owner that loses it, and the time that its nodes may keep it for longer, in milliseconds.
+/// The first lease of the owner that loses the lock, and the extra time for which its nodes may keep it, in
+/// milliseconds.
 const LEASE_MS: u64 = 500;
 const LONGER_MS: u64 = 50;
 
-/// The number of repetitions: on a busy machine the extension may be over too soon, and then the drill shows nothing.
+/// The number of repetitions: on a busy machine the extension may end too soon, and then the drill shows nothing.
 const TIMES: usize = 3;
 
 /// Runs the drill several times.
@@ -39,7 +40,7 @@ pub async fn release(world: &Arc<World>) {
     }
 }
 
-/// Returns true if the owner that lost the lock heard that it held it.
+/// Returns true if the owner that lost the lock received the answer that it held it.
 async fn once(world: &World, turn: usize) -> RedisResult<bool> {
     let open = async |agent| Connection::open(&world.agent_url(agent)).await;
     let (mut first, mut second) = (open(0).await?, open(1).await?);

@@ -1,8 +1,8 @@
-//! Drills: done when everything is healed, one at a time, and judged more sharply than a storm, in which nobody can say
-//! which of the faults cost a holder its lock.
+//! Drills, which run one at a time once everything is healed. They are judged more strictly than a storm, in which
+//! nobody can say which fault cost a holder its lock.
 //!
-//! The machine is busy all the same, and a holder whose nodes do not answer has no promise. So a [`witness`] asks the
-//! nodes without a pause, by connections of its own, and a drill fails only for times in which it saw answers.
+//! The machine is busy even then, and a holder whose nodes do not answer has no promise. So a [`witness`] asks the
+//! nodes continuously over its own connections, and a drill fails only for times in which the witness saw answers.
 
 mod bursts;
 mod flush;
@@ -25,7 +25,7 @@ use super::kinds::Kind;
 use super::world::World;
 use witness::Witness;
 
-/// The stream of choices; those of storms count up from 1.
+/// The number of the drills' random stream; those of storms count up from 1.
 const STREAM: u64 = 1 << 40;
 
 /// The drills, in turn.
@@ -60,7 +60,7 @@ impl Drills {
         }
     }
 
-    /// Runs all drills that were not done yet.
+    /// Runs all drills that have not run yet.
     pub async fn rest(&mut self, world: &Arc<World>) {
         while self.turn < self.kinds.len() {
             self.next(world).await;
@@ -68,12 +68,12 @@ impl Drills {
     }
 }
 
-/// Returns options with leases that are extended after each third.
+/// Returns options with leases that are extended every third of their length.
 fn options(world: &World) -> Options {
     Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).auto_extend(true).note("chaos")
 }
 
-/// Keeps a lock for `time`. Returns a finding if it is lost meanwhile although its nodes answered.
+/// Keeps a lock for `time`. Returns a finding if the lock is lost although its nodes answered.
 async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) -> Option<String> {
     tokio::select! {
         biased;
@@ -91,7 +91,7 @@ async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) ->
     }
 }
 
-/// Reports failures of some of `all` locks as one finding: they have one cause.
+/// Reports the failures of some of `all` locks as one finding, since they have one cause.
 async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
     let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
     wrong.sort_unstable();

@@ -1,5 +1,5 @@
-//! `palisade elect` runs a command while it leads; twice a majority is away for longer than its lease. The command must
-//! end each time, and start again in a larger term when the nodes are back: the candidate itself must not end.
+//! `palisade elect` runs a command while it leads; twice, a majority is away for longer than its lease. The command
+//! must end each time, and start again in a larger term when the nodes are back. The candidate itself must not end.
 
 use std::fs;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::campaign::machine::signal_to;
 use crate::campaign::patience::{PATIENCE, until};
 use crate::campaign::world::{NODES, World};
 
-/// The lease of a leader, and the time that its command has to end.
+/// The lease of a leader, and the time for its command to end.
 const TTL: Duration = Duration::from_millis(1_000);
 const GRACE: Duration = Duration::from_millis(200);
 
 /// The time for which a majority is cut off: longer than the lease, and than the attempts within it.
 const CUT_OFF: Duration = Duration::from_millis(2_500);
 
-/// The time for which a majority is stopped: longer, also than a starting client waits for silent nodes.
+/// The time for which a majority is stopped: longer still, also than a starting client waits for silent nodes.
 const STOPPED: Duration = Duration::from_millis(5_500);
 
-/// Cuts a majority off, and stops another one.
+/// Cuts a majority off, and later stops another.
 pub async fn under_elect(world: &Arc<World>) {
     let Some(palisade) = &world.settings.palisade else { return };
     let folder = match tempfile::Builder::new().prefix("palisade-chaos-elect-").tempdir() {
@@ -65,7 +65,7 @@ fn led(terms: &Path) -> Vec<u64> {
     text.lines().filter_map(|term| term.parse().ok()).collect()
 }
 
-/// Waits until the candidate has led `times` times; it must not end meanwhile.
+/// Waits until the candidate has led `times` times. The error says that it ended, or did not lead again.
 async fn until_it_leads(candidate: &mut Child, terms: &Path, times: usize) -> Result<(), String> {
     let leads = until!(
         PATIENCE,

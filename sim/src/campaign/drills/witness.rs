@@ -1,4 +1,4 @@
-//! A witness asks every node again and again whether it answers, by one connection each, and knows afterwards when a
+//! A witness asks every node repeatedly whether it answers, over one connection each, and knows afterwards when a
 //! majority did.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use crate::history::TimeUs;
 /// The pause between two questions.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// The longest prompt answer, pause included, in microseconds; a longer time counts as one without an answer.
+/// The longest prompt answer, pause included, in microseconds. After a longer time, the node counts as silent.
 const PROMPT_US: u64 = 40_000;
 
 /// The time after which an unanswered question is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// The least fraction of a time in which a majority must have answered.
+/// The least fraction of a period in which a majority must have answered.
 const PART: (u64, u64) = (1, 2);
 
 /// The times of a node's answers.
@@ -54,8 +54,9 @@ impl Witness {
         Self { answers, _asks: asks }
     }
 
-    /// Returns true if a majority of the nodes, and this process, answered promptly and all at once for at least half
-    /// of that time. A lease is extended after each third, and a round takes a few answers: so it could be extended.
+    /// Returns true if a majority of the nodes, and this process, answered promptly and at once for at least half of
+    /// that time. A lease is extended every third of its length, and a round takes a few answers: so it could be
+    /// extended.
     pub fn answered(&self, from: TimeUs, until: TimeUs) -> bool {
         let prompt: Vec<Vec<(TimeUs, TimeUs)>> =
             self.answers.iter().map(|answers| prompt(answers, from, until)).collect();
@@ -108,7 +109,7 @@ mod tests {
         assert!(witness([&all, &all, half, &[], &[]]).answered(0, 2_000_000));
         assert!(!witness([&all, &all, &half[..90], &[], &[]]).answered(0, 2_000_000));
         assert!(!witness([&all, &all, &late, &late, &late]).answered(0, 2_000_000));
-        // The halves of two nodes do not make one majority.
+        // Half of the time from each of two nodes does not make one majority.
         assert!(!witness([&all, &all, &all[..100], &all[..90], &[]]).answered(0, 2_010_000));
     }
 }

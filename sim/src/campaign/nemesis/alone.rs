@@ -1,5 +1,5 @@
-//! A server beside the nodes to which one thing happens and nothing else: nothing can excuse its wrong grants. Also the
-//! changes that are done both to such servers and to nodes.
+//! A server beside the nodes to which only one thing happens, so nothing can excuse its wrong grants. Also the changes
+//! that are made both to such servers and to nodes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub async fn server(world: &World, dice: &mut Dice, durability: Durability) -> O
 
 /// A change that is made to one server.
 pub trait Change: Copy + Send + Sync + 'static {
-    /// Every change, in turn, so that each comes about also in short storms.
+    /// Every change, in order, so that each occurs even in short storms.
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;

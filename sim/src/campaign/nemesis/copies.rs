@@ -1,8 +1,8 @@
-//! A server finds an older copy of its folder, or of its AOF: a backup that was put back, a virtual machine that went
-//! back to a snapshot.
+//! A server finds an older copy of its folder, or of its AOF: a restored backup, or a virtual machine rolled back to a
+//! snapshot.
 //!
 //! The server cannot know what it granted since the copy was made, and nothing in the copy says so. Its last grant
-//! before it was killed is a lock of [`Exam`], of which no copy knows.
+//! before it was killed is a lock of [`Exam`] that no copy contains.
 
 use std::fs;
 use std::io;
@@ -21,13 +21,13 @@ use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::patience::comes_true;
 use crate::campaign::world::World;
 
-/// The folder of the AOF in a server's folder.
+/// The folder of the AOF, within a server's folder.
 const AOF: &str = "appendonlydir";
 
-/// The longest wait for a state file: a state is written every 2.5 s.
+/// The longest wait for a state file; the state is written every 2.5 s.
 const STATE_WRITTEN: Duration = Duration::from_secs(5);
 
-/// The number of times that a copy is begun again because the server changed its files meanwhile.
+/// The number of attempts at a copy while the server keeps changing its files.
 const TRIES: usize = 5;
 
 /// The files that are put back.
@@ -35,11 +35,11 @@ const TRIES: usize = 5;
 pub enum Copy {
     /// All files, copied while the server served.
     Hot,
-    /// All files, copied after a clean end; a later incarnation is forgotten.
+    /// All files, copied after a clean end; a later incarnation is lost.
     Cold,
     /// The AOF alone, as new files.
     Aof,
-    /// The AOF alone, over the files that are there.
+    /// The AOF alone, over the existing files.
     AofInPlace,
 }
 
@@ -78,7 +78,7 @@ impl Change for Copy {
             world.start_as(who, machine).await;
         }
         pause(world, dice.ms(300, 4_000)).await;
-        // An earlier copy says nothing of this lock.
+        // An earlier copy does not contain this lock.
         let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
         if self == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
             return;
@@ -94,7 +94,7 @@ impl Change for Copy {
         if self.has_state_file() {
             machine.clock.set(0);
         }
-        // With an older state file, the node knows of no token that is further ahead.
+        // With an older state file, the node knows of no token further ahead.
         let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
         world.start_as(who, machine).await;
         let known = known && machine.clock.is_right();
@@ -106,15 +106,15 @@ impl Change for Copy {
 }
 
 impl Copy {
-    /// Returns true if the state file is the older one too.
+    /// Returns true if the copy includes the state file.
     fn has_state_file(self) -> bool {
         matches!(self, Self::Hot | Self::Cold)
     }
 }
 
-/// Waits until the state file in `dir` says that the AOF is longer than its copy in `kept`. Returns false if it does
-/// not in time. A very recent copy, written over its original, is as long as the state file knows: the known limit of
-/// what can be detected.
+/// Waits until the state file in `dir` records an AOF that is longer than its copy in `kept`. Returns false if it does
+/// not in time. A very recent copy, written over its original, is as long as the state file records: the known limit of
+/// detection.
 async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
     let is_increment = |path: &PathBuf| path.to_string_lossy().contains(".incr.");
@@ -135,7 +135,7 @@ fn keep(from: &Path, kept: &TempDir) -> io::Result<()> {
     for _ in 0..TRIES {
         let _ = fs::remove_dir_all(kept.path().join(AOF));
         let before = fs::read(&manifest).ok();
-        // A file that is replaced meanwhile is missing from the copy; if the manifest names it, that matters.
+        // A file replaced meanwhile is missing from the copy, which matters if the manifest names it.
         if copy_files(from, kept.path()).is_ok() && fs::read(&manifest).ok() == before {
             return Ok(());
         }
@@ -155,7 +155,7 @@ fn put(dir: &Path, kept: &TempDir, copy: Copy) -> io::Result<()> {
             fs::remove_dir_all(dir.join(AOF))?;
             copy_files(&kept.path().join(AOF), &dir.join(AOF))
         }
-        // Written over in place: the files keep their identity.
+        // Written over in place, so the files keep their identity.
         Copy::AofInPlace => copy_files(&kept.path().join(AOF), &dir.join(AOF)),
     }
 }
@@ -169,7 +169,7 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for path in files(from)? {
         let to = to.join(path.file_name().unwrap_or_default());
-        // A file that a server writes and renames may be gone by now.
+        // A file that a server wrote and renamed may be gone by now.
         let Ok(about) = fs::metadata(&path) else { continue };
         if about.is_dir() {
             copy_files(&path, &to)?;

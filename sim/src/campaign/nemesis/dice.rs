@@ -1,4 +1,4 @@
-//! The choices of a hand of the nemesis, and its pauses.
+//! The random choices of one hand of the nemesis, and its pauses.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tokio::time::sleep;
 
 use crate::campaign::world::World;
 
-/// The choices of one hand.
+/// The random choices of one hand.
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Starts the choices of `hand`.
+    /// Returns the choices of `hand` for this seed.
     pub fn of(seed: u64, hand: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(hand);
         Self(dice)
     }
 
-    /// Returns the choices of a hand beside this one.
+    /// Returns the choices of a second hand, derived from this one.
     pub fn other(&mut self) -> Self {
         Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
@@ -30,7 +30,7 @@ impl Dice {
         Duration::from_secs_f64(self.0.random_range(from..=to).exp() / 1_000.0)
     }
 
-    /// Returns true one time in `times`.
+    /// Returns true with a probability of one in `times`.
     pub fn once_in(&mut self, times: u32) -> bool {
         self.0.random_ratio(1, times)
     }
@@ -40,7 +40,7 @@ impl Dice {
         self.0.random_range(0..bound)
     }
 
-    /// Draws one of the choices.
+    /// Draws one of `choices`.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

@@ -1,4 +1,4 @@
-//! Shards of a cluster whose replica takes over, under load: the master dies, steps down, is passed over, or is cut off
+//! Shards of a cluster whose replica takes over, under load: the master dies, steps down, is bypassed, or is cut off
 //! from the others.
 
 use std::sync::Arc;
@@ -21,23 +21,23 @@ const PROMOTION: Duration = Duration::from_secs(20);
 /// The way in which the replica takes over.
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// The master is killed, and comes back later. The replica does not know the master's last grant, and is examined
-    /// about it.
+    /// The master is killed, and returns later. The replica does not know the master's last grant, and is examined on
+    /// it.
     Killed,
     /// Both agree: CLUSTER FAILOVER.
     SteppedDown,
-    /// The master is not asked, and runs: CLUSTER FAILOVER FORCE.
+    /// The master is not asked, and keeps running: CLUSTER FAILOVER FORCE.
     PassedOver,
-    /// The master and the other servers do not hear each other, for less or for more than it takes to be replaced.
+    /// The master and the other servers do not hear each other, for less or more than the time until it is replaced.
     /// Clients still reach it.
     CutOff,
 }
 
-/// Fails over one shard at a time, in each way in turn. A storm does not end before a replica took over.
+/// Fails over one shard at a time, in each way in turn. A storm lasts until a replica has taken over.
 pub async fn shards(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let ways = [How::Killed, How::SteppedDown, How::CutOff, How::PassedOver];
-    // A brief campaign has one turn: the way in which a grant is forgotten.
+    // A brief campaign has one turn: the way in which a grant is lost.
     let mut turn = if world.settings.brief { 0 } else { dice.below(ways.len()) };
     let mut took_over = false;
     while world.storms() || !took_over {
@@ -53,8 +53,8 @@ pub async fn shards(world: Arc<World>, mut dice: Dice) {
 
 /// Lets the replica of a shard take over. Returns true if that was possible.
 async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dice: &mut Dice) -> bool {
-    // A replica takes over by the votes of a majority, so no other server is down while its master dies. Nobody else
-    // waits for two.
+    // A replica takes over by the votes of a majority, so no other server may be down while its master dies. Nobody
+    // else waits for two.
     let mut others = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
         if matches!(how, How::Killed) && node % SHARDS != shard {
@@ -106,7 +106,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
     true
 }
 
-/// Returns a lock of this shard that nobody else wants, granted by its master; `None` if it grants none now.
+/// Returns a lock of this shard that nobody else wants, granted by its master; `None` if the master grants none now.
 async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) -> Option<Exam> {
     for n in 0.. {
         let key = format!("exam:{n}");

@@ -1,5 +1,5 @@
-//! A database without any of the campaign's locks is emptied, and an operator who knows that nobody holds anything
-//! there lifts the guard that this arms.
+//! A database without any of the campaign's locks is flushed, and an operator who knows that nobody holds anything
+//! there lifts the resulting guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub const OTHER: &str = "&db=1";
 /// The longest time for one question.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Empties the other database on one node, or on all at one moment. The [`crate::campaign::drills`] judge in calm that
-/// nobody loses a lock by it.
+/// Flushes the other database on one node, or on all at once. The [`crate::campaign::drills`] check in calm that no
+/// lock is lost by it.
 pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 4_000)).await;
@@ -32,7 +32,7 @@ pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Fills database 1 of `nodes` with locks whose leases run, and empties it.
+/// Fills database 1 of `nodes` with locks whose leases run, and flushes it.
 pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     let on = if nodes.len() == 1 { On::Node(nodes.start) } else { On::AllNodes };
     let _fault = world.log.begin("FLUSHDB of another database", on, "");
@@ -41,7 +41,7 @@ pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     join_all(sockets.iter().map(|socket| say_as(OTHER, socket, &["FLUSHDB"]))).await;
 }
 
-/// Flushes, lifts and kills a server of its own, to which nothing else happens: its AOF always has everything.
+/// Flushes, lifts and kills a separate server to which nothing else happens, and whose AOF is always complete.
 pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
     let alone = alone::server(&world, &mut dice, Durability::AofAlways).await;
     let Some((_folder, mut machine)) = alone else { return };
@@ -57,7 +57,7 @@ pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
 async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
     let socket = machine.socket();
     let ttl_ms = world.settings.max_ttl_ms;
-    // The server is new, or all that it ever granted is over.
+    // The server is new, or everything that it ever granted is over.
     say_as("", &socket, &["LOCK.GUARD", "LIFT"]).await;
     let (word, of) = dice.one_of(&[("FLUSHDB", OTHER), ("FLUSHALL", ""), ("FLUSHDB", "")]);
     let dropped = loop {

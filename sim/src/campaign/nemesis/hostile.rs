@@ -1,6 +1,6 @@
-//! Attacks that drive tokens to their end. A client with access to a few keys raises their tokens as far as it can, and
-//! a wall clock shows a year for which tokens have no room. Other keys must stay obtainable:
-//! [`crate::campaign::aftermath`] checks every majority of nodes by itself.
+//! Attacks that exhaust the tokens. A client with access to a few keys raises their tokens as far as it can, and a wall
+//! clock shows a year for which tokens have no room. Other keys must stay available: [`crate::campaign::aftermath`]
+//! checks every majority of nodes separately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ const KEYS: usize = 4;
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// The number of repetitions of a raise that was answered NOTYET.
+/// The number of repetitions of a raise that is answered with NOTYET.
 const REPEATS: usize = 50;
 
 /// 1 January 2113, in seconds since 1970: 2^52 microseconds end in September 2112.
 const YEAR_2113_S: u64 = 4_512_672_000;
 
-/// Raises tokens on one node at a time, and mostly restarts that node afterwards.
+/// Raises tokens on one node at a time, and usually restarts that node afterwards.
 pub async fn fences(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(300, 4_000)).await;
@@ -47,7 +47,7 @@ pub async fn fences(world: Arc<World>, mut dice: Dice) {
 
 async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
     let socket = machine.socket();
-    // The connections of a user who was known before stay: a server forgets users when it ends.
+    // Connections of a user that existed before stay open; a server loses its users when it ends.
     let rules = ["ACL", "SETUSER", "evil", "on", "nopass", "resetkeys", "~evil:*", "-@all", "+lock.acquire"];
     say_as("", &socket, &[&rules[..], &["+lock.fence", "+lock.release"]].concat()).await;
     for key in 0..=dice.below(KEYS) {

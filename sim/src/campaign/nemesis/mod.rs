@@ -1,4 +1,4 @@
-//! The faults of a campaign. Several hands work at once, each on its own, so faults overlap in every way; the seed
+//! The faults of a campaign. Several hands work at once and independently, so faults overlap in every way; the seed
 //! determines what each does next.
 //!
 //! The exceptions of the contract are not exercised: see docs/chaos.md.
@@ -31,7 +31,7 @@ use super::world::World;
 
 pub use flushes::flush_other;
 
-/// Injects faults until the storm is over, and returns when the last is healed. `era` is the storm's number.
+/// Injects faults until the storm is over, and returns when the last one is healed. `era` is the storm's number.
 pub async fn storm(world: &Arc<World>, era: u64) {
     let mut hands = JoinSet::new();
     if world.settings.brief {
@@ -41,14 +41,14 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     }
     hands.join_all().await;
     world.heal_links();
-    // A pause is timed by the wall clock: if that was set back meanwhile, it would last for hours.
+    // A pause is timed by the wall clock: if the clock was set back meanwhile, the pause would last for hours.
     join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
     if world.cluster.is_some() {
         shards::settle(world).await;
     }
 }
 
-/// Starts the hands of a brief cluster campaign, under load: a master dies and its replica takes over, and slots move,
+/// Starts the hands of a brief cluster campaign, under load: a master dies and its replica takes over, and slots move
 /// one by one.
 fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     let dice = |hand| Dice::of(world.settings.seed, hand);
@@ -82,7 +82,7 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     }
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));
-    // Each hand has its own choices, whichever of the others take part.
+    // Each hand has its own choices, whatever other hands take part.
     let mut of = |kind| {
         let dice = dice();
         world.does(kind).then_some((Arc::clone(world), dice))

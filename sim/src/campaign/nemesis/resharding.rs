@@ -1,8 +1,8 @@
 //! Slots that move between the shards of a cluster while their locks are held and waited for: key by key, and in one
 //! step where the server can.
 //!
-//! Nothing else is done to the servers of the two shards meanwhile: losing one halfway, or deleting keys there, means
-//! taking locks away by hand. Clients and links still fail. A move that has begun is completed.
+//! Nothing else is done to the servers of the two shards meanwhile: to lose one halfway, or to delete keys there, is to
+//! take locks away by hand. Clients and links still fail. A move that has begun is completed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 /// The longest time for one MIGRATE, in milliseconds.
 const MIGRATE_MS: &str = "1000";
 
-/// Moves one slot after the other, every other time there and back again at once. A storm does not end before one has
-/// moved key by key.
+/// Moves one slot after another, every other time back again at once. A storm lasts until one slot has moved key by
+/// key.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let (mut in_one_step, mut moved) = (true, false);
@@ -46,7 +46,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         for moving in [there, back].into_iter().take(moves) {
             if !is_in_one_step {
                 if !moving.key_by_key(open).await {
-                    // That is a finding.
+                    // Reported as a finding.
                     return;
                 }
                 moved = true;
@@ -95,7 +95,7 @@ impl Move<'_> {
             if self.is_served(target).await {
                 break true;
             }
-            // One of the two gave up: then the slot stays where it was.
+            // One of the two gave up, so the slot stays where it was.
             let jobs = say::<Value>(self.world, source, &["CLUSTER", "GETSLOTMIGRATIONS"]).await;
             let is_over = jobs.is_ok_and(|jobs| {
                 let text = format!("{jobs:?}");
@@ -118,7 +118,7 @@ impl Move<'_> {
         Some(moved)
     }
 
-    /// Moves the slot key by key. Returns true if it moved. The slot is open for `open` before its keys go.
+    /// Moves the slot key by key. Returns true if it moved. The slot stays open for `open` before its keys move.
     async fn key_by_key(&self, open: Duration) -> bool {
         let _fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
         let (mut last, mut opened) = (String::new(), false);
@@ -129,7 +129,7 @@ impl Move<'_> {
         moved
     }
 
-    /// Does as much as is possible now. Returns true if that was all.
+    /// Takes as many steps as are possible now. Returns true if the move is complete.
     async fn step(&self, opened: &mut bool, open: Duration) -> Result<bool, String> {
         let (source, target) = self.masters().await.ok_or("a shard has no master")?;
         let slot = self.slot.to_string();
@@ -150,7 +150,7 @@ impl Move<'_> {
             }
             say::<()>(self.world, target, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await?;
         }
-        // Nodes that do not hear it learn it from the others.
+        // Nodes that do not hear of it learn it from the others.
         for node in [source].into_iter().chain(0..self.world.slots.len()) {
             let _ = say::<()>(self.world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await;
         }
@@ -161,7 +161,7 @@ impl Move<'_> {
         Some((roles(self.world, self.from).await?.0, roles(self.world, self.to).await?.0))
     }
 
-    /// Returns true if this master serves the slot, and redirects nobody.
+    /// Returns true if this master serves the slot without a redirection.
     async fn is_served(&self, node: usize) -> bool {
         say::<u64>(self.world, node, &["EXISTS", &self.key]).await.is_ok()
     }

@@ -22,22 +22,22 @@ use crate::campaign::world::{NODES, World};
 /// The longest time for a server to end by itself before it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// The longest wait after a disk was lost, until the new node's tokens begin above all others.
+/// The longest wait, after a disk was lost, until the new node's tokens begin above all others.
 const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
 
 /// The content of the disk that a restarted server finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     All,
-    /// The data is lost, the state file is not.
+    /// The state file without the data.
     State,
-    /// The state file is lost, the data is not.
+    /// The data without the state file.
     Data,
     /// A new disk.
     Nothing,
 }
 
-/// Acts on one server at a time; a hand that waits for another's server is not slowed down by it.
+/// Acts on one server at a time. A hand that waits for another's server does not slow it down.
 pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
@@ -51,12 +51,12 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
             11..13 => shut_down(&world, node, &mut machine, &mut dice).await,
             13..17 => stopped(&world, node, &mut machine, &mut dice).await,
             17 | 18 => disk_full(&world, node, &mut machine, &mut dice).await,
-            // In a cluster another hand does that.
+            // In a cluster, another hand does that.
             _ if world.cluster.is_some() => {}
             _ => failed_over(&world, node, &mut machine, &mut dice).await,
         }
         drop(machine);
-        // Mostly a majority should serve: a new fault comes when the guard of the last is over.
+        // Usually a majority should serve, so a new fault comes when the guard of the last one is over.
         if !dice.once_in(3) {
             let guard = Duration::from_millis(world.settings.max_ttl_ms + world.settings.skew_ms);
             pause(&world, guard).await;
@@ -64,7 +64,7 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// A fault of all nodes at one moment.
+/// A fault of all nodes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToAll {
     Killed,
@@ -73,9 +73,9 @@ enum ToAll {
     Emptied,
 }
 
-/// Acts on all nodes at one moment: what one node forgets, the others may still know; what all forget, nobody does.
+/// Acts on all nodes at once: what one node forgets, the others may still know; what all forget is lost.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
-    // In turn, so that each comes about equally often also in short storms.
+    // In turn, so that each occurs about equally often even in short storms.
     let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
     for turn in dice.below(kinds.len()).. {
         pause(&world, dice.ms(3_000, 9_000)).await;
@@ -146,7 +146,7 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
 /// Waits until no issued token is above the first token of a new node, which is its clock plus the greatest skew. The
 /// new node knows none of them.
 async fn overtaken(world: &World, machine: &Machine) {
-    // The register of tokens lags behind what was granted before the kill.
+    // The register of tokens lags behind the grants before the kill.
     sleep(2 * LAG).await;
     let floor = || wall_us() + world.settings.skew_ms * 1_000;
     let _ = comes_true!(TOKENS_OVERTAKEN, world.highest_token.load(Ordering::Relaxed) <= floor());
@@ -156,7 +156,7 @@ async fn overtaken(world: &World, machine: &Machine) {
 
 fn lose(machine: &Machine, left: Left) {
     let is_state = |name: &str| name.starts_with("lock-node-");
-    // The server's identity in its cluster: without it, it is another server.
+    // The server's identity in its cluster; without this file it is another server.
     let is_identity = |name: &str| name == "nodes.conf";
     let entries = fs::read_dir(machine.dir()).into_iter().flatten().flatten();
     for entry in entries {
@@ -203,8 +203,8 @@ async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut D
     machine.signal(Signal::CONT);
 }
 
-/// Fills the disk for a while. A server whose AOF cannot be written ends by itself, as Redis does with `appendfsync
-/// always`: that is expected here, and nowhere else.
+/// Fills the disk for a while. A server that cannot write its AOF ends by itself, as Redis does with `appendfsync
+/// always`; that is expected here, and nowhere else.
 async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
     let disk = &world.slots[node].disk;
     if !disk.can_be_full() {
@@ -228,12 +228,12 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
     FailOver::draw(dice).run(world, node, machine).await;
 }
 
-/// A failover: a replica takes the place of its master, which is dead before, as the guard of the new one requires.
+/// A failover: a replica replaces its master, which is dead by then, as the guard of the new one requires.
 #[derive(Clone, Copy, Debug)]
 struct FailOver {
-    /// The time for which it follows, in step.
+    /// The time for which the replica follows in step.
     follows: Duration,
-    /// The time for which nothing reaches it, so that it never hears of grants in that time.
+    /// The time for which nothing reaches the replica, so that it never hears of the grants in that time.
     lags: Duration,
     /// The time without a master.
     down: Duration,
@@ -241,7 +241,7 @@ struct FailOver {
 
 impl FailOver {
     fn draw(dice: &mut Dice) -> Self {
-        // Mostly longer than the guard of its own start, which would still run when it is promoted.
+        // Usually longer than the guard of its own start, which would still run when it is promoted.
         Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 800), down: dice.ms(1, 100) }
     }
 
@@ -268,7 +268,7 @@ impl FailOver {
             world.slots[node].reach(&replica);
             std::mem::swap(machine, &mut replica);
         }
-        // The one of the two that is left over goes, with its disk.
+        // The server that is no longer needed goes, with its disk.
         replica.kill().await;
         let _ = fs::remove_dir_all(replica.dir());
     }

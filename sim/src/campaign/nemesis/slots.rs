@@ -1,6 +1,6 @@
-//! A master of a cluster dies while locks are held in its slots, and the slots are given to another. That is done by
-//! SETSLOT, as by hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does it. There is no replica, so the
-//! new owner knows nothing of these locks.
+//! A master of a cluster dies while locks are held in its slots, and the slots are given to another, by SETSLOT, as one
+//! does by hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does. There is no replica, so the new owner
+//! knows nothing of these locks.
 //!
 //! Nothing else happens to the three servers used here. The clock of the one that dies is ahead by the greatest skew.
 
@@ -27,7 +27,7 @@ const AHEAD_MS: u64 = 500;
 /// The number of attempts to form a cluster.
 const TRIES: usize = 3;
 
-/// Gives away the slots of one cluster after the other.
+/// Gives away the slots of one cluster after another.
 pub async fn given_away(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(50, 1_000)).await;
@@ -43,7 +43,7 @@ pub async fn given_away(world: Arc<World>, mut dice: Dice) {
 async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-cluster-").tempdir().map_err(|why| why.to_string())?;
     let begun = Instant::now();
-    // If a port was taken meanwhile, others are used.
+    // If a port was taken meanwhile, another attempt uses others.
     let mut formed = form(world, dice, &folder).await;
     for _ in 1..TRIES {
         if formed.is_err() {
@@ -51,7 +51,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         }
     }
     let (mut masters, ids) = formed?;
-    // The node's tokens begin ahead of its clock, which is ahead: wait until a new node would start above them.
+    // The node's tokens begin ahead of its clock, which is ahead itself: waits until a new node would start above them.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
     for n in 0.. {
@@ -63,7 +63,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         let socket = masters[0].socket();
         let taken = until!(PATIENCE, Exam::take("", &socket, &key, world.settings.max_ttl_ms).await);
         let mut exam = taken.ok_or_else(|| format!("a new master grants nothing for {PATIENCE:?}"))?;
-        // Of a lock that was released, the token counts.
+        // For a released lock, only the token counts.
         if dice.once_in(3) {
             exam.release(&socket).await;
         }

@@ -1,8 +1,9 @@
-//! A server lives for a while with another state file: under another name, on another port, which is another name
-//! unless it is set, or with none. Then it has its first one again, which knows nothing of that incarnation.
+//! A server lives for a while with a different state file, or with none. The file has another name, or the server
+//! another port, which changes the name unless it is set. Then the server gets its first file back, which knows nothing
+//! of that incarnation.
 //!
-//! The operator is honest: the incarnation between sits out its guard, if it has one. No file of the first incarnation
-//! knows the grants after that, unless the AOF has them.
+//! The operator is honest: the incarnation in between sits out its guard, if it has one. No file of the first
+//! incarnation has the later grants, unless the AOF has them.
 
 use tokio::time::sleep;
 
@@ -13,7 +14,7 @@ use crate::campaign::exam::{Exam, GUARD, starts_above, starts_above_all};
 use crate::campaign::machine::{Durability, Machine, free_port};
 use crate::campaign::world::World;
 
-/// The state file of the incarnation between.
+/// The state file of the incarnation in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     OtherName,
@@ -32,7 +33,7 @@ impl Change for Between {
         }
     }
 
-    /// Returns true if the state file may be changed now: a node that finds none knows tokens from its clock alone.
+    /// Returns true if the state file may be changed now: a node that finds none knows tokens only from its clock.
     fn may_be_done(self, world: &World, _machine: &Machine) -> bool {
         starts_above_all(world)
     }
@@ -51,7 +52,7 @@ impl Change for Between {
         match self {
             Self::OtherName => machine.state_file = Some("lock-node-other.state"),
             Self::NoFile => machine.state_file = Some(""),
-            // If no port is free, this is a clean end like others.
+            // If no port is free, this is an ordinary clean end.
             Self::OtherPort => machine.listen_on(free_port().unwrap_or(port)),
         }
         sleep(dice.ms(1, 200)).await;
@@ -63,7 +64,7 @@ impl Change for Between {
             first.examine(world, &machine.socket(), GUARD, tokens, &said("in", machine)).await;
         }
         pause(world, dice.ms(100, 1_500)).await;
-        // The server grants as soon as it serves: then it is killed.
+        // The server grants as soon as it serves, and is then killed.
         let mut second = None;
         while world.storms() && second.is_none() {
             second = Exam::take("", &machine.socket(), key, ttl_ms).await;
