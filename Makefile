@@ -467,7 +467,8 @@ setup-monitoring: setup
 	}
 
 .PHONY: lint
-lint: setup ## Check format, lints and documentation
+lint: setup ## Check format, lints, documentation and the words of comments, tests and commits
+	@tests/words/check
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@cargo clippy --package palisade-client --features metrics --all-targets --quiet -- -D warnings

@@ -26,7 +26,7 @@ fn tokens_are_about_the_wall_clock_in_microseconds() {
 }
 
 #[test]
-fn extend() {
+fn extend_never_creates_nor_shortens_a_lease() {
     let server = Server::start();
     let mut me = server.client();
     assert_eq!(me.say("LOCK.EXTEND k me 1000"), null(), "never creates a lock");

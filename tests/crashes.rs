@@ -157,7 +157,7 @@ fn short() -> Setup {
 fn nothing(_server: &mut Server, _round: usize) {}
 
 #[test]
-fn without_persistence() {
+fn crashes_without_persistence_break_nothing() {
     campaign("no persistence", short(), false, nothing);
 }
 

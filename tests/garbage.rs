@@ -1,4 +1,4 @@
-//! Whatever a client sends, the server lives and keeps its locks.
+//! Random bytes and arguments: the server lives and keeps its locks.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,7 @@ const WORDS: [&[u8]; 24] = [
 ];
 
 #[test]
-fn random_arguments() {
+fn random_arguments_leave_the_server_running() {
     let mut random = StdRng::seed_from_u64(seed());
     let server = Server::start();
     let mut client = server.client();

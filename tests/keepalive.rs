@@ -52,7 +52,7 @@ fn a_lease_lasts_as_long_as_its_connection() {
     assert_eq!(server.info("keepalives"), 0);
 }
 
-/// Whatever the command, the connection, or the server did: the lease ends.
+/// The lease ends after every end of the connection, of the command and of the server.
 #[test]
 fn however_the_connection_ends() {
     let ends_it: [fn(&Server, Client); 5] = [
@@ -364,7 +364,7 @@ fn one_connection_that_keeps_very_many() {
 }
 
 #[test]
-fn its_bounds() {
+fn keepalive_has_its_bounds() {
     let server = Server::start();
     let mut me = server.client();
     for (line, says) in [

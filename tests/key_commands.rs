@@ -128,7 +128,7 @@ fn databases_are_apart_and_swapdb_swaps_them() {
 }
 
 #[test]
-fn copy_refuses() {
+fn copy_refuses_a_lock() {
     let server = Server::start();
     let mut client = server.client();
     lock(&mut client);

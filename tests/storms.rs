@@ -65,7 +65,7 @@ fn a_thousand_on_one_key_are_served_in_order() {
     assert_eq!((server.info("hand_overs"), server.info("waiters_most")), (COUNT as u64, COUNT as u64));
 }
 
-/// Whatever befalls a whole queue, the server gets back to its other clients after a slice of the answers.
+/// After each event that ends a whole queue, the server gets back to its other clients after a slice of the answers.
 #[test]
 fn a_queue_that_is_sent_away_is_answered_in_slices() {
     const COUNT: usize = 1_000;

@@ -53,10 +53,10 @@ pub enum Command {
     /// Take a lock, print its token, and hold it until Enter, the end of the input, or a signal
     #[command(after_help = exit::TABLE)]
     Lock(Lock),
-    /// The same, but only if the lock is free now
+    /// Take a lock as `lock` does, but only if it is free now
     #[command(after_help = exit::TABLE)]
     Try(Take),
-    /// Take a lock for an owner that the caller names, print its token, and end: `release` gives it back, and nothing but `extend` extends it
+    /// Take a lock for a named owner, print its token, and end: only `extend` extends it, and `release` gives it back
     #[command(after_help = exit::TABLE)]
     Acquire(Acquire),
     /// Give back what `acquire` took for this owner
@@ -68,99 +68,99 @@ pub enum Command {
     /// Run a command while this host leads, end it before that is lost, and campaign again
     #[command(after_help = exit::TABLE)]
     Elect(Elect),
-    /// Who leads: the term and what the leader proclaims. Exit status 194: nobody does
+    /// Show the leader: its term and what it proclaims. Exit status 194: nobody leads
     Leader {
         /// The election
         name: OsString,
-        /// Prints each change too, a line each; - is nobody
+        /// Prints a line for each change too; - means nobody
         #[arg(long)]
         follow: bool,
     },
-    /// A line each time a lock changes hands, beginning with how it is now: the lock, the token, the note; - is free
+    /// Print a line now and each time a lock changes hands: the lock, the token, the note; - means free
     Watch {
         /// The locks
         #[arg(required = true)]
         keys: Vec<OsString>,
     },
-    /// Who holds a lock, and who waits for it
+    /// Show the holders of a lock, and its queue
     Info {
         /// The lock
         key: OsString,
     },
-    /// Why nobody gets a lock, node by node, and what to do
+    /// Explain, node by node, why a lock is not granted, and what to do
     Why {
         /// The lock
         key: OsString,
     },
-    /// Who had locks, and who waited in vain, as the nodes' logs tell: the newest first
+    /// Show who held locks, and who waited without getting one, from the nodes' logs: the newest first
     History {
-        /// Of this lock alone; with who holds it now
+        /// Shows this lock alone, with its holder now
         key: Option<OsString>,
-        /// At most so many
+        /// Shows at most N
         #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
     },
-    /// Holders that wait for each other, so that none of them goes on. Exit status: 0, there are none; 1, there are some; 2, it
-    /// cannot be known, because holders and waiters tell no holder id
+    /// Find holders that wait for each other. Exit status: 0, there are none; 1, there are some; 2, it cannot be known,
+    /// because holders and waiters send no holder id
     Deadlocks,
-    /// The locks that are held
+    /// List the locks that are held
     Ls {
-        /// Only those whose names match, as KEYS has it: orders:*
+        /// Lists only names that match this pattern, as KEYS does: orders:*
         #[arg(default_value = "*")]
         pattern: OsString,
-        /// At most so many, the first by name
+        /// Lists at most N, the first by name
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         limit: usize,
     },
-    /// Take a lock away from its holder: the next in the queue has it at once, and the holder goes on until it hears of that
+    /// Take a lock away from its holder: the next in the queue gets it at once, and the holder goes on until it learns of that
     Break {
         /// The lock
         key: OsString,
-        /// Only the holder with this token; others who hold the lock together with it keep it
+        /// Ends only the grant with this token; others who hold the lock together with it keep it
         #[arg(long, value_name = "T")]
         token: Option<u64>,
         /// Does not ask
         #[arg(long, short)]
         yes: bool,
     },
-    /// The nodes: who they are, and what they do
+    /// Show the nodes and their state
     Nodes,
-    /// The set of nodes of a quorum, as each node knows it; `members set` changes it
+    /// Show the set of nodes of a quorum, as each node knows it; `members set` changes it
     #[command(after_help = exit::TABLE)]
     Members(Members),
-    /// The guard of a node: see it, lift it, or arm it
+    /// Show, lift or arm the guard of a node
     Guard(Guard),
-    /// A live view of the nodes, of what they do in a second, and of the most contended locks
+    /// Show a live view of the nodes, their rates, and the most contended locks
     Top(Top),
     /// Check a set of nodes against what locks on them need. Exit status: 0, all is well; 1, something should be changed;
     /// 2, locks are not safe, or cannot be had
     Doctor {
-        /// Also checks that the user may do what this role needs; unless it is said, an application's
+        /// Also checks that the user may do what this role needs [default: application]
         #[arg(long, value_enum)]
         role: Option<Role>,
         /// Checks this user in place of the one that palisade runs as, by ACL DRYRUN
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
-        /// And that it may use this key
+        /// Also checks that the user may use this key
         #[arg(long)]
         key: Option<OsString>,
     },
     /// Print the ACL SETUSER line for a user of this role: for the servers at --nodes, or one that every version takes
     Acl {
-        /// What the user is for
+        /// The role of the user
         #[arg(value_enum)]
         role: Role,
-        /// What it is called; unless it is said, as its role
+        /// The name of the user [default: that of its role]
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
-        /// Keys that it may use, as a pattern; can be repeated
+        /// A pattern of keys that the user may use; can be repeated
         #[arg(long = "key", value_name = "PATTERN")]
         keys: Vec<String>,
-        /// For the servers of a cluster: also what finding the master of a lock needs; goes without saying if --nodes has one
+        /// Adds what finding the master of a lock in a cluster needs; implied if --nodes names a cluster
         #[arg(long)]
         cluster: bool,
     },
-    /// Serve the LOCK commands on a local socket, over the nodes: so that every Redis client locks on a quorum
+    /// Serve the LOCK commands on a local socket, so that every Redis client locks on a quorum
     Agent(Agent),
     /// Print completions for a shell
     Completions { shell: Shell },
@@ -177,22 +177,22 @@ pub enum Command {
 pub struct Asked {
     /// The lock
     pub key: OsString,
-    /// Holds it together with others who say --shared, in place of alone
+    /// Holds the lock together with others who say --shared
     #[arg(long, conflicts_with = "limit")]
     pub shared: bool,
-    /// Takes one of so many permits, in place of the lock alone
+    /// Takes one of K permits in place of the whole lock
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     pub limit: Option<u16>,
-    /// Length of the lease: others wait for so long when this machine dies
+    /// Length of the lease: how long others wait when this machine dies
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub ttl: Duration,
     /// A text for people who find the lock held [default: host, process and program]
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
-    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is said either
+    /// Exit status when somebody else holds the lock, in place of 194 and 195; with 0 nothing is printed either
     #[arg(long, value_name = "N")]
     pub conflict_exit_code: Option<u8>,
 }
@@ -202,7 +202,7 @@ pub struct Asked {
 pub struct Take {
     #[command(flatten)]
     pub asked: Asked,
-    /// The lease is extended meanwhile, for no longer than this
+    /// Extends the lease for at most this time
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration)]
     pub max_hold: Duration,
 }
@@ -211,16 +211,16 @@ pub struct Take {
 pub struct Acquire {
     #[command(flatten)]
     pub asked: Asked,
-    /// Who takes it: a name of your own, new for each acquisition, at most 239 bytes
+    /// The owner: a name of your own, new for each acquisition, at most 239 bytes
     #[arg(long, value_name = "NAME")]
     pub owner: OsString,
-    /// With --limit: the permit with this number
+    /// Takes the permit with this number, with --limit
     #[arg(long, value_name = "N", requires = "limit", value_parser = clap::value_parser!(u16).range(1..))]
     pub permit: Option<u16>,
-    /// Waits for the lock no longer than this [default: does not wait]
+    /// Waits for the lock at most this long [default: does not wait]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
-    /// If this owner holds the lock already, as after an answer that was lost, that is extended and as good
+    /// Succeeds if this owner holds the lock already, as after a lost answer, and extends the lease
     #[arg(long)]
     pub retry: bool,
 }
@@ -230,10 +230,10 @@ pub struct Acquire {
 pub struct Owner {
     /// The lock
     pub key: OsString,
-    /// Who took it, as `acquire` was told
+    /// The owner that was given to `acquire`
     #[arg(long, value_name = "NAME")]
     pub owner: OsString,
-    /// How long a node is given to answer
+    /// Time that a node has to answer
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
 }
@@ -242,7 +242,7 @@ pub struct Owner {
 pub struct Extend {
     #[command(flatten)]
     pub owner: Owner,
-    /// The lease lasts at least so long from now on; it is never shortened
+    /// The lease lasts at least this long from now; it is never shortened
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub ttl: Duration,
 }
@@ -251,7 +251,7 @@ pub struct Extend {
 pub struct Lock {
     #[command(flatten)]
     pub take: Take,
-    /// Waits for the lock no longer than this
+    /// Waits for the lock at most this long
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
 }
@@ -260,7 +260,7 @@ pub struct Lock {
 pub struct Exec {
     #[command(flatten)]
     pub take: Take,
-    /// Waits for the lock no longer than this
+    /// Waits for the lock at most this long
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_wait")]
     pub wait: Option<Duration>,
     /// Does not wait: runs nothing if somebody else holds the lock
@@ -269,7 +269,7 @@ pub struct Exec {
     /// Time between SIGTERM and SIGKILL, when the lock is being lost [default: as much as fits into the ttl, at most 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// Keeps the lock for at least this long, also when the command has ended before
+    /// Keeps the lock for at least this long, even if the command ends earlier
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub min_hold: Option<Duration>,
     /// The command and its arguments
@@ -281,19 +281,19 @@ pub struct Exec {
 pub struct Elect {
     /// The election: its lock
     pub name: OsString,
-    /// What is proclaimed to those who ask who leads: an address [default: host, process and program]
+    /// The value that observers see, such as an address [default: host, process and program]
     #[arg(long, value_name = "TEXT")]
     pub value: Option<OsString>,
-    /// Length of the lease, which is extended meanwhile: nobody leads for so long when this machine dies
+    /// Length of the lease: how long nobody leads when this machine dies
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub ttl: Duration,
-    /// Leads no longer than this at a time [default: without a limit]
+    /// Leads at most this long at a time [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub max_hold: Option<Duration>,
-    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// Time between SIGTERM and SIGKILL, when it does not lead any more [default: as much as fits into the ttl, at most 5s]
+    /// Time between SIGTERM and SIGKILL, when it no longer leads [default: as much as fits into the ttl, at most 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub grace: Option<Duration>,
     /// The command and its arguments
@@ -303,16 +303,16 @@ pub struct Elect {
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Prints it once, as plain text or with --json; with --interval what the nodes do in a second too
+    /// Prints once, as plain text or with --json; with --interval also the rates of the nodes
     #[arg(long)]
     pub once: bool,
     /// Time between two looks [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
-    /// Only locks whose names match, as KEYS has it: orders:*
+    /// Shows only locks whose names match this pattern, as KEYS does: orders:*
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     pub filter: OsString,
-    /// Which locks come first; the key s goes on to the next order
+    /// The order of the locks; the key s changes to the next one
     #[arg(long, value_name = "BY", default_value = "waiters")]
     pub sort: Sort,
 }
@@ -320,13 +320,13 @@ pub struct Top {
 /// The order of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// Those that most wait for
+    /// The longest queue first
     Waiters,
-    /// Those held for longest
+    /// The longest held first
     Held,
-    /// Those that most hold together
+    /// The most holders first
     Holders,
-    /// Those whose lease ends first
+    /// The earliest end of a lease first
     Lease,
     /// By name
     Key,
@@ -348,25 +348,25 @@ impl Sort {
 
 #[derive(Args, Debug)]
 pub struct Agent {
-    /// Where to listen: unix:///run/palisade/agent.sock, 127.0.0.1:6390; again for more of them, beside what systemd hands over
+    /// The address to listen on: unix:///run/palisade/agent.sock, 127.0.0.1:6390; can be repeated, and adds to the sockets that systemd passes
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
     /// The mode of sockets in the file system
     #[arg(long, value_name = "MODE", default_value = "0660", value_parser = mode)]
     pub socket_mode: u32,
-    /// The password that connections have to give is in this file, or in PALISADE_AGENT_PASSWORD
+    /// The file with the password that connections must give; or set PALISADE_AGENT_PASSWORD
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub password_file: Option<PathBuf>,
-    /// Where Prometheus finds metrics: 127.0.0.1:9637
+    /// The address where Prometheus finds metrics: 127.0.0.1:9637
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
-    /// How long a node is given to answer [default: a tenth of the ttl, at most 50ms]
+    /// Time that a node has to answer [default: a tenth of the ttl, at most 50ms]
     #[arg(long, env = "PALISADE_NODE_TIMEOUT", value_name = "TIME", value_parser = duration)]
     pub node_timeout: Option<Duration>,
-    /// What becomes of the locks at the end
+    /// The fate of the locks when the agent ends
     #[arg(long, value_name = "WHAT", default_value = "leave")]
     pub on_end: AtTheEnd,
-    /// Most connections at a time
+    /// The largest number of connections at a time
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_DEFAULT)]
     pub max_connections: usize,
     /// Asks the agent that listens there whether locks are granted, prints a line, and exits with 0 or 1
@@ -377,9 +377,9 @@ pub struct Agent {
 /// The fate of the locks when an agent ends.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AtTheEnd {
-    /// They are left to their leases: another agent goes on with them
+    /// Leaves the locks to their leases: another agent goes on with them
     Leave,
-    /// They are given back
+    /// Gives the locks back
     Release,
 }
 
@@ -391,14 +391,14 @@ pub struct Members {
 
 #[derive(Debug, Subcommand)]
 pub enum MembersWord {
-    /// Make these nodes the set, one step after the other, while locks are held and taken; all clients follow by themselves
+    /// Make these nodes the set, step by step, while locks are held and taken; all clients follow by themselves
     Set(WantedSet),
 }
 
 /// The wanted set.
 #[derive(Args, Debug)]
 pub struct WantedSet {
-    /// All nodes that it is to have, those that stay included. Without a scheme (host:6379) a node is reached as the first of --nodes is
+    /// All nodes of the new set, with those that stay. Without a scheme (host:6379) a node is reached as the first of --nodes is
     #[arg(required = true, value_name = "ADDRESS")]
     pub addresses: Vec<String>,
     /// Prints the steps, and changes nothing
@@ -420,13 +420,13 @@ pub struct Guard {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Word {
-    /// Your word that nobody holds a lock there: it serves at once
+    /// Declare that nobody holds a lock there: the node serves at once
     Lift {
         /// Does not ask
         #[arg(long, short)]
         yes: bool,
     },
-    /// It grants nothing for so long
+    /// Make the node grant nothing for this time
     Arm {
         /// A time with its unit: 90s
         #[arg(value_parser = duration)]

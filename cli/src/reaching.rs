@@ -34,7 +34,7 @@ pub struct Reaching {
     /// The certificate that is shown to nodes which ask for one: a PEM file
     #[arg(long, global = true, env = CERTIFICATE, value_name = "FILE", requires = "tls_key", help_heading = CONNECTING)]
     tls_cert: Option<PathBuf>,
-    /// Its private key: a PEM file
+    /// The private key of the client certificate: a PEM file
     #[arg(long, global = true, env = KEY, value_name = "FILE", requires = "tls_cert", help_heading = CONNECTING)]
     tls_key: Option<PathBuf>,
     /// The name that the certificates of all nodes have, where it is not the host in their addresses
@@ -43,7 +43,7 @@ pub struct Reaching {
     /// A file with a line user:password (or the password alone), read anew for each connection
     #[arg(long, global = true, env = CREDENTIALS, value_name = "FILE", help_heading = CONNECTING)]
     credentials: Option<PathBuf>,
-    /// The same for Sentinels, which have users of their own
+    /// The credentials for Sentinels, which have users of their own
     #[arg(long, global = true, env = SENTINEL_CREDENTIALS, value_name = "FILE", help_heading = CONNECTING)]
     sentinel_credentials: Option<PathBuf>,
 }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_show_two_units_at_most() {
         for (ms, expected) in [(0, "0s"), (7, "7ms"), (8_200, "8s"), (63_999, "1m 3s"), (90_000_000, "1day 1h")] {
             assert_eq!(time(ms), expected);
         }

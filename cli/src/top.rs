@@ -256,7 +256,7 @@ mod tests {
     use crate::node_view::Info;
 
     #[test]
-    fn each_order() {
+    fn locks_sort_in_each_order() {
         let lock = |key: &str, waiters, held_ms, ttl_ms, holders| LockView {
             key: key.to_owned(),
             waiters,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn majorities_meet() {
+    fn two_majorities_always_meet() {
         for (nodes, expected) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)] {
             assert_eq!(majority(nodes), expected);
             assert!(2 * majority(nodes) > nodes);

@@ -67,7 +67,7 @@ pub enum ChangeProgress {
     Goes,
     /// A majority promised. All members receive the new [`Change::tell`].
     Accepts,
-    /// The next version, to be told to every node of both versions.
+    /// The next version, to be sent to every node of both versions.
     Decided(Members),
     /// This attempt can no longer succeed; another one with a larger ballot may.
     Impossible,
@@ -94,7 +94,7 @@ impl Change {
         if *told != self.tell() {
             return ChangeProgress::Goes;
         }
-        // Version 0 has no ids: servers are told apart by the id they report.
+        // Version 0 has no ids: the ids that servers report identify them.
         let is_member = self.base.version == 0 || self.base.list[member].id == Some(id);
         let is_counted = self.yes.contains(&Some(id));
         match says {

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table() {
+    fn each_server_counts_once() {
         // (the server that answered at each place, the place whose duplicate it is, the number of servers)
         let cases: [(&[Option<u128>], &[Option<usize>], usize); 5] = [
             (&[], &[], 0),

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table() {
+    fn each_count_has_its_status() {
         use Known::*;
         let cases = [
             ((1, 0, 0), NotHeld),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_refusal_has_its_obstacle() {
         use Obstacle::*;
         const OUT: [Option<Out>; 4] = [None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)];
         // (granted, contended, guarded, failed, open)

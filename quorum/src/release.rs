@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_set_of_answers_has_its_outcome() {
         use super::Released::*;
         let cases: [(&[_], _, _); 12] = [
             (&[YES, YES, YES, YES, YES], Released, 0),

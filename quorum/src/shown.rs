@@ -29,7 +29,7 @@ mod tests {
     use crate::fixture::token;
 
     #[test]
-    fn table() {
+    fn each_set_of_tokens_names_its_holder() {
         // (nodes, the tokens that they show, the tokens that identify the holder)
         let cases: [(usize, &[u64], &[u64]); 9] = [
             (1, &[7], &[7]),

@@ -241,7 +241,7 @@ mod tests {
 
     /// Checks which modes are compatible, which tokens need no order, and what happens to a writer that reads.
     #[test]
-    fn modes() {
+    fn each_mode_has_its_conflicts() {
         use HeldAs::{Exclusive, Shared};
         use What::Converted;
         let both = |one: HeldAs, other: HeldAs, token| {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_history_has_its_verdict() {
         use What::{Ended, Extended};
         let cases: &[(&[(TimeUs, Holder, What)], Option<&str>, Option<&str>)] = &[
             (&[(1, A, held(0, 9, 5)), (9, B, held(1, 20, 6))], None, None),

@@ -10,7 +10,7 @@ pub fn pair() -> (Server, Server) {
     (master, replica)
 }
 
-/// The longest possible lease, which a replica assumes if it was told nothing, in milliseconds.
+/// The longest possible lease, which a replica assumes without better knowledge, in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
 /// Waits until the replica knows how long its master's leases may be.

@@ -64,7 +64,7 @@ fn commands_come_in_any_pieces() {
 
 /// As random tests of a server: any bytes end in an answer or in silence, and the agent goes on.
 #[test]
-fn any_bytes() {
+fn any_bytes_leave_the_agent_running() {
     use rand::RngExt;
     let agent = Running::start(&nowhere(), |config| config);
     let mut random = rand::rng();

@@ -87,7 +87,7 @@ fn who_is_turned_away_reads_why() {
 
 /// A smaller version of the ten thousand connections that are the default.
 #[test]
-fn many_connections() {
+fn a_thousand_connections_are_served() {
     let agent = Running::start(&nowhere(), |config| config);
     let mut open: Vec<Raw> = (0..1_000).map(|_| agent.raw()).collect();
     for raw in &mut open {

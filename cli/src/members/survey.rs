@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_standing() {
+    fn each_server_has_its_standing() {
         use Standing::*;
         let (before, now) = (set(1, &[(1, "a"), (2, "b")]), set(2, &[(1, "a"), (2, "b"), (3, "c")]));
         let named = |rows: &[(Option<usize>, &str, Standing)]| -> Vec<_> {

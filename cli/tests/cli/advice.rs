@@ -35,7 +35,7 @@ fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     }
 }
 
-/// With a set, such a node can be told from a new one.
+/// With a set, `doctor` can distinguish such a node from a new one.
 #[test]
 fn how_to_found_a_set() {
     let nodes = lasting(4);

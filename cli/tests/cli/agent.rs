@@ -142,7 +142,7 @@ fn what_is_wrong_with_its_arguments() {
 }
 
 #[test]
-fn health() {
+fn health_follows_the_majority() {
     let mut nodes = Nodes::start(3);
     let (socket, password) = (socket(&nodes), nodes.file("password"));
     let asks = |nodes: &Nodes| {

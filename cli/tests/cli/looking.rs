@@ -145,7 +145,7 @@ fn nodes_and_their_guards() {
 }
 
 #[test]
-fn the_doctor() {
+fn the_doctor_names_each_fault() {
     let nodes = |setups: [Setup; 3]| {
         let mut nodes = Nodes::start(0);
         nodes.servers = setups.into_iter().map(Setup::start).collect();
@@ -310,7 +310,7 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
     nodes.servers.clear();
 }
 
-/// Whatever the command, right or wrong, and whatever fails.
+/// Checks every command, right and wrong, with every kind of failure.
 #[test]
 fn passwords_are_never_shown() {
     let nodes = Nodes::start(1);

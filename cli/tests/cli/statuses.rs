@@ -49,7 +49,7 @@ fn somebody_else_holds_it() {
 }
 
 #[test]
-fn no_quorum() {
+fn a_missing_quorum_has_its_status() {
     let mut command = Command::new(PALISADE);
     command.args(["exec", "--no-wait", "k", "--", "true"]).stderr(Stdio::piped());
     command.env("PALISADE_NODES", "redis://u:secret@127.0.0.1:1,redis://u:secret@127.0.0.1:2");

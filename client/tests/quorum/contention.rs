@@ -14,7 +14,7 @@ const TASKS: usize = 10;
 /// What a child process does; a test of its own only so that it can be started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the test below"]
-async fn contender() {
+async fn contender_runs_in_a_child_process() {
     let Ok(addresses) = std::env::var("CONTENDER_NODES") else { return };
     let sections: usize = std::env::var("CONTENDER_SECTIONS").unwrap().parse().unwrap();
     let file = std::env::var("CONTENDER_FILE").unwrap();
@@ -57,7 +57,7 @@ fn fifty_tasks_in_five_processes_on_one_key() {
     let children: Vec<_> = (0..PROCESSES)
         .map(|_| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "contention::contender", "--ignored", "--nocapture"])
+                .args(["--exact", "contention::contender_runs_in_a_child_process", "--ignored", "--nocapture"])
                 .env("CONTENDER_NODES", nodes.addresses().join(","))
                 .env("CONTENDER_SECTIONS", sections.to_string())
                 .env("CONTENDER_FILE", &file)

@@ -223,7 +223,7 @@ async fn bounds_and_refusals() {
 }
 
 #[test]
-fn without_async() {
+fn elections_run_without_async() {
     let nodes = Nodes::start(3);
     let client = palisade_client::blocking::Client::new(nodes.addresses()).unwrap();
     client.connect().unwrap();

@@ -151,7 +151,7 @@ async fn dropped_it_gives_everything_back() {
 }
 
 #[test]
-fn without_async() {
+fn sessions_run_without_async() {
     let nodes = Nodes::start(3);
     let locks = palisade_client::blocking::Client::new(nodes.addresses()).unwrap();
     locks.connect().unwrap();

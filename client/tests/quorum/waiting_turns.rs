@@ -160,7 +160,7 @@ async fn a_wait_counts_less_what_clocks_drift() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_polls() {
+async fn a_waiter_polls_no_node() {
     let nodes = Nodes::start(3);
     let (holder, waiter) = (nodes.client().await, nodes.client().await);
     let guard = holder.with(&Options::new().ttl(ms(30_000))).lock("k").await.unwrap();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination() {
+    fn every_combination_has_its_guard() {
         let loaded = digest(2, 5, 6);
         let ends = [
             // (the locks at the last end, proves within one boot, proves over a reboot)

@@ -211,7 +211,7 @@ mod tests {
     proptest! {
         /// Hostile bytes are an error or a possible lock, never a panic.
         #[test]
-        fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..60), now in any::<u64>()) {
+        fn any_bytes_decode_or_are_refused(text in prop::collection::vec(any::<u8>(), 0..60), now in any::<u64>()) {
             let (bytes, now) = ([vec![VERSION], text].concat(), BootTime::from_us(now));
             for arrival in ARRIVALS {
                 if let Ok(lock) = record::decode(&bytes, Here { arrival, now, boot: HERE }) {

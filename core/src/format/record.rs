@@ -397,7 +397,7 @@ mod tests {
     proptest! {
         /// Hostile bytes are an error or a possible lock, never a panic.
         #[test]
-        fn any_bytes(
+        fn any_bytes_decode_or_are_refused(
             head in prop::collection::vec(any::<u8>(), 63),
             text in prop::collection::vec(any::<u8>(), 0..40),
             now in any::<u64>(),
@@ -413,7 +413,7 @@ mod tests {
 
         /// A random change to one field of a good record: an error, or a lock within bounds.
         #[test]
-        fn any_damage(at in 0usize..78, byte in any::<u8>(), now in 0u64..30_000) {
+        fn any_damage_leaves_a_lawful_lock(at in 0usize..78, byte in any::<u8>(), now in 0u64..30_000) {
             let (_, mut bytes) = sample();
             bytes[at] = byte;
             for boot in [HERE, ELSEWHERE] {

@@ -26,7 +26,7 @@ mod tests {
     use crate::request::NoteSequence;
 
     #[test]
-    fn table() {
+    fn each_known_state_has_its_answer() {
         let sequence = |number| NoteSequence::new(Some(number)).unwrap();
         let mut lock = mine(1);
         lock.grant_mut(GrantId::default()).set_note(Default::default(), sequence(5));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_request_has_its_outcome() {
         let node = &mut node();
         // (the key's content, owner, RETRY, at ms, outcome: Ok(true) granted, Ok(false) contended)
         let cases: [(Option<Lock>, &str, bool, u64, Result<Acquired, Refusal>); 9] = [

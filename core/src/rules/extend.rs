@@ -25,7 +25,7 @@ mod tests {
     use OnGrant::*;
 
     #[test]
-    fn table() {
+    fn each_request_has_its_outcome() {
         let node = &mut node();
         // (owner, ttl, TOKEN, at ms, outcome, deadline after in ms)
         let cases = [

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_request_has_its_outcome() {
         let node = &mut node();
         let own = GrantId::default();
         // (owner, SEQ before, SEQ, TOKEN, at ms, outcome)

@@ -39,7 +39,7 @@ mod tests {
     use OnGrant::*;
 
     #[test]
-    fn table() {
+    fn each_request_has_its_outcome() {
         let node = &mut node();
         // (owner, holds, LEVEL, TTL, at ms, outcome, holds after, deadline after in ms)
         let cases = [

@@ -59,7 +59,7 @@ mod tests {
     use crate::request::Level;
 
     #[test]
-    fn table() {
+    fn each_request_has_its_outcome() {
         use Released::*;
         let node = &mut node();
         // (owner, holds, LEVEL, TOKEN, at ms, outcome, holds after)

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn a_lease_keeps_its_bounds() {
         for (ms, lease, is_taken) in [
             (None, 1_000, false),
             (Some(999), 1_000, false),

@@ -42,7 +42,7 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
     };
     if let Some(mode) = modes.and_then(|modes| node.waiting.claim(key, ask.owner, ask.wanted, modes, now.boot)) {
         // A reservation that exists lasts only until its end, or it could last forever. Without room for a reservation
-        // the owner is told its turn all the same: it may have the lock now.
+        // the owner receives its turn all the same: it may have the lock now.
         if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
             node.queues().reserve(key, ask.owner, mode, now.boot);
         }

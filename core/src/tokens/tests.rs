@@ -85,7 +85,7 @@ fn plausible_up_to_clock_plus_skew_or_last() {
 }
 
 #[test]
-fn proposals() {
+fn each_proposal_has_its_token() {
     // (last, clock, skew ms, ceiling, proposal, issued)
     let cases = [
         (10, 5_000, 1, 9_000, 5_500, Ok(5_500)),

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn table() {
+    fn each_report_has_its_leader() {
         use Says::{Free, Guarded};
         let (a, a2, b, candidate) = (held("a", 10, 1), held("a", 10, 2), held("b", 20, 1), held("c", 30, 0));
         let cases: &[(&str, &[(usize, u128, Says)], _)] = &[

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds() {
+    fn each_value_has_its_bounds() {
         assert_eq!(Owner::new(b""), Err(Refusal::OwnerLength));
         assert!(Owner::new(&[0; 256]).is_ok());
         assert_eq!(Owner::new(&[0xFF; 257]), Err(Refusal::OwnerLength));

@@ -109,7 +109,7 @@ int main(void) {
     print("write with the old token", guarded_set(node, token, "open"));
     freeReplyObject(unlock(node, KEY, you));
 
-    /* Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own. */
+    /* Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number. */
     struct owner writer = new_owner();
     print("read", ask(node, "LOCK.ACQUIRE " KEY " %b 10000 SHARED", OWNER(me)));
     print("read as well", ask(node, "LOCK.ACQUIRE " KEY " %b 10000 SHARED", OWNER(you)));

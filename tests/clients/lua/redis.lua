@@ -69,7 +69,7 @@ print('write with the current token: ' .. tostring(guarded_set(digits(grant[1]),
 print('write with the old token: ' .. guarded_set(token, 'open'))
 client:lock_release(KEY, you, 'LEVEL', 1)
 
--- Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+-- Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 print('read: ' .. digits(client:lock_acquire(KEY, me, 10000, 'SHARED')))
 print('read as well: ' .. digits(client:lock_acquire(KEY, you, 10000, 'SHARED')))
 print('write meanwhile: ' .. tostring(client:lock_acquire(KEY, new_owner(), 10000)))

@@ -69,7 +69,7 @@ console.log('write with the current token:', await guardedSet(grant[0], 'paid'))
 console.log('write with the old token:', (await refusal(guardedSet(token, 'open')))[0]);
 await run('LOCK.RELEASE', KEY, you, 'LEVEL', 1);
 
-// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+// Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 console.log('read:', await run('LOCK.ACQUIRE', KEY, me, 10_000, 'SHARED'));
 console.log('read as well:', await run('LOCK.ACQUIRE', KEY, you, 10_000, 'SHARED'));
 console.log('write meanwhile:', await run('LOCK.ACQUIRE', KEY, newOwner(), 10_000));

@@ -73,7 +73,7 @@ say_answer 'write with the current token', $redis->eval($GUARDED_SET, 2, $KEY, $
 say_answer 'write with the old token', (refusal sub { $redis->eval($GUARDED_SET, 2, $KEY, $DATA, $token, 'open') })[0];
 run($redis, 'LOCK.RELEASE', $KEY, $you, 'LEVEL', 1);
 
-# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+# Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 say_answer 'read',            run($redis, 'LOCK.ACQUIRE', $KEY, $me,  10_000, 'SHARED');
 say_answer 'read as well',    run($redis, 'LOCK.ACQUIRE', $KEY, $you, 10_000, 'SHARED');
 say_answer 'write meanwhile', run($redis, 'LOCK.ACQUIRE', $KEY, new_owner(), 10_000);

@@ -90,7 +90,7 @@ say('write with the current token', $redis->eval(GUARDED_SET, [KEY, DATA, $grant
 say('write with the old token', refusal(fn () => $redis->eval(GUARDED_SET, [KEY, DATA, $token, 'open'], 2))[0]);
 run($redis, 'LOCK.RELEASE', KEY, $you, 'LEVEL', 1);
 
-// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+// Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 say('read', run($redis, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'SHARED'));
 say('read as well', run($redis, 'LOCK.ACQUIRE', KEY, $you, 10_000, 'SHARED'));
 say('write meanwhile', run($redis, 'LOCK.ACQUIRE', KEY, newOwner(), 10_000));

@@ -90,7 +90,7 @@ say('write with the current token', (string) $client->eval(GUARDED_SET, 2, KEY, 
 say('write with the old token', refusal(fn () => $client->eval(GUARDED_SET, 2, KEY, DATA, $token, 'open'))[0]);
 run($client, 'LOCK.RELEASE', KEY, $you, 'LEVEL', 1);
 
-// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+// Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 say('read', run($client, 'LOCK.ACQUIRE', KEY, $me, 10_000, 'SHARED'));
 say('read as well', run($client, 'LOCK.ACQUIRE', KEY, $you, 10_000, 'SHARED'));
 say('write meanwhile', run($client, 'LOCK.ACQUIRE', KEY, newOwner(), 10_000));

@@ -71,7 +71,7 @@ if not is_agent:
     print("write with the old token:", refusal(guarded_set, [KEY, DATA], [token, "open"])[0])
 run("LOCK.RELEASE", KEY, you, "LEVEL", 1)
 
-# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+# Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 print("read:", run("LOCK.ACQUIRE", KEY, me, 10_000, "SHARED"))
 print("read as well:", run("LOCK.ACQUIRE", KEY, you, 10_000, "SHARED"))
 print("write meanwhile:", run("LOCK.ACQUIRE", KEY, secrets.token_hex(16), 10_000))

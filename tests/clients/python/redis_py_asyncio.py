@@ -68,7 +68,7 @@ async def main():
     print("write with the old token:", (await refusal(guarded_set([KEY, DATA], [token, "open"])))[0])
     await run("LOCK.RELEASE", KEY, you, "LEVEL", 1)
 
-    # Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+    # Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
     print("read:", await run("LOCK.ACQUIRE", KEY, me, 10_000, "SHARED"))
     print("read as well:", await run("LOCK.ACQUIRE", KEY, you, 10_000, "SHARED"))
     print("write meanwhile:", await run("LOCK.ACQUIRE", KEY, secrets.token_hex(16), 10_000))

@@ -64,7 +64,7 @@ say "write with the current token", redis.eval(GUARDED_SET, keys: [KEY, DATA], a
 say "write with the old token", refusal { redis.eval(GUARDED_SET, keys: [KEY, DATA], argv: [token, "open"]) }.first
 redis.call("LOCK.RELEASE", KEY, you, "LEVEL", 1)
 
-# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+# Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 say "read", redis.call("LOCK.ACQUIRE", KEY, me, 10_000, "SHARED")
 say "read as well", redis.call("LOCK.ACQUIRE", KEY, you, 10_000, "SHARED")
 say "write meanwhile", redis.call("LOCK.ACQUIRE", KEY, new_owner, 10_000)

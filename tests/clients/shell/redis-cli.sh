@@ -52,7 +52,7 @@ read -r code text < <(guarded_set "$token" open)
 echo "write with the old token: $code"
 run LOCK.RELEASE "$KEY" "$you" LEVEL 1 >/dev/null
 
-# Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+# Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 echo "read: $(run LOCK.ACQUIRE "$KEY" "$me" 10000 SHARED)"
 echo "read as well: $(run LOCK.ACQUIRE "$KEY" "$you" 10000 SHARED)"
 echo "write meanwhile: $(run LOCK.ACQUIRE "$KEY" "$(new_owner)" 10000)"

@@ -106,7 +106,7 @@ func main() {
 	fmt.Println("write with the old token:", refusal(guardedSet.Do(conn, key, data, token, "open"))[0])
 	must(conn.Do("LOCK.RELEASE", key, you, "LEVEL", 1))
 
-	// Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+	// Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
 	fmt.Println("read:", must(conn.Do("LOCK.ACQUIRE", key, me, 10000, "SHARED")))
 	fmt.Println("read as well:", must(conn.Do("LOCK.ACQUIRE", key, you, 10000, "SHARED")))
 	fmt.Println("write meanwhile:", must(conn.Do("LOCK.ACQUIRE", key, newOwner(), 10000)))

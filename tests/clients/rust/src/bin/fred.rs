@@ -93,7 +93,7 @@ async fn main() -> Result<(), Error> {
     println!("write with the old token: {}", refusal(write(token, "open").await)[0]);
     release(&client, KEY, &you).await?;
 
-    // Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+    // Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
     let read: Option<u64> = run(&client, "LOCK.ACQUIRE", &[KEY, &me, "10000", "SHARED"]).await?;
     println!("read: {read:?}");
     let read: Option<u64> = run(&client, "LOCK.ACQUIRE", &[KEY, &you, "10000", "SHARED"]).await?;

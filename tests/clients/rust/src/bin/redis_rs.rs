@@ -99,7 +99,7 @@ async fn main() -> RedisResult<()> {
     println!("write with the old token: {}", refusal(with_old.invoke_async::<String>(&mut redis).await).0);
     release(&you).exec_async(&mut redis).await?;
 
-    // Readers hold it together and keep writers out. Of permits so many are held at a time, each with a number of its own.
+    // Readers hold it together and keep writers out. LIMIT bounds the permits held at a time; each has a number.
     let read: Option<u64> = acquire(&me).arg("SHARED").query_async(&mut redis).await?;
     println!("read: {read:?}");
     let read: Option<u64> = acquire(&you).arg("SHARED").query_async(&mut redis).await?;
