@@ -51,7 +51,7 @@ pub(super) struct Files {
     pub(super) stamp: Option<IncarnationId>,
 }
 
-/// What a replica knows of its master.
+/// The knowledge that a replica has of its master.
 #[derive(Clone)]
 pub(super) struct Followed {
     pub(super) locks: Vec<(u32, Vec<u8>)>,
