@@ -1,4 +1,4 @@
-//! Locks without async: the same names, and threads that wait.
+//! Locks without async: the same names, and threads that block.
 
 mod addresses;
 
@@ -23,14 +23,15 @@ fn main() -> ExitCode {
 
 fn run(nodes: &[String]) -> Result<(), Error> {
     let defaults = Options::new().ttl(Duration::from_secs(5));
-    // One client a process: its clones share connections. `blocking::Client::new` is the same with the defaults.
+    // One client per process: its clones share connections. `blocking::Client::new` does the same with the default
+    // options.
     let locks: blocking::Client = Client::builder().nodes(nodes).defaults(defaults.clone()).build()?.into();
 
     // Waits in turn, and extends the lease in the background until the guard is released or dropped.
     let guard = locks.lock(KEY)?;
     println!("held with token {}, valid for {} ms", guard.token(), guard.valid_for().as_millis());
 
-    // Not waited for: refused, with the holder's age and note.
+    // This does not wait: it is refused, with the age and the note of the holder's lock.
     match locks.try_lock(KEY) {
         Err(error) if error.kind() == ErrorKind::Contended => println!("refused: {error}"),
         Err(error) => return Err(error),
@@ -38,7 +39,7 @@ fn run(nodes: &[String]) -> Result<(), Error> {
     }
     println!("released: {:?}", guard.release());
 
-    // Threads in turn. What runs looks at its lock before each step that must not happen without it.
+    // Threads take turns. The body checks its lock before each step that must not happen without it.
     let patient = defaults.wait(Duration::from_secs(10)).note("counting apples");
     let count = |name: &str| {
         locks.with(&patient).with_lock(KEY, |guard| {

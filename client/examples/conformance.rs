@@ -1,5 +1,5 @@
-//! The driver with which the conformance suite runs this crate: one JSON request a line on stdin, one JSON answer a line on stdout, in
-//! any order. `conformance/README.md` of the repository says what is asked and answered.
+//! The driver through which the conformance suite runs this crate: one JSON request per line on stdin, one JSON answer
+//! per line on stdout, in any order. `conformance/README.md` of the repository describes requests and answers.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -10,7 +10,7 @@ use palisade_client::{Client, Error, ErrorKind, Guard, Options, Permit, ReadGuar
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-/// The machine of the run may be busy.
+/// A generous timeout, since the machine of the run may be busy.
 const PATIENT: Duration = Duration::from_secs(10);
 
 /// A lock in any mode.
@@ -51,7 +51,7 @@ impl Lock {
 #[derive(Default)]
 struct State {
     client: Option<Client>,
-    /// `None`: it was released.
+    /// The locks by name; `None` once released.
     held: HashMap<String, Option<Arc<Lock>>>,
     requests: HashMap<u64, AbortHandle>,
 }
@@ -109,7 +109,7 @@ fn class(error: &Error) -> &'static str {
 async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     match text("do").as_str() {
-        // Nodes are what it asks itself.
+        // The agent is not supported: this driver asks the nodes itself.
         "open" if request["agent"].is_boolean() => Ok(json!({"error": "unsupported"})),
         "open" => {
             let client = Client::builder().node(text("address")).build()?;
@@ -146,7 +146,7 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         }
         "release" => {
             let lock = state.lock().unwrap().held.insert(text("of"), None).flatten();
-            // Once is all that the type of a guard lets happen.
+            // The type of a guard allows only one release.
             let Some(lock) = lock.and_then(Arc::into_inner) else { return Ok(json!({"error": "unsupported"})) };
             match lock.release().await {
                 Released::PartlyUnreachable(_) => Ok(json!({"was_held": null})),
@@ -166,7 +166,7 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         "close" => {
             let client = state.lock().unwrap().client.clone().expect("it was opened");
             match client.close().await {
-                // Guards that are alive keep their locks.
+                // Living guards keep their locks.
                 Err(error) if error.kind() == ErrorKind::NotGivenBack => Ok(json!({"error": "unsupported"})),
                 closed => closed.map(|()| json!({})),
             }
@@ -207,7 +207,7 @@ async fn take(client: &Client, how: &str, request: &Value) -> Result<Lock, Error
     })
 }
 
-/// The lock of this name, if it was not released.
+/// Returns the lock of this name unless it was released.
 fn held(state: &Shared, name: &str) -> Option<Arc<Lock>> {
     state.lock().unwrap().held.get(name).cloned().flatten()
 }

@@ -1,6 +1,6 @@
-//! A job that runs once a minute, though cron starts it on many hosts in that minute.
+//! A job that runs once a minute, although cron starts it on many hosts in that minute.
 //!
-//! Exit code 0: it ran, here or on another host. 1: it may not have run. 2: no nodes were given.
+//! Exit code 0: the job ran, here or on another host. 1: it may not have run. 2: no nodes were given.
 
 // The minute is that of the wall clock, as for cron.
 #![allow(clippy::disallowed_methods)]
@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
     let nodes = addresses::of_nodes();
     match run(&nodes).await {
         Ok(done) => done,
-        // With nobody known to hold it, the time was lost otherwise: on nodes that are guarded, for instance.
+        // Without a known holder, the time was lost for another reason, such as guarded nodes.
         Err(error) if error.kind() == ErrorKind::TimedOut && error.holder().is_some() => {
             println!("skipped, another host has it: {error}");
             ExitCode::SUCCESS
@@ -33,22 +33,22 @@ async fn main() -> ExitCode {
 }
 
 async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
-    // The minute is part of the key, so a host that keeps it too long is in nobody's way in the next one.
+    // The minute is part of the key, so a host that keeps the lock too long does not delay the next run.
     let minute = since_1970().as_secs() / PERIOD.as_secs();
     let key = format!("cron:report:{minute}");
     let end = PERIOD * u32::try_from(minute + 1).expect("a minute of this millennium");
 
     let options = Options::new()
-        // Not `try_lock`: of hosts that ask at the very same moment each may get some nodes and none a majority. Who
-        // waits a little is sure that somebody has it.
+        // Not `try_lock`: of hosts that ask at the same moment, each may get some nodes and none a majority. After a
+        // short wait, one of them is sure to hold the lock.
         .wait(Duration::from_secs(2))
         .note(format!("process {}", std::process::id()));
     let locks = Client::new(nodes)?;
     let guard = locks.with(&options).lock(key).await?;
     println!("it runs here, with token {}", guard.token());
 
-    // If the lock is lost, another host of this minute may run it: stop at the next await. What the job writes carries
-    // the token, so that the resource can refuse the older run.
+    // If the lock is lost, another host of this minute may run the job: stop at the next await. The job writes with the
+    // token, so that the resource can refuse the older run.
     let done = tokio::select! {
         biased;
         _ = guard.lost() => false,
@@ -59,7 +59,7 @@ async fn run(nodes: &[String]) -> Result<ExitCode, Error> {
         return Ok(ExitCode::FAILURE);
     }
 
-    // Kept until the minute is over: hosts that are late skip it too.
+    // The lock is kept until the minute is over: hosts that are late skip the job too.
     let rest = end.saturating_sub(since_1970());
     println!("done; the lock is kept for {} s more", rest.as_secs());
     sleep(rest).await;

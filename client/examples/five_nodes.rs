@@ -1,4 +1,4 @@
-//! One lock on five nodes (or any other number), step by step, with what each step says.
+//! One lock on five nodes (or any other number), step by step, with the output of each step.
 //!
 //! Try it with all nodes running, with two of them stopped, and with three.
 
@@ -28,15 +28,15 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     let options = Options::new()
         .ttl(Duration::from_secs(5))
         .note(format!("five_nodes, process {}", std::process::id()))
-        // A node that is slower than this does not count. Unless set, it is what each node has shown to need.
+        // A slower node does not count. By default the limit adapts to each node's recent answers.
         .node_timeout(Duration::from_millis(500));
     println!("{} nodes, so {} of them decide.", nodes.len(), nodes.len() / 2 + 1);
 
-    // A majority granted it. Nodes that are down are in nobody's way.
+    // A majority granted the lock; nodes that are down do not matter.
     let guard = locks.with(&options).try_lock(KEY).await?;
     show("taken", &guard);
 
-    // Everybody else is refused, and told by whom it is held.
+    // Others are refused, and learn who holds the lock.
     match locks.with(&options).try_lock(KEY).await {
         Ok(_) => println!("the lock was lost meanwhile, and taken again"),
         Err(error) => explain(&error),
@@ -47,12 +47,12 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     guard.extend().await?;
     show("extended", &guard);
 
-    // Code that is called under the lock and takes it too: free when both have given it back.
+    // This is for code that runs under the lock and acquires it too: the lock is free once both guards are released.
     let inner = guard.reenter().await?;
     show("re-entered", &inner);
     told("inner released", &inner.release().await);
     told("outer released", &guard.release().await);
-    // Also those nodes that the release did not wait for have been told then.
+    // By then the nodes that the release did not wait for have released it too.
     locks.close().await
 }
 
@@ -73,7 +73,7 @@ fn told(what: &str, released: &Released) {
     }
 }
 
-/// Why there is no lock, node by node.
+/// Explains why there is no lock, node by node.
 fn explain(error: &Error) {
     println!("{:<16} {:?}", "refused", error.kind());
     if let Some(holder) = error.holder() {

@@ -1,6 +1,6 @@
-//! A write that comes too late is refused by the database, since the statement itself compares fencing tokens.
+//! A late write, refused by the database because the statement itself compares fencing tokens.
 //!
-//! Two holders of one lock: the first looks at its lock, is paused for longer than its lease, and then writes.
+//! Of two holders of one lock, the first checks its lock, is paused for longer than its lease, and then writes.
 
 mod addresses;
 
@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use palisade_client::Options;
-// SQLite blocks, so its users can as well.
+// SQLite blocks, so its users can block too.
 use palisade_client::blocking::Client;
 use rusqlite::{Connection, params};
 
 const KEY: &str = "report:monday";
 
-/// A row keeps the token that it was written with, and takes no smaller one. It is one statement, so nothing comes
-/// between the comparison and the write.
+/// The statement that writes a row. The row keeps its token, and accepts no smaller one. A single statement does both,
+/// so nothing comes between the comparison and the write.
 const WRITE: &str = "
     INSERT INTO report (day, total, token) VALUES ('monday', ?1, ?2)
     ON CONFLICT (day) DO UPDATE SET total = excluded.total, token = excluded.token
@@ -38,25 +38,25 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
     let database = Connection::open(file.path())?;
     database.execute("CREATE TABLE report (day TEXT PRIMARY KEY, total INTEGER, token INTEGER NOT NULL)", ())?;
 
-    // Two clients, as in two processes.
+    // Two clients stand for two processes.
     let (first, second) = (Client::new(nodes)?, Client::new(nodes)?);
 
-    // The first takes the lock. A process that is paused extends nothing, so this one does not either.
+    // The first client acquires the lock. A paused process extends nothing, so this one does not either.
     let options = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
     let early = first.with(&options).lock(KEY)?;
     let early_token = early.token();
     println!("first:  token {early_token}, the lock is valid for {} ms", early.valid_for().as_millis());
     write(&database, 100, early_token)?;
 
-    // It looks once more before its next write, and the lock is valid.
+    // The first client checks once more before its next write, and the lock is valid.
     println!("first:  is_valid() is {}, so it goes on to write; now it is paused", early.is_valid());
 
-    // Its lease ends, and the second, which waited in the queue, has the lock.
+    // Its lease ends, and the second client, which waited in the queue, gets the lock.
     let late = second.with(&options).lock(KEY)?;
     println!("second: token {}", late.token());
     write(&database, 200, late.token())?;
 
-    // The first wakes up behind its check. Nothing on its side can stop this write.
+    // The first client resumes after its check. Nothing on its side can stop this write.
     println!("first:  wakes up, and writes with token {early_token}");
     let written = write(&database, 101, early_token)?;
 
@@ -66,7 +66,7 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
     if written || total != 200 { Err("an old token overwrote a newer one".into()) } else { Ok(()) }
 }
 
-/// Writes, if no larger token has been there before; whether it did.
+/// Writes unless a larger token was used before. Returns whether it wrote.
 fn write(database: &Connection, total: i64, token: u64) -> Result<bool, Box<dyn Error>> {
     // Tokens are below 2^53.
     let written = database.execute(WRITE, params![total, i64::try_from(token)?])? == 1;

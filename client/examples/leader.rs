@@ -1,6 +1,6 @@
-//! A leader: one of several processes leads, and when it dies or is cut off, another does.
+//! A leader election: one of several processes leads, and when it dies or is cut off, another one does.
 //!
-//! Start it twice, and stop the one that leads with Ctrl-C or kill -9.
+//! Start it twice, and stop the leader with Ctrl-C or kill -9.
 
 mod addresses;
 
@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
 
 async fn run(nodes: &[String]) -> Result<(), Error> {
     let options = Options::new()
-        // For so long nobody leads when a leader dies.
+        // After a leader's death, nobody leads for this long.
         .ttl(Duration::from_secs(3))
         // A leader may lead for a day; then it stops, and campaigns again with all others.
         .max_hold(Duration::from_secs(24 * 3_600))
@@ -38,7 +38,7 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     loop {
         println!("campaigning");
         let guard = tokio::select! {
-            // Who gives up waiting leaves the queues.
+            // A candidate that stops waiting leaves the queues.
             _ = &mut stop => return Ok(()),
             elected = campaign(&locks) => elected?,
         };
@@ -57,8 +57,8 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Waits in the queue until this process leads; `lock` goes on while nodes are down. What does not pass by itself, such as a
-/// wrong password, somebody has to see to.
+/// Waits in the queue until this process leads. `lock` keeps trying while nodes are down. A lasting error, such as a
+/// wrong password, ends the program: somebody has to act.
 async fn campaign(locks: &Client) -> Result<Guard, Error> {
     loop {
         match locks.lock(KEY).await {
@@ -71,7 +71,7 @@ async fn campaign(locks: &Client) -> Result<Guard, Error> {
     }
 }
 
-/// What only the leader does, step by step, each with the token for the resource that it changes.
+/// Does what only the leader does, step by step, each with the token for the resource that it changes.
 async fn lead(guard: &Guard) -> Infallible {
     for step in 1_u64.. {
         sleep(Duration::from_secs(1)).await;

@@ -1,7 +1,9 @@
-//! So many workers at a time on all hosts together, each with a shard of its own, that read a table which another process replaces.
+//! A limited number of workers on all hosts, each with a shard of its own, that read a table which another process
+//! replaces.
 //!
-//! Start it in several terminals, with a number of seconds to work in WORK_SECONDS (default 5): three work, the others wait in turn.
-//! With IMPORT=1 it replaces the table: it waits until nobody reads, and reads back what it wrote before others do.
+//! Start it in several terminals, with the seconds of work in WORK_SECONDS (default 5): three work, the others wait in
+//! turn. With IMPORT=1 it replaces the table: it waits until nobody reads, and reads its own table back before another
+//! import.
 
 mod addresses;
 
@@ -10,7 +12,7 @@ use std::time::Duration;
 use palisade_client::{Client, Error, Options};
 use tokio::time::sleep;
 
-/// Workers at a time. Every process has to say the same.
+/// Number of concurrent workers. Every process has to use the same number.
 const WORKERS: u16 = 3;
 
 #[tokio::main]
@@ -27,12 +29,12 @@ async fn main() -> Result<(), Error> {
 async fn work(locks: &Client) -> Result<(), Error> {
     let options = Options::new().note(format!("worker, process {}", std::process::id()));
     let permit = locks.with(&options).semaphore("workers", WORKERS).acquire().await?;
-    // Nobody else has this number meanwhile. What is written to the shard carries the token, of which the shard remembers the
-    // largest: those of other shards have nothing to do with it.
+    // Nobody else has this number meanwhile. A write to the shard carries the token, and the shard remembers its
+    // largest; tokens of other shards do not matter.
     println!("works on shard {} of {WORKERS}, with token {}", permit.number(), permit.token());
     let table = locks.with(&options).rw_lock("table");
     for _ in 0..seconds() {
-        // Beside other readers, and never while the table is replaced.
+        // Readers share the table with each other, and never read while it is replaced.
         let reading = table.read().await?;
         println!("read the table with token {}", reading.token());
         sleep(Duration::from_secs(1)).await;

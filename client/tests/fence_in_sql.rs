@@ -1,8 +1,8 @@
-//! The statements of docs/modes.md with which a table refuses late writers, readers and permits.
+//! The statements of docs/modes.md by which a table refuses late writers, readers and permits.
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
-/// The statements behind the page's marker: a write, a read, a permit's write.
+/// Returns the statements behind the page's marker: a write, a read, a permit's write.
 fn statements() -> Vec<String> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/modes.md")).unwrap();
     let behind = page.split("<!-- the fence in SQL -->\n```sql\n").nth(1).expect("the marker and its statements");
@@ -26,14 +26,14 @@ impl Table {
         Self { database, statements: statements() }
     }
 
-    /// Whether it is taken.
+    /// Returns whether the write was accepted.
     fn write(&self, token: i64, price: i64) -> bool {
         let changed =
             self.database.execute(&self.statements[0], named_params! { ":item": 42, ":price": price, ":token": token });
         changed.unwrap() == 1
     }
 
-    /// The price; `None`: refused.
+    /// Returns the price; `None` if the read was refused.
     fn read(&self, token: i64) -> Option<i64> {
         let row = self
             .database
@@ -55,7 +55,7 @@ fn a_late_writer_is_refused() {
     assert!(table.write(5, 1) && table.write(5, 2));
     assert_eq!(table.read(7), Some(2));
     assert!(!table.write(5, 3), "after a reader");
-    // A reader whose lease is over does not take back what the newer one has shown.
+    // A reader whose lease is over does not undo what the newer one has shown.
     assert_eq!((table.read(6), table.write(6, 3)), (Some(2), false));
     assert!(table.write(8, 4) && !table.write(7, 5), "after a writer");
     assert_eq!(table.read(8), Some(4));

@@ -1,6 +1,6 @@
-//! Where the nodes are: from the command line, or from the environment.
+//! The addresses of the nodes, from the command line or the environment.
 
-/// The addresses of the nodes. Without any, tells how to give them and ends the process.
+/// Returns the addresses of the nodes. Without any, prints how to give them and ends the process.
 pub fn of_nodes() -> Vec<String> {
     let mut nodes: Vec<String> = std::env::args().skip(1).collect();
     if nodes.is_empty() {

@@ -1,7 +1,7 @@
-//! The first client: a process of its own that takes the lock and does what it is told, line by line.
+//! The first client: a process of its own that acquires the lock and obeys commands, line by line.
 //!
-//! It is asked on its standard input and answers on its standard output: `look`, how the lock is; `check`, the same,
-//! before a write; `write`, the token that it writes with, without another look.
+//! It reads commands on its standard input and answers on its standard output. `look` reports the state of the lock.
+//! `check` does the same before a write. `write` reports the token of the write, without another check.
 
 use std::io::BufRead;
 use std::process::{ExitCode, Stdio};
@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Failure;
 
-/// What that process does.
+/// Runs the first client's process.
 pub fn run(key: &str, ttl_ms: &str, addresses: &[&str]) -> ExitCode {
     match hold(key, ttl_ms, addresses) {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,21 +48,21 @@ fn hold(key: &str, ttl_ms: &str, addresses: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// That process, as the story sees it. It is killed when this is dropped.
+/// A handle to the first client's process, which is killed when the handle is dropped.
 pub struct Holder {
     child: Child,
     stdin: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// What it says of its lock.
+/// The state of the lock, as its holder reports it.
 pub struct Look {
     pub token: u64,
     pub valid_ms: u64,
 }
 
 impl Holder {
-    /// Starts it, and returns with its first look at the lock that it has taken.
+    /// Starts the process. Returns with its first report on the acquired lock.
     pub async fn start(key: &str, ttl: Duration, addresses: &[String]) -> Result<(Self, Look), Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["holder", key, &ttl.as_millis().to_string()])
@@ -78,35 +78,35 @@ impl Holder {
         Ok((holder, look))
     }
 
-    /// How its lock is.
+    /// Returns the state of its lock.
     pub async fn look(&mut self) -> Result<Look, Failure> {
         self.say("look").await?;
         self.answer().await
     }
 
-    /// The last look before a write.
+    /// Returns the state of its lock before a write.
     pub async fn check(&mut self) -> Result<Look, Failure> {
         self.say("check").await?;
         self.answer().await
     }
 
-    /// The token that it writes with: that of its check.
+    /// Returns the token of its write: that of its check.
     pub async fn write(&mut self) -> Result<u64, Failure> {
         self.say("write").await?;
         Ok(self.answer().await?.token)
     }
 
-    /// Pauses it: nothing in it runs until it goes on, neither its checks nor the extending in the background.
+    /// Pauses the process: until it resumes, nothing in it runs, neither its checks nor the background extension.
     pub fn pause(&self) -> Result<(), Failure> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn go_on(&self) -> Result<(), Failure> {
         self.signal(Signal::CONT)
     }
 
-    /// Its process.
+    /// Returns the id of the process.
     pub fn pid(&self) -> Result<u32, Failure> {
         self.child.id().ok_or_else(|| "the first client has ended".into())
     }

@@ -1,7 +1,7 @@
 //! A story with five nodes: one client waits, nodes are killed and come back, the holder is paused, and its late write
 //! is refused.
 //!
-//! `make demo` runs it. It starts its own servers, checks each fact that it tells, and leaves nothing behind.
+//! `make demo` runs it. It starts its own servers, checks each fact that it reports, and leaves nothing behind.
 
 mod holder;
 mod nodes;
@@ -15,14 +15,14 @@ use std::time::Duration;
 /// The story takes half a minute; one that takes this long is stuck.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What can go wrong: whatever it is, the story ends with its text.
+/// A failure, which ends the story with its text.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match &arguments[..] {
-        // The holder of the story is a process of its own: this program, called in this way.
+        // The holder of the story is a process of its own: this program with these arguments.
         ["holder", key, ttl_ms, addresses @ ..] => holder::run(key, ttl_ms, addresses),
         ["--server", server, "--module", module] => tell(server, module),
         _ => {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn tell(server: &str, module: &str) -> ExitCode {
-    // Servers, processes and the folder belong to the story: they go when it ends, fails or is interrupted.
+    // Servers, processes and the folder belong to the story: they are removed when it ends, fails or is interrupted.
     let told = tokio::select! {
         told = tokio::time::timeout(LIMIT, story::tell(server, module)) => {
             told.unwrap_or_else(|_| Err(format!("it was not over after {LIMIT:?}").into()))

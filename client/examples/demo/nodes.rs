@@ -11,13 +11,13 @@ use tokio::time::sleep;
 
 use crate::Failure;
 
-/// Below the ports that systems hand out by themselves, so that nobody gets one of a node that is down for a while.
+/// Ports below those that systems assign, so that no other process gets the port of a node that is down for a while.
 const PORTS: std::ops::Range<u16> = 21_000..31_000;
 
-/// The longest lease, and with it the guard of a node that restarts: short, for a story.
+/// The longest lease, and with it the guard of a node that restarts: short, for the story.
 const MAX_TTL_MS: &str = "3000";
 
-/// A server. It is killed when this is dropped.
+/// A server, which is killed when this is dropped.
 pub struct Node {
     server: PathBuf,
     module: PathBuf,
@@ -26,14 +26,14 @@ pub struct Node {
     child: Option<Child>,
 }
 
-/// All of them. The folder goes last, when nobody writes there any more.
+/// The servers. The folder is dropped last, when no server writes to it any longer.
 pub struct Nodes {
     pub list: Vec<Node>,
     folder: TempDir,
 }
 
 impl Nodes {
-    /// Starts so many.
+    /// Starts `count` servers.
     pub async fn start(count: usize, server: &str, module: &str) -> Result<Self, Failure> {
         let module = std::path::absolute(module)?;
         if !module.exists() {
@@ -51,14 +51,14 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Their addresses, as clients take them.
+    /// Returns their addresses, as clients take them.
     pub fn addresses(&self) -> Vec<String> {
         self.list.iter().map(|node| format!("redis://127.0.0.1:{}", node.port)).collect()
     }
 }
 
 impl Node {
-    /// Starts it, for the first time or again, and returns when it answers.
+    /// Starts the server, for the first time or again. Returns once it answers.
     pub async fn start(&mut self) -> Result<(), Failure> {
         let mut command = Command::new(&self.server);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// kill -9.
+    /// Kills the server, as `kill -9` does.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -87,12 +87,12 @@ impl Node {
         }
     }
 
-    /// Where it listens.
+    /// Returns the port that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it answers to a command, as a person would type it.
+    /// Returns the server's answer to a command, written as a person would type it.
     pub async fn say<T: FromRedisValue>(&self, line: &str) -> Result<T, RedisError> {
         ask(self.port, line).await
     }
@@ -104,7 +104,7 @@ impl Drop for Node {
     }
 }
 
-/// Each question has a connection of its own: few are asked, and servers come and go.
+/// Sends a command on a connection of its own: commands are few, and servers come and go.
 async fn ask<T: FromRedisValue>(port: u16, line: &str) -> Result<T, RedisError> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_multiplexed_async_connection().await?;
@@ -117,7 +117,7 @@ async fn ask<T: FromRedisValue>(port: u16, line: &str) -> Result<T, RedisError> 
 }
 
 fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
-    // Two stories at once look in different places.
+    // Two stories at once search different ports.
     let from = std::process::id() as usize * 16 % PORTS.len();
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let ports: Vec<u16> = PORTS.cycle().skip(from).take(PORTS.len()).filter(free).take(count).collect();

@@ -1,4 +1,4 @@
-//! The resource that the lock protects: it takes only tokens that do not fall.
+//! The resource that the lock protects: it refuses tokens that fall.
 
 /// A value, and the largest token it was written with.
 #[derive(Default)]
@@ -10,7 +10,7 @@ impl Register {
     /// Writes with `token`.
     ///
     /// # Errors
-    /// The larger token that has been here before.
+    /// The larger token that was used before.
     pub fn write(&mut self, token: u64) -> Result<(), u64> {
         if token < self.largest {
             return Err(self.largest);

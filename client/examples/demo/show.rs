@@ -1,12 +1,12 @@
-//! How the story looks: when, who, what.
+//! The story on the screen: time, subject, event.
 
-// A story tells the time that passes for its reader.
+// The story shows the elapsed time to its reader.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::IsTerminal;
 use std::time::Instant;
 
-/// Who a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy)]
 pub enum Who {
     Nodes,
@@ -22,18 +22,18 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Begins now. In colours on a terminal, unless NO_COLOR is set.
+    /// Begins now. Uses colours on a terminal, unless NO_COLOR is set.
     pub fn begin() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self { start: Instant::now(), colours: wanted && std::io::stdout().is_terminal() }
     }
 
-    /// A line without a time.
+    /// Writes a line without a time.
     pub fn title(&self, text: &str) {
         println!("{}", self.paint("1", text));
     }
 
-    /// What happened, with the time since the beginning.
+    /// Writes an event, with the time since the beginning.
     pub fn tell(&self, who: Who, text: &str) {
         let (name, colour) = match who {
             Who::Nodes => ("nodes", "33"),
@@ -45,17 +45,17 @@ impl Teller {
         println!("{:5.1} s  {name}  {text}", self.start.elapsed().as_secs_f64());
     }
 
-    /// More about it.
+    /// Writes another line about the last event.
     pub fn more(&self, text: &str) {
         println!("{:19}{text}", "");
     }
 
-    /// A refusal, to be seen.
+    /// Returns the text of a refusal, highlighted.
     pub fn refusal(&self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// How long it has taken.
+    /// Returns the elapsed time in seconds.
     pub fn seconds(&self) -> u64 {
         self.start.elapsed().as_secs()
     }

@@ -1,6 +1,6 @@
-//! What happens, in order. Each step asks the servers or clients, checks that it is as told, and tells it.
+//! The steps of the story. Each asks the servers or clients, checks the result, and reports it.
 
-// A story tells the time that passes for its reader.
+// The story shows the elapsed time to its reader.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ use crate::show::{Teller, Who};
 
 const KEY: &str = "orders:42";
 
-/// The lease: others wait for so long when a holder is gone.
+/// Length of the lease: others wait this long after a holder is gone.
 const TTL: Duration = Duration::from_secs(3);
 
-/// For the reader.
+/// A pause for the reader.
 const BREATH: Duration = Duration::from_millis(1_500);
 
 pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.more("They are new, nobody can hold anything there: LOCK.GUARD LIFT on each.");
     sleep(BREATH).await;
 
-    // The first client takes the lock.
+    // The first client acquires the lock.
     let (mut first, look) = Holder::start(KEY, TTL, &nodes.addresses()).await?;
     let taken = Instant::now();
     teller.tell(Who::First, &format!("takes the lock {KEY}: token {}, valid for {} ms", look.token, look.valid_ms));
@@ -58,7 +58,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.tell(Who::Second, "wants it too, and waits in the queue: LOCK.INFO says 1 waiter on every node");
     sleep(BREATH).await;
 
-    // Two of five are killed. Longer than a lease later the first still has it.
+    // Two of five nodes are killed. After more than a lease, the first client still has the lock.
     nodes.list[3].kill();
     nodes.list[4].kill();
     let dead = format!("{} and {}", nodes.list[3].port(), nodes.list[4].port());
@@ -75,7 +75,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.more(&format!("Token {}, valid for {} ms.", look.token, look.valid_ms));
     accepted(&mut register, look.token)?;
 
-    // One of them comes back without its memory.
+    // One of the killed nodes comes back without its memory.
     let back = &mut nodes.list[3];
     back.start().await?;
     let restarted = Instant::now();
@@ -88,7 +88,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.more(&format!("Asked for another lock it says {}:", teller.refusal(&format!("GUARDED {ms}"))));
     teller.more(&format!("it grants nothing for {ms} ms, until all it may have granted has ended."));
 
-    // And has the lock again, since it is still held.
+    // It gets the lock back, which is still held.
     until("the node that restarted has the lock again", async || info(back).await.is_some()).await?;
     let healed = restarted.elapsed().as_secs_f64();
     let there = info(back).await.ok_or("the node that restarted has lost the lock again")?;
@@ -110,7 +110,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     }
     sleep(BREATH).await;
 
-    // The first is paused right after its check, for longer than its lease.
+    // The first client is paused right after its check, for longer than its lease.
     let checked = first.check().await?;
     ensure(checked.valid_ms > 0, "the first client still has the lock")?;
     first.pause()?;
@@ -118,7 +118,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.tell(Who::First, &format!("sees that its lock is valid for {} ms, and is about to write", checked.valid_ms));
     teller.more(&format!("Right then its process is paused: kill -STOP {}", first.pid()?));
 
-    // The second has the lock when the lease has ended.
+    // The second client gets the lock when the lease has ended.
     let second = second.await??;
     ensure(second.token() > checked.token, "the token of the second client is larger")?;
     let (waited, after) = (waits.elapsed().as_secs_f64(), paused.elapsed().as_secs_f64());
@@ -128,7 +128,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.tell(Who::Register, &format!("takes its write with token {}", second.token()));
     sleep(BREATH).await;
 
-    // The first goes on where it was, and its write comes too late.
+    // The first client resumes where it was, and its write comes too late.
     first.go_on()?;
     teller.tell(Who::First, &format!("goes on where it was: kill -CONT {}", first.pid()?));
     let token = first.write().await?;
@@ -140,7 +140,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.tell(Who::First, "knows by now that its lock is lost; only the register could stop that write");
     sleep(BREATH).await;
 
-    // The second is done.
+    // The second client is done.
     ensure(second.is_valid(), "the second client has the lock")?;
     ensure(second.release().await == Released::Released, "a majority has released the lock")?;
     for node in &nodes.list[..4] {
@@ -161,7 +161,7 @@ fn ensure(fact: bool, what: &str) -> Result<(), Failure> {
     if fact { Ok(()) } else { Err(format!("it is not so that {what}").into()) }
 }
 
-/// Returns when `fact` holds.
+/// Waits until `fact` holds.
 async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) -> Result<(), Failure> {
     let start = Instant::now();
     while !fact().await {
@@ -173,7 +173,7 @@ async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) -> Result<(), Fa
     Ok(())
 }
 
-/// What LOCK.INFO says there: nothing, if the lock is free.
+/// Returns the LOCK.INFO of the node; `None` if the lock is free.
 async fn info(node: &Node) -> Option<HashMap<String, Value>> {
     node.say::<Option<HashMap<String, Value>>>(&format!("LOCK.INFO {KEY}")).await.ok().flatten()
 }

@@ -1,4 +1,4 @@
-//! What Prometheus and OpenTelemetry hear of a lock that is taken, held for a moment and given back.
+//! The output of Prometheus and OpenTelemetry for a lock that is acquired, held for a moment and released.
 //!
 //! ```text
 //! cargo run --features metrics --example telemetry redis://127.0.0.1:6379

@@ -1,4 +1,5 @@
-//! Many waits of one process: one connection more to each node hears of all of them. In a process of its own, whose descriptors are counted.
+//! Many waits of one process: one more connection to each node hears of all of them. This test runs in a process of its
+//! own, because it counts descriptors.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -22,20 +23,20 @@ use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, Server, Setup};
 use crate::proxy::proxied;
 
-/// What the fixture has listen to events; nobody does here.
+/// A stub of the fixture's listener: nobody listens to events here.
 mod told {
     pub fn listen() {}
 }
 
-/// Tests of this file one after the other: they count what their process has.
+/// Runs the tests of this file one after the other: they count the resources of their process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Locks of these names, held on each node by nobody of this process.
+/// Locks these names on each node, for a holder outside this process.
 fn hold(servers: &[Server], keys: Range<usize>) {
     say(servers, keys, |n| format!("LOCK.ACQUIRE k{n} holder 3600000"));
 }
 
-/// They are released, one after the other.
+/// Releases them, one after the other.
 fn release(servers: &[Server], keys: Range<usize>) {
     say(servers, keys, |n| format!("LOCK.RELEASE k{n} holder LEVEL 1"));
 }
@@ -56,7 +57,7 @@ fn options() -> Options {
     Options::new().ttl(ms(60_000)).node_timeout(Duration::from_secs(10)).auto_extend(false)
 }
 
-/// Everybody waits for a lock of its own.
+/// Lets one task wait for each lock.
 fn all_wait(client: &Client, keys: Range<usize>) -> JoinSet<Guard> {
     let mut waiting = JoinSet::new();
     for n in keys {
@@ -66,18 +67,18 @@ fn all_wait(client: &Client, keys: Range<usize>) -> JoinSet<Guard> {
     waiting
 }
 
-/// Open descriptors of this process, those of its tests included.
+/// Returns the number of open descriptors of this process, including those of its tests.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// On each node so many wait.
+/// Waits until `count` requests wait on each node.
 async fn wait_on(servers: &[Server], count: usize) {
     let all_wait = || servers.iter().all(|server| server.info("waiters") == count as u64);
     until(&format!("{count} wait on each node"), async || all_wait()).await;
 }
 
-/// All of them get their locks.
+/// Waits until all tasks get their locks.
 async fn are_served(mut waiting: JoinSet<Guard>) {
     while let Some(served) = waiting.join_next().await {
         drop(served.unwrap());
@@ -105,10 +106,10 @@ async fn ten_thousand_keys_wait_with_less_than_a_hundred_descriptors() {
         let connections = server.client().info_field("connected_clients");
         assert!(connections <= 4, "{connections} connections");
     }
-    // Half of them are cancelled, and leave every queue.
+    // Half of the tasks are cancelled, and leave every queue.
     cancelled.shutdown().await;
     wait_on(&nodes.0, KEYS / 2).await;
-    // All are released; those who still wait are served.
+    // All locks are released; the tasks that still wait are served.
     let start = Instant::now();
     release(&nodes.0, 0..KEYS);
     are_served(waiting).await;
@@ -117,7 +118,7 @@ async fn ten_thousand_keys_wait_with_less_than_a_hundred_descriptors() {
     assert!(descriptors() < 100, "{} descriptors", descriptors());
 }
 
-/// Those of a node that was killed ask again when it is there; the others serve meanwhile.
+/// Requests at a killed node ask again when it is back; the other nodes serve meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_killed_and_started_again() {
     let _alone = ALONE.lock().await;
@@ -130,7 +131,8 @@ async fn a_node_that_is_killed_and_started_again() {
     nodes.0[2].kill();
     release(&nodes.0[..2], 0..100);
     are_served(first).await;
-    // It knows of no lock any more, so each has a turn there: the next of the others that frees it decides.
+    // The node no longer knows any lock, so each request has a turn there: the next of the other nodes that frees it
+    // decides.
     nodes.0[2].start_again();
     nodes.0[2].lift();
     until("they ask there", async || nodes.0[2].info("listeners") == 1).await;
@@ -140,7 +142,7 @@ async fn a_node_that_is_killed_and_started_again() {
     wait_on(&nodes.0[1..], 0).await;
 }
 
-/// A network that is cut, or half open: their requests leave the queues of that node, and come back to their places.
+/// If a network is cut or half open, requests leave the queues of that node, and later return to their places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_network_that_fails() {
     let _alone = ALONE.lock().await;
@@ -155,7 +157,7 @@ async fn a_network_that_fails() {
     proxies[0].pass();
     wait_on(&nodes.0, KEYS).await;
     proxies[1].swallow();
-    // The client notices that it hears nothing.
+    // The client notices the silence.
     wait_on(&nodes.0[1..2], 0).await;
     release(&nodes.0, 0..100);
     are_served(first).await;
@@ -166,7 +168,7 @@ async fn a_network_that_fails() {
     wait_on(&nodes.0, 0).await;
 }
 
-/// The connections that listen are closed: their requests leave, ask again, and stand where they stood.
+/// If listening connections are closed, their requests leave, ask again, and keep their places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_is_killed_costs_nobody_its_place() {
     let _alone = ALONE.lock().await;
@@ -201,7 +203,7 @@ async fn a_listener_that_is_killed_costs_nobody_its_place() {
     are_served(second).await;
 }
 
-/// A node that stands still keeps nobody from the others, and those who gave up have left when it goes on.
+/// A suspended node does not keep requests from the others, and cancelled requests have left when it resumes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stands_still_while_waits_are_given_up() {
     let _alone = ALONE.lock().await;
@@ -220,8 +222,8 @@ async fn a_node_that_stands_still_while_waits_are_given_up() {
     wait_on(&nodes.0, 0).await;
 }
 
-/// Where the user may not listen each wait has a connection of its own, as with nodes that do not know it. From release to grant both take
-/// about as long.
+/// Where the user may not listen, each wait has a connection of its own, as with nodes that do not know LOCK.HEAR. From
+/// release to grant, both take about as long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_may_not_listen_waits_as_before() {
     let _alone = ALONE.lock().await;
@@ -243,7 +245,7 @@ async fn a_user_that_may_not_listen_waits_as_before() {
         let client = [&heard, &blocked][n].clone();
         let held = holder.with(&options()).lock("k").await.unwrap();
         let waits = tokio::spawn(async move { (client.with(&options()).lock("k").await.unwrap(), Instant::now()) });
-        // A node that heard last of the release before may not be held.
+        // A node that heard of the previous release last may not be held.
         let waiters = |field: &str| nodes.0.iter().filter(|server| server.info(field) == 1).count();
         until("it waits", async || waiters("waiters") >= 3).await;
         assert_eq!(waiters("waiters_heard") >= 3, n == 0);
@@ -259,7 +261,7 @@ async fn a_user_that_may_not_listen_waits_as_before() {
     }
 }
 
-/// Of one node the first few wait for the lock itself, each on a connection; the others hear of their turns.
+/// On a single node the first few wait for the lock itself, each on a connection; the others hear of their turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_on_one_node_with_few_connections() {
     let _alone = ALONE.lock().await;

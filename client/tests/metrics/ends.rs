@@ -1,4 +1,4 @@
-//! How acquisitions end, how long they waited, and what holders did.
+//! Outcomes of acquisitions, their waits, and the ends of holds.
 
 use palisade_client::{Client, ErrorKind, Options};
 
@@ -7,7 +7,7 @@ use crate::harness::Frozen;
 use crate::proxy::{Proxy, proxied};
 use crate::recorder::sum;
 
-/// With so long a lease that nothing is extended meanwhile.
+/// Options with a lease so long that nothing is extended meanwhile.
 fn of(class: &str) -> Options {
     Options::new().ttl(ms(60_000)).class(class)
 }
@@ -30,7 +30,7 @@ async fn each_acquisition_is_counted_once_by_how_it_ended() {
     assert_eq!(other.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     let short = options.clone().wait(ms(300));
     assert_eq!(other.with(&short).lock("k").await.unwrap_err().kind(), ErrorKind::TimedOut);
-    // Its caller loses patience.
+    // Its caller cancels.
     let before = nodes.0[0].info("waiters");
     let waits = tokio::spawn({
         let (other, options) = (other.clone(), options.clone());
@@ -88,7 +88,7 @@ async fn modes_and_classes_are_told_apart_and_keys_are_not() {
     assert!(!crate::recorder::scraped().contains("secret-"), "no key is a label");
 }
 
-/// One round where nobody is in the way, and more where tokens differ or the queues of the nodes are needed.
+/// An acquisition takes one round without contention, and more if tokens differ or the nodes' queues are needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rounds_of_an_acquisition() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -103,7 +103,7 @@ async fn rounds_of_an_acquisition() {
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     guard.release().await;
     waits.await.unwrap();
-    // Refused, told that it is free, granted.
+    // The rounds: refused, notified that it is free, granted.
     assert!(rounds("waits") >= 3.0, "{}", rounds("waits"));
 }
 

@@ -33,7 +33,7 @@ async fn each_loss_is_counted_by_its_reason() {
     locks.spawn(async { std::thread::sleep(Duration::from_secs(1)) }).unwrap();
     assert_eq!(guard.lost().await, Loss::Asleep);
 
-    // Its last one: two of three nodes are gone.
+    // The last case: two of three nodes are gone.
     let guard = locks.with(&of(2_000)).lock("e").await.unwrap();
     nodes.0[1..].iter_mut().for_each(|server| server.kill());
     assert!(matches!(guard.lost().await, Loss::TooFewNodes(_)));
@@ -43,7 +43,7 @@ async fn each_loss_is_counted_by_its_reason() {
     for reason in reasons {
         assert_eq!(losses(reason), 1.0, "{reason}");
     }
-    // None is held any more, and each is told once, however it goes on.
+    // No lock is held any longer, and each loss is counted once, whatever follows.
     drop(guard);
     assert_eq!(sum("palisade_client_held", &[("class", "losses")]), 0.0);
     assert_eq!(sum("palisade_client_hold_seconds_count", &[("class", "losses")]), 5.0);

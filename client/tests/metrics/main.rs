@@ -1,4 +1,4 @@
-//! What a recorder is told of a client on real servers, and that docs/telemetry.md says the same.
+//! Metrics of a client on real servers, compared with docs/telemetry.md.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -23,7 +23,7 @@ mod page;
 mod recorder;
 mod spans;
 
-/// The fixture listens to events where it is used for tests of them.
+/// A stub for the fixture, which listens to events where they are tested.
 mod told {
     pub fn listen() {
         crate::recorder::install();

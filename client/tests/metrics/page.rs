@@ -1,11 +1,11 @@
-//! docs/telemetry.md names every metric, with its labels.
+//! Tests that docs/telemetry.md names every metric, with its labels.
 
 use palisade_client::Options;
 
 use crate::fixture::{Nodes, ms};
 use crate::recorder::{labels_of, scraped};
 
-/// The rows of the page's table: name, kind, labels.
+/// Returns the rows of the page's table: name, kind, labels.
 fn rows() -> Vec<(String, String, Vec<String>)> {
     let page = include_str!("../../../docs/telemetry.md");
     let row = |line: &str| {
@@ -17,7 +17,7 @@ fn rows() -> Vec<(String, String, Vec<String>)> {
     page.lines().filter_map(row).collect()
 }
 
-/// Each is told of here once, at least.
+/// Produces each metric at least once.
 async fn all() {
     let (_nodes, locks) = Nodes::with_client(1).await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);

@@ -1,4 +1,4 @@
-//! The recorder of this process, as Prometheus would scrape it. Each test has a class of locks and nodes of its own.
+//! The recorder of this process, as Prometheus would scrape it. Each test has its own class of locks and its own nodes.
 
 use std::sync::OnceLock;
 
@@ -9,14 +9,14 @@ use crate::setup;
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
-/// What hears of this process.
+/// The installed recorder, tracer and span exporter.
 pub struct Installed {
     pub scraped: PrometheusHandle,
     pub provider: SdkTracerProvider,
     pub spans: InMemorySpanExporter,
 }
 
-/// Installs it, before the first client of the process, as docs/telemetry.md says.
+/// Installs them before the first client of the process, as docs/telemetry.md says.
 pub fn install() -> &'static Installed {
     INSTALLED.get_or_init(|| {
         let spans = InMemorySpanExporter::default();
@@ -25,12 +25,12 @@ pub fn install() -> &'static Installed {
     })
 }
 
-/// What Prometheus would read.
+/// Returns the text that Prometheus would scrape.
 pub fn scraped() -> String {
     install().scraped.render()
 }
 
-/// The value of `name` summed over all series that have these labels: `of("palisade_client_held", r#"class="a""#)`.
+/// Returns the sum of `name` over all series with these labels: `sum("palisade_client_held", &[("class", "a")])`.
 pub fn sum(name: &str, labels: &[(&str, &str)]) -> f64 {
     let has = |series: &str| labels.iter().all(|(label, value)| series.contains(&format!("{label}=\"{value}\"")));
     let text = scraped();
@@ -38,7 +38,7 @@ pub fn sum(name: &str, labels: &[(&str, &str)]) -> f64 {
     series.filter(|(series, _)| has(series)).map(|(_, value)| value.parse::<f64>().unwrap()).sum()
 }
 
-/// The labels of all series of `name`, sorted; without the buckets' own.
+/// Returns the labels of all series of `name`, sorted; without the label of buckets.
 pub fn labels_of(name: &str) -> Vec<String> {
     let text = scraped();
     let series = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once("} "));

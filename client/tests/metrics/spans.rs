@@ -1,4 +1,4 @@
-//! What OpenTelemetry hears of a lock.
+//! Spans that OpenTelemetry receives for a lock.
 
 use opentelemetry_sdk::trace::SpanData;
 use palisade_client::Options;
@@ -6,7 +6,7 @@ use palisade_client::Options;
 use crate::fixture::{Nodes, ms, until};
 use crate::recorder::install;
 
-/// The spans of this name about this key, so far.
+/// Returns the spans of this name for this key so far.
 fn spans(name: &str, key: &str) -> Vec<SpanData> {
     install().provider.force_flush().unwrap();
     let all = install().spans.get_finished_spans().unwrap();

@@ -1,4 +1,4 @@
-//! A client whose user has the rights that docs/acl.md gives to an application, and no others.
+//! A client whose user has exactly the rights that docs/acl.md gives to an application.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use palisade_client::{Client, Options, Released};
 use crate::fixture::{Nodes, address, ms, until};
 use crate::harness::{Server, Setup, acl_rules};
 
-/// What a client sends besides, where the server knows it: nothing depends on it.
+/// A command that a client also sends if the server knows it; nothing depends on it.
 const BY_THE_WAY: &str = "client|setinfo";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users.acl");
-    // From a file, a server has its users before anybody reaches it, also when it starts again.
+    // With an ACL file a server has its users before any client connects, also after a restart.
     fs::write(&users, acl_rules("+lock.acquire")[0].replace("ACL SETUSER", "user") + "\n").unwrap();
     let setup = || {
         let setup = Setup::new().option("aclfile", users.to_str().unwrap());
@@ -27,7 +27,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     locks.connect().await.unwrap();
     let options = Options::new().ttl(ms(3_000)).node_timeout(ms(2_500));
 
-    // Nodes that have just started have tokens that differ, which takes a second round.
+    // Nodes that have just started have different tokens, which takes a second round.
     let guard = locks.with(&options).try_lock("orders:7").await.unwrap();
     assert_eq!(guard.release().await, Released::Released);
 
@@ -38,7 +38,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let patient = options.clone();
     let waiter = tokio::spawn(async move { others.with(&patient).lock("orders:42").await });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
-    // A node that lost the lock is given it again.
+    // A node that lost the lock gets it back.
     nodes.0[0].kill();
     nodes.0[0].start_again();
     until("the node has it again", async || nodes.holding("orders:42") == 3).await;

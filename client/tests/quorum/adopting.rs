@@ -1,4 +1,4 @@
-//! Locks that one process took and another one goes on with.
+//! Locks that one process acquired and another one continues.
 
 use palisade_client::ErrorKind;
 use palisade_client::by_owner::{Take, Wanted};
@@ -7,8 +7,8 @@ use crate::by_owner::{TTL, patient, process, take, takes};
 use crate::fixture::{Nodes, address, ms, until};
 use crate::proxy::Proxy;
 
-/// One process took the lock and was stopped, another one goes on with it. What the first does when it runs again is none of the owner's: its lease is
-/// over, and the attempt that it had not told of is given up.
+/// One process acquired the lock and was suspended, another one continues it. When the first resumes, it must not
+/// affect the owner: its lease is over, and it releases the attempt that it had reported to nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_only_stopped_takes_nothing_away() {
     let nodes = Nodes::start(3);
@@ -18,11 +18,11 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
     takes(&stopped, short).await;
     let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
     until("the first one's lease is over", async || stopped.counts().0 == 0).await;
-    // What it sends then has arrived when another of its requests has been answered.
+    // Whatever it sends then has arrived once another of its requests is answered.
     assert!(stopped.check(b"k", token).await.unwrap().is_some());
     assert_eq!(nodes.holding("k"), 3);
     assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
-    // An attempt that it gives up late, as it was sent to the nodes before another process found it there.
+    // The release of an attempt arrives late, sent before another process found the attempt there.
     let attempt = "me#0123456789abcdef";
     nodes.say(&format!("LOCK.ACQUIRE k {attempt} 60000"));
     let found = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
@@ -33,8 +33,8 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// While another attempt of the owner is being given back, or adopted, nodes do not agree for a moment. A request that was to wait said NOQUORUM then,
-/// of a lock that it had been granted.
+/// While another attempt of the owner is being released or adopted, the nodes disagree for a moment. A waiting request
+/// used to fail with NOQUORUM then, although it had been granted the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nodes_do_not_agree_on_is_looked_at_again() {
     let nodes = Nodes::start(3);
@@ -54,7 +54,7 @@ async fn what_nodes_do_not_agree_on_is_looked_at_again() {
     }
 }
 
-/// A script that extends a lock by one call of a program after the other: each of them adopts it.
+/// A script extends a lock by one call of a program after the other: each of them adopts the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_and_fifty_processes_one_after_the_other() {
     let nodes = Nodes::start(1);
@@ -71,7 +71,7 @@ async fn a_hundred_and_fifty_processes_one_after_the_other() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// An owner has as many holds as on a node, and another process counts on from there.
+/// An owner has as many holds as a node counts, and another process continues the count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_holds_as_a_node_counts() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! Bursts, stalls and majorities that are down for a while: whoever waits gets the lock, and whoever holds it keeps it.
+//! Bursts, stalls and majorities that are down for a while: waiters get the lock, and holders keep it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use palisade_client::{Client, ErrorKind, Options};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 
-/// Long enough on any machine: a test that works does not wait for it.
+/// A limit that is long enough on any machine: a passing test does not wait for it.
 const LONG: Duration = Duration::from_secs(300);
 
 /// A majority of five.
@@ -17,11 +17,11 @@ fn patient() -> Options {
     Options::new().wait(LONG)
 }
 
-/// The time that a node is given counted the time that requests waited in this process.
+/// A node's time to answer used to include the time that requests queued in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_thousand_at_once_all_get_theirs() {
     let (nodes, locks) = Nodes::with_client(5).await;
-    // The leases are not what is tested: here they outlast the slowest machine.
+    // Leases are not under test: here they outlast the slowest machine.
     let options = patient().ttl(ms(60_000));
     let one = |n: usize| {
         let (locks, options) = (locks.clone(), options.clone());
@@ -40,7 +40,7 @@ async fn three_thousand_at_once_all_get_theirs() {
     until("nothing is left", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
 }
 
-/// Nodes that hang for longer than they are given, and go on.
+/// Nodes hang for longer than their time to answer, and resume.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
     let (nodes, locks) = Nodes::with_client(5).await;
@@ -67,7 +67,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     for n in 0..20 {
         guards.push(locks.with(&options).lock(format!("held-{n}")).await.unwrap());
     }
-    // Over two leases: each guard's rounds meet nodes that hang.
+    // This lasts over two leases: each guard's rounds meet nodes that hang.
     for _ in 0..15 {
         let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
         tokio::time::sleep(ms(200)).await;
@@ -77,7 +77,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     }
 }
 
-/// `lock` gave up at once where a majority was down.
+/// `lock` used to fail at once if a majority was down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_down_is_waited_for() {
     let (mut nodes, locks) = Nodes::with_client(5).await;
@@ -100,7 +100,8 @@ async fn a_majority_that_is_loading_is_waited_for() {
     for server in &mut nodes.0[..2] {
         server.client().say("DEBUG POPULATE 20000 filler 100");
         server.client().say("SAVE");
-        // Half a minute, so that it still reads when it is asked; and it looks at its clients often meanwhile.
+        // Loading takes half a minute, so that the node is still loading when it is asked; it serves its clients often
+        // meanwhile.
         server.kill();
         server.change(|setup| {
             setup.option("key-load-delay", "1500").option("loading-process-events-interval-bytes", "1024")
@@ -119,7 +120,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     });
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
-    // Also behind another one of this process.
+    // The same holds behind another request of this process.
     for key in ["other", "k"] {
         let error = locks.with(&Options::new().wait(ms(100))).lock(key).await.unwrap_err();
         assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("LOADING"), "{error}");
@@ -133,7 +134,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     assert!(waiting.await.unwrap().unwrap().is_valid());
 }
 
-/// What stood in the way is told, node by node; and who holds the lock, if that is it.
+/// The error names the obstacle, node by node; and the holder, if there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
     let mut nodes = Nodes::start(5);
@@ -150,7 +151,7 @@ async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
     assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
 }
 
-/// One thread, and a task on it that does not let others run for longer than a lease.
+/// A task blocks its only thread for longer than a lease.
 #[test]
 fn a_busy_runtime_loses_no_lock() {
     let nodes = Nodes::start(3);

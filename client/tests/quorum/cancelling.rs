@@ -1,4 +1,4 @@
-//! A future that is dropped leaves no lock and no waiter behind, and nothing that goes on.
+//! A dropped future leaves no lock, no waiter and no running task behind.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use palisade_client::{Client, Guard, Options};
 
 use crate::fixture::{Nodes, ms, until};
 
-/// Polls `future` for up to `polls` times, then drops it; its value if it had one by then.
+/// Polls `future` up to `polls` times, then drops it. Returns its value if it was ready by then.
 async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -38,7 +38,7 @@ async fn at_every_await_point() {
     for count in [1, 3] {
         let (nodes, locks) = Nodes::with_client(count).await;
         let options = Options::new().ttl(ms(30_000));
-        // The first waits make connections for waiting, which stay.
+        // The first waits open connections for waiting, which stay open.
         let warm = locks.lock("k").await.unwrap();
         let _ = locks.with(&Options::new().wait(ms(100))).lock("k").await;
         warm.release().await;
@@ -52,7 +52,7 @@ async fn at_every_await_point() {
             drop(poll_some(locks.with(&options).lock("k"), polls).await);
             nothing_is_left(&nodes).await;
         }
-        // While somebody else holds it, and is followed.
+        // Here another client holds the lock, and is followed.
         for polls in 1..12 {
             let holder: Guard = locks.with(&options).try_lock("k").await.unwrap();
             let patient = locks.with(&options);
@@ -82,7 +82,7 @@ async fn at_every_await_point() {
             drop(poll_some(writing.downgrade(), polls).await);
             nothing_is_left(&nodes).await;
         }
-        // Nor is anything under way.
+        // Nothing is in progress either.
         locks.close().await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The set of nodes changes while locks are held and taken: no lock is lost, and no two have one.
+//! The set of nodes changes while locks are held and acquired: no lock is lost, and none is held twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,15 +15,15 @@ use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
 use crate::proxy::before_each;
 
-/// Leases of locks that are held throughout. A step waits until those from before it have ended; and after it all clients connect anew to all nodes, which
-/// takes a machine that is busy with other tests seconds.
+/// Leases of locks that are held throughout. A step waits until earlier leases have ended. After it all clients
+/// reconnect to all nodes, which takes seconds on a machine that is busy with other tests.
 const TTL_MS: u64 = 5_000;
 
 fn lasting() -> Setup {
     Setup::new().module_arguments(&["max-ttl", "5000", "max-clock-skew", "1000"])
 }
 
-/// Where no lock is held throughout, steps need not wait for long.
+/// A setup with short leases: where no lock is held throughout, steps need not wait for long.
 fn short() -> Setup {
     Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"])
 }
@@ -36,7 +36,7 @@ fn options() -> Options {
     Options::new().ttl(ms(TTL_MS))
 }
 
-/// Changes the set, unless that never ends.
+/// Changes the set, or fails if that never ends.
 async fn set(client: &Client, addresses: Vec<String>) {
     timeout(patience() * 2, client.set_nodes(addresses)).await.expect("a change comes to an end").unwrap();
 }
@@ -49,7 +49,7 @@ fn id(server: &Server) -> u128 {
     u128::from_str_radix(&server.client().say("LOCK.NODE").field("id").as_text(), 16).unwrap()
 }
 
-/// These nodes, as the list of a version.
+/// Returns these nodes as the list of a version.
 fn list(nodes: &Nodes, places: &[usize]) -> String {
     let member = |&place: &usize| Member { id: Some(id(&nodes.0[place])), address: address(&nodes.0[place]) };
     members_to_text(&places.iter().map(member).collect::<Vec<_>>())
@@ -63,7 +63,7 @@ fn members(server: &Server) -> String {
     server.client().say("LOCK.MEMBERS").field("members").as_text()
 }
 
-/// A lock of this client is on exactly these nodes.
+/// Waits until a lock of this client is on exactly these nodes.
 async fn is_on(nodes: &Nodes, key: &str, places: &[usize]) {
     let has = |server: &Server| server.client().say(&format!("EXISTS {key}")) == int(1);
     until("the lock is where it should be", async || {
@@ -72,8 +72,9 @@ async fn is_on(nodes: &Nodes, key: &str, places: &[usize]) {
     .await;
 }
 
-/// From three nodes to five, one of which is replaced, and back to three, while many take turns, and one lock of each kind is held throughout; by
-/// the client that changes the set, by one that only follows, and by one that was away and comes back.
+/// The set goes from three nodes to five, one of which is replaced, and back to three, while many tasks take turns. One
+/// lock of each kind is held throughout: by the client that changes the set, by one that only follows, and by one that
+/// was away and returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_come_and_go_under_load() {
     let nodes = Nodes::start_with(6, lasting);
@@ -82,7 +83,7 @@ async fn nodes_come_and_go_under_load() {
     let follower = Client::new(old.clone()).unwrap();
     connected(&changer).await;
     connected(&follower).await;
-    // Away: nothing that it sends or is sent arrives.
+    // This client is away: nothing that it sends or receives arrives.
     let (proxies, addresses) = before_each(&nodes.0[..3]).await;
     let sleeper = Client::new(addresses).unwrap();
     connected(&sleeper).await;
@@ -148,13 +149,13 @@ async fn nodes_come_and_go_under_load() {
     is_on(&nodes, "shared", &[3, 4, 5]).await;
     is_on(&nodes, "permits", &[3, 4, 5]).await;
 
-    // It is where it was, and finds the others.
+    // It has the old nodes, and finds the others.
     asleep.lost().await;
     proxies.iter().for_each(|proxy| proxy.pass());
     assert_eq!(sleeper.with(&options().wait(ms(500))).lock("own").await.unwrap_err().kind(), ErrorKind::TimedOut);
     let again = sleeper.with(&options()).lock("asleep").await.unwrap();
     assert!(again.token() > asleep.token());
-    // So does one that begins with the list from before.
+    // A client that starts with the old list finds them too.
     let late = Client::new(old).unwrap();
     assert_eq!(late.with(&options()).try_lock("own").await.unwrap_err().kind(), ErrorKind::Contended);
 
@@ -185,7 +186,7 @@ async fn nodes_come_and_go_under_load() {
     println!("{} turns", turns());
 }
 
-/// A changer is stopped again and again, wherever it is; another one completes what it began.
+/// A changer is stopped again and again, at any point; another one completes the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changer_that_stops_half_way_is_gone_on_from() {
     let nodes = Nodes::start_with(5, short);
@@ -204,14 +205,14 @@ async fn a_changer_that_stops_half_way_is_gone_on_from() {
     places.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, places);
-    // The one that was stopped follows.
+    // The stopped client follows.
     let guard = other.with(&brief()).lock("k").await.unwrap();
     assert_eq!(stopped.with(&brief()).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     is_on(&nodes, "k", &[0, 3, 4]).await;
     guard.release().await;
 }
 
-/// A list that a majority accepted may have been decided: whoever comes next completes it, though it wants another one, and nobody was told.
+/// A list that a majority accepted may have been decided: the next changer completes it, although it wants another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_changer_had_accepted_is_completed() {
     const BALLOT: &str = "00000000000000000000000000000007";
@@ -241,7 +242,7 @@ async fn of_two_changers_at_once_one_ends_unless_they_want_the_same() {
     let nodes = Nodes::start_with(5, short);
     let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
     set(&changers[0], some(&nodes, &[0, 1, 2])).await;
-    // Each wants a node of which the other wants to be rid.
+    // Each wants a node that the other wants to remove.
     let aims = [&[0, 3, 4][..], &[1, 2, 3]];
     let change = async |n: usize| timeout(patience() * 2, changers[n].set_nodes(some(&nodes, aims[n]))).await.unwrap();
     let (one, other) = tokio::join!(change(0), change(1));
@@ -267,12 +268,13 @@ async fn a_dead_node_is_replaced() {
     let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
     let error = follower.with(&options()).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
-    // It was dead when the set was founded, so nobody could ask it who it is.
+    // It was dead when the set was founded, so nobody could ask for its id.
     assert!(members(&nodes.0[0]).split(',').all(|member| !member.starts_with("unknown@")));
     assert_eq!(guard.release().await, Released::Released);
 }
 
-/// A new node is guarded. While it is, it grants nothing, and with a dead one beside it no majority of four would be left.
+/// A new node is guarded. Meanwhile it grants nothing, and with a dead node beside it no majority of four would be
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_added_when_it_serves() {
     let mut nodes = Nodes::start_with(4, short);
@@ -280,7 +282,7 @@ async fn a_node_is_added_when_it_serves() {
     set(&locks, some(&nodes, &[0, 1, 2])).await;
     let guard = locks.with(&brief()).lock("k").await.unwrap();
     nodes.0[2].kill();
-    // Longer than a lease.
+    // The guard lasts longer than a lease.
     nodes.0[3].client().say("LOCK.GUARD ARM 3000");
     set(&locks, some(&nodes, &[0, 1, 3])).await;
     assert!(!guard.is_lost(), "it was held throughout");
@@ -294,7 +296,7 @@ async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {
     client
 }
 
-/// As [`is_on`], where others are dead.
+/// Waits until a lock is on at least these nodes, where others are dead.
 async fn is_on_live(nodes: &Nodes, key: &str, places: &[usize]) {
     until("the lock is where it should be", async || {
         places.iter().all(|&place| nodes.0[place].client().say(&format!("EXISTS {key}")) == int(1))
@@ -316,13 +318,13 @@ async fn it_takes_the_permission() {
     assert_eq!((error.kind(), error.nodes().len()), (ErrorKind::NotAllowed, 3), "{error}");
     assert!(error.to_string().contains("+lock.setmembers"), "{error}");
     assert_eq!([0, 1, 2, 3].map(|place| version(&nodes.0[place])), [0; 4]);
-    // It follows an operator, with its own user.
+    // It follows an operator's change, with its own user.
     let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
     set(&operator, some(&nodes, &[1, 2, 3])).await;
     let guard = app.with(&brief()).lock("k").await.unwrap();
     is_on(&nodes, "k", &[1, 2, 3]).await;
     guard.release().await;
-    // One that may not say which version it works with is told so.
+    // A client that may not report its version of the set gets an error that says so.
     for server in &nodes.0 {
         server.client().say("ACL SETUSER app -lock.members");
     }
@@ -331,7 +333,7 @@ async fn it_takes_the_permission() {
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("+lock.members"), "{error}");
 }
 
-/// A node that lost its state file is another one: what it says counts for nobody until it is added.
+/// A node that lost its state file is a new one: its answers do not count until it is added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_server_at_an_address_is_no_member() {
     let mut nodes = Nodes::start_with(3, short);

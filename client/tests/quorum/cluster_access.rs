@@ -1,4 +1,4 @@
-//! A cluster that asks for passwords: all of its masters are reached with them, also those that its map names.
+//! A cluster with passwords: the client uses them for all masters, also those that only the map names.
 
 use std::fs;
 

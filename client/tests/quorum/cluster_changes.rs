@@ -1,4 +1,4 @@
-//! Slots that move while their locks are held, and while many wait.
+//! Slots that move while their locks are held, and while many requests wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::cluster::{MAX_TTL_MS, Six, options, tcp};
 use crate::fixture::{Register, connected, ms, slot, until};
 use crate::harness::{Member, Reply, int, joined_with, text, wait_until};
 
-/// Its slot is the second master's.
+/// A key whose slot belongs to the second master.
 const KEY: &str = "k";
 
 /// Moves the slot of [`KEY`] with its locks, as operators do: each key by MIGRATE, the slot by SETSLOT on every master.
@@ -33,7 +33,7 @@ fn move_by_keys(masters: &[&Member], from: &Member, to: &Member) {
     }
 }
 
-/// Moves it in one step; whether the server can.
+/// Moves the slot in one step. Returns whether the server can.
 fn move_at_once(from: &Member, to: &Member) -> bool {
     let slot = slot(KEY);
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id);
@@ -58,7 +58,7 @@ async fn a_held_lock_that_moved_with_its_keys_can_be_released_and_runs_out() {
     assert_eq!(guard.release().await, Released::Released);
     let next = locks.with(&options()).lock(KEY).await.unwrap();
     assert!(next.token() > token);
-    // What came by MIGRATE is suspect: it is not extended, and nobody else has it before it has run out.
+    // A lock that came by MIGRATE is suspect: it is not extended, and no other client gets it before it has ended.
     move_by_keys(&masters, masters[2], masters[0]);
     let locks = locks.with(&options());
     let (loss, after) = tokio::join!(next.lost(), locks.lock(KEY));
@@ -84,7 +84,7 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
             return;
         }
         until("it waits there", async || masters[to].server.info("waiters") == 1).await;
-        // Past what is left of the lease from before.
+        // The rest of the old lease is over.
         tokio::time::sleep(ms(MAX_TTL_MS + 300)).await;
         assert!(guard.is_valid(), "it is the same lock");
     }
@@ -95,8 +95,8 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
     next.release().await;
 }
 
-/// Many want a few locks of one slot, which goes from master to master: no two have one at a time, tokens rise, and everybody comes to
-/// have each.
+/// Many tasks want a few locks of one slot, which moves from master to master. Locks are never held twice, tokens rise,
+/// and each task gets each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_their_slot_goes_round() {
     let six = Six::start(60_000);
@@ -111,7 +111,7 @@ async fn many_wait_while_their_slot_goes_round() {
         .collect();
     for moves in 0..8 {
         let (from, to) = ([1, 2, 0][moves % 3], [2, 0, 1][moves % 3]);
-        // By turns, where the server can.
+        // Moves alternate between both ways, where the server can do both.
         if moves % 2 == 0 || !tokio::task::block_in_place(|| move_at_once(masters[from], masters[to])) {
             tokio::task::block_in_place(|| move_by_keys(&masters, masters[from], masters[to]));
         }
@@ -126,7 +126,7 @@ async fn many_wait_while_their_slot_goes_round() {
     println!("{:?} turns", judged.iter().map(|(_, judge)| judge.judge()).collect::<Vec<_>>());
 }
 
-/// A resource, and who says that it had the lock from when to when.
+/// A protected resource, and the intervals in which tasks report having had the lock.
 #[derive(Default)]
 pub struct Judge {
     is_over: AtomicBool,
@@ -135,7 +135,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// No two had it at a time, and whoever had it later has the larger token; so many turns.
+    /// Checks that no two tasks had the lock at once, and that later holders have larger tokens. Returns the number of
+    /// turns.
     pub fn judge(&self) -> usize {
         let mut had = self.had.lock().unwrap().clone();
         had.sort_unstable();
@@ -146,18 +147,18 @@ impl Judge {
         had.len()
     }
 
-    /// Those who take turns end after the next one.
+    /// Ends each worker after its next turn.
     pub fn is_over(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Takes the lock again and again until it is over, and at least once after that, and writes under it each time.
+/// Acquires the lock again and again until the end, and at least once after it, and writes under it each time.
 pub async fn take_turns(locks: Client, key: String, judge: Arc<Judge>) {
     take_turns_with(locks, key, judge, options()).await;
 }
 
-/// The same, with these options.
+/// Takes turns with these options. See [`take_turns`].
 pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, options: Options) {
     let mut was_over = false;
     while !was_over {
@@ -167,7 +168,7 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
         tokio::time::sleep(ms(2)).await;
         let is_taken = judge.register.lock().unwrap().write(guard.token());
         let left = Instant::now();
-        // What was not valid to the end tells nothing.
+        // A hold that was not valid to its end proves nothing.
         if guard.is_valid() {
             assert!(is_taken, "the write of a holder was refused: token {}", guard.token());
             judge.had.lock().unwrap().push((came, left, guard.token()));
@@ -177,7 +178,7 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
     }
 }
 
-/// Thousands of one client wait for as many locks of one slot, which goes round: all have turns where it is in the end.
+/// Thousands of requests wait for locks of one slot, which moves: all have turns on the master where it ends up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_wait_while_their_slot_moves() {
     const WAITING: usize = 2_000;
@@ -185,7 +186,7 @@ async fn thousands_wait_while_their_slot_moves() {
     let masters: Vec<_> = six.masters().collect();
     let locks = six.client().await;
     let name = |n: usize| format!("{{{KEY}}}{n}");
-    // One lock for ten of them.
+    // One lock for ten requests.
     let names = WAITING / 10;
     let mut held = vec![];
     for n in 0..names {
@@ -193,7 +194,7 @@ async fn thousands_wait_while_their_slot_moves() {
     }
     let patient = options().node_timeout(ms(10_000));
     let mut waiting = tokio::task::JoinSet::new();
-    // Of those of one client that want one lock, one waits on the nodes.
+    // Of the requests of one client for one lock, one waits on the nodes.
     let mut clients = vec![];
     for _ in 0..WAITING / names {
         clients.push(six.client().await);
@@ -208,7 +209,7 @@ async fn thousands_wait_while_their_slot_moves() {
         });
     }
     until("all wait", async || masters[1].server.info("waiters") == WAITING as u64).await;
-    // Those that are extended meanwhile keep everybody waiting; what came by MIGRATE runs out.
+    // Extended locks keep everybody waiting; those that came by MIGRATE end.
     for (moves, (from, to)) in [(1, 2), (2, 0), (0, 1)].into_iter().enumerate() {
         tokio::task::block_in_place(|| {
             if moves == 1 || !move_at_once(masters[from], masters[to]) {
@@ -231,7 +232,7 @@ async fn thousands_wait_while_their_slot_moves() {
     until("nobody waits, nobody holds", async || masters.iter().all(is_idle)).await;
 }
 
-/// A master that is asked first, and knows of no move yet, redirects; so does one that was in the cluster before.
+/// A master that is asked first and serves no slot redirects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_that_serves_nothing_is_enough() {
     let members = joined_with(["0 16383", ""], |setup| setup);

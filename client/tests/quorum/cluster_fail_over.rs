@@ -1,4 +1,4 @@
-//! Replicas that take over, while locks are held and while many wait.
+//! Replicas that take over, while locks are held and while many requests wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::cluster_changes::{Judge, take_turns};
 use crate::fixture::{ms, until};
 use crate::harness::{Member, text, wait_until};
 
-/// The replica takes over by hand. A fail-over is given up after 5 s, which a busy machine may need.
+/// Lets the replica take over by hand. A fail-over is given up after 5 s, which a busy machine may need.
 pub fn fail_over(replica: &Member) {
     let mut asked: Option<Instant> = None;
     let mut client = replica.client();
@@ -25,7 +25,8 @@ pub fn fail_over(replica: &Member) {
     });
 }
 
-/// Locks of the other masters go on; those of the dead one end with their validity, and are had again after its replica's guard.
+/// Locks of the other masters are unaffected. Those of the dead one end with their validity, and can be acquired again
+/// after its replica's guard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced() {
     let mut six = Six::start(3_000);
@@ -70,7 +71,7 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
     let other = six.client().await;
     let start = Instant::now();
     fail_over(&six.0[4]);
-    // As soon as the others know; or the guard is over before anybody looks.
+    // The guard shows once the others know of it, or it is over before anybody asks.
     until("it is told", async || match other.with(&options()).try_lock(format!("{{{key}}}free")).await {
         Err(error) => error.kind() == ErrorKind::Guarded && error.retry_after().is_some(),
         Ok(guard) => {
@@ -83,13 +84,14 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
         }
     })
     .await;
-    // The replica has the lock, but does not know that it was the last word on it.
+    // The replica has the lock, but does not know whether it has its latest state.
     guard.lost().await;
     let next = waiting.await.unwrap();
     assert!(next.token() > guard.token() && six.0[4].server.info("held") == 1);
 }
 
-/// Many want a few locks of one master while it is replaced: no two have one at a time, tokens rise, and everybody comes to have each.
+/// Many tasks want a few locks of one master while it is replaced. Locks are never held twice, tokens rise, and each
+/// task gets each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_their_master_is_replaced() {
     let mut six = Six::start(3_000);
@@ -104,7 +106,7 @@ async fn many_wait_while_their_master_is_replaced() {
     fail_over(&six.0[4]);
     let before = judged[0].1.judge();
     until("some had it again", async || judged[0].1.judge() > before + 20).await;
-    // And the master before takes over again, since its successor dies.
+    // The previous master takes over again, because its successor dies.
     until("it is told what it must know", async || six.0[1].server.info("outstanding_ttl_ms") <= 2 * MAX_TTL_MS).await;
     six.0[4].server.kill();
     judged.iter().for_each(|(_, judge)| judge.is_over());

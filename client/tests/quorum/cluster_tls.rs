@@ -1,4 +1,5 @@
-//! A cluster whose servers listen with TLS alone, and ask for a certificate: the masters that its map names are reached with the same certificates.
+//! A cluster whose servers listen with TLS only, and require a certificate. The client uses the same certificates for
+//! the masters that its map names.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use crate::cluster_fail_over::fail_over;
 use crate::fixture::{connected, until};
 use crate::harness::{Setup, free_port, has_tls, issue, make_authority, not_here, patience, patient};
 
-/// Certificates of an authority of this test's own.
+/// Returns a certificate of this test's own authority.
 fn certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -25,7 +26,7 @@ fn certificate(name: &str) -> PathBuf {
     made.path().join(name)
 }
 
-/// No plain port; the bus of the cluster and its replication are over TLS too.
+/// Returns a setup without a plain port; the bus of the cluster and its replication use TLS too.
 fn with_tls(setup: Setup) -> Setup {
     let path = |name: &str| certificate(name).to_str().unwrap().to_owned();
     let setup = patient(setup).option("port", "0").option("tls-port", &free_port().to_string());

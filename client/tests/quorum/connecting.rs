@@ -1,4 +1,4 @@
-//! Certificates and credentials: which are shown and trusted, and that new ones are used without a restart.
+//! Certificates and credentials: which ones are presented and trusted, and that new ones are used without a restart.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn over(port: u16, tls: Tls) -> Client {
     Client::builder().node(format!("rediss://127.0.0.1:{port}")).tls(tls).build().unwrap()
 }
 
-/// Why a lock cannot be taken.
+/// Returns why a lock cannot be acquired.
 async fn refusal(locks: &Client) -> String {
     let slow = palisade_client::Options::new().node_timeout(std::time::Duration::from_secs(10));
     locks.with(&slow).try_lock("k").await.unwrap_err().to_string()
@@ -52,7 +52,7 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
 
-/// Nodes behind an address that no certificate has.
+/// The nodes' certificates do not contain their address.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_must_have_the_name_that_is_asked_for() {
@@ -86,7 +86,7 @@ async fn renewed_certificates_are_used_without_a_restart() {
     connected(&locks).await;
     let guard = locks.lock("k").await.unwrap();
 
-    // Everything is new: the authority, and what it has signed. The server reads its files when it is told which they are.
+    // Everything is new: the authority, and what it has signed. The server reads its files when their names are set.
     certificates(dir.path(), "IP:127.0.0.1");
     let file = |name: &str| path(name).to_str().unwrap().to_owned();
     let set = format!(
@@ -130,7 +130,7 @@ async fn a_password_that_was_changed_is_read_again() {
     server.client().say(&user("first"));
     let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
     write(&file, "app:first\n");
-    // They go before those in the address.
+    // These take precedence over those in the address.
     let address = format!("{}?user=app&pass=wrong", address(&server));
     let locks = Client::builder().node(&address).credentials(Credentials::file(&file)).build().unwrap();
     connected(&locks).await;

@@ -1,4 +1,4 @@
-//! Many tasks in several processes want one lock: one at a time gets it, and tokens are in the order of that.
+//! Many tasks in several processes want one lock: one at a time gets it, and tokens rise in that order.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::harness::Setup;
 const PROCESSES: usize = 5;
 const TASKS: usize = 10;
 
-/// What a child process does; a test of its own only so that it can be started.
+/// Runs a child process; it is a test only so that it can be started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the test below"]
 async fn contender_runs_in_a_child_process() {

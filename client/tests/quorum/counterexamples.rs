@@ -1,5 +1,5 @@
-//! Known ways in which locks over several nodes have failed, each closed. Those that are about the order of single messages
-//! are tested where that order can be chosen: in the core's `quorum`.
+//! Known ways in which locks over several nodes have failed, each closed. Failures that depend on the order of single
+//! messages are tested where that order can be chosen: in the `quorum` crate.
 
 use palisade_client::{ErrorKind, Options};
 
@@ -26,7 +26,7 @@ async fn a_node_that_restarted_empty() {
     assert!(guard.is_valid());
 }
 
-/// A message of an older acquisition comes late: it cannot touch a newer one, whose owner has another name.
+/// A message of an older acquisition arrives late: it cannot affect a newer one, whose owner has another name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_release_of_an_older_acquisition() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -41,7 +41,7 @@ async fn a_late_release_of_an_older_acquisition() {
     until("every node has it", async || nodes.holding("k") == 3).await;
 }
 
-/// A repeated ACQUIRE of one owner is not a re-entry: one release frees it.
+/// A repeated ACQUIRE of one owner is not a re-entry: one release frees the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_acquire_is_no_reentry() {
     let nodes = Nodes::start(1);
@@ -51,7 +51,7 @@ async fn a_repeated_acquire_is_no_reentry() {
     assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), int(0));
 }
 
-/// Three clients at once, each first at other nodes: nobody has two majorities, and it does not stay so.
+/// Three clients at once each reach different nodes first: none has a majority, and the tie does not last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_clients_with_two_nodes_each_of_five() {
     let nodes = Nodes::start(5);
@@ -63,7 +63,7 @@ async fn three_clients_with_two_nodes_each_of_five() {
     locks.lock("k").await.unwrap().release().await;
 }
 
-/// A holder is paused between its last look and its write: the resource refuses it.
+/// A holder is paused between its last check and its write: the resource refuses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_paused_between_its_check_and_its_write() {
     let (_nodes, locks) = Nodes::with_client(3).await;
@@ -76,7 +76,7 @@ async fn a_holder_paused_between_its_check_and_its_write() {
     assert!(!register.write(token), "it looked, was paused, and writes");
 }
 
-/// A client's clock is an hour ahead; then every node restarts, twice: tokens still only grow.
+/// A client's clock is an hour ahead; then every node restarts, twice: tokens still rise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_from_a_client_an_hour_ahead_then_two_restarts() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
@@ -86,7 +86,7 @@ async fn a_token_from_a_client_an_hour_ahead_then_two_restarts() {
     for server in &nodes.0 {
         let mut me = server.client();
         assert!(me.say(&format!("LOCK.ACQUIRE k me 1000 FENCE {ahead}")).as_int() < ahead, "ignored: too far ahead");
-        // The second round is the owner's own word, and is taken.
+        // The second round is the owner's own statement, and is accepted.
         assert_eq!(me.insist(&format!("LOCK.FENCE k me {ahead}")), int(ahead));
         me.say("LOCK.RELEASE k me");
     }
@@ -120,7 +120,7 @@ async fn nodes_whose_clocks_differ_by_more_than_the_skew() {
     }
 }
 
-/// A grant that arrives after the validity it would have had: it is not held, and given back.
+/// A grant that arrives after the end of its validity is not held, and is released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_counted_after_its_validity() {
     let nodes = Nodes::start(1);
@@ -133,7 +133,7 @@ async fn a_grant_counted_after_its_validity() {
     until("it is given back", async || nodes.holding("k") == 0).await;
 }
 
-/// A client that is frozen together with a majority: nothing that it is told later revives its lock.
+/// A client is frozen together with a majority: no later answer revives its lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_extensions_do_not_revive_a_lock() {
     let (nodes, locks) = Nodes::with_client(3).await;

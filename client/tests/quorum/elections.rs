@@ -1,4 +1,4 @@
-//! Elections on real servers: one leader a term, told to everybody who observes.
+//! Elections on real servers: one leader per term, reported to every observer.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn options() -> Options {
     Options::new().ttl(ms(TTL_MS))
 }
 
-/// Waits until so many watch on each node, and nobody asks again and again instead.
+/// Waits until each node has this many watchers, so that nobody polls instead.
 async fn watched(nodes: &Nodes, watchers: u64) {
     until("all are watched", async || nodes.0.iter().all(|server| server.info("watchers") == watchers)).await;
 }
@@ -24,7 +24,7 @@ async fn next(leaders: &mut Changes<Option<Leader>>) -> Option<Leader> {
     tokio::time::timeout(patience(), leaders.changed()).await.expect("nothing is told").unwrap()
 }
 
-/// The next change is a leader with this term, sequence and value.
+/// Expects that the next change is a leader with this term, sequence and value.
 async fn expect(leaders: &mut Changes<Option<Leader>>, term: u64, sequence: u64, value: &str) {
     let leader = next(leaders).await.expect("somebody leads");
     assert_eq!((leader.term, leader.sequence, &*leader.value), (term, sequence, value.as_bytes()));
@@ -35,7 +35,7 @@ async fn leader(client: &Client, key: &str) -> Option<(u64, String)> {
     leader.map(|leader| (leader.term, String::from_utf8(leader.value).unwrap()))
 }
 
-/// On how many nodes the note of `key` has this number.
+/// Returns on how many nodes the note of `key` has this number.
 fn proclaimed(nodes: &Nodes, key: &str, sequence: i64) -> usize {
     let info = nodes.say(&format!("LOCK.INFO {key}"));
     info.iter().filter(|info| **info != null() && info.field("seq").as_int() == sequence).count()
@@ -49,7 +49,7 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     assert_eq!(next(&mut leaders).await, None);
     assert_eq!(leader(&two, "e").await, None);
     watched(&nodes, 1).await;
-    // Somebody who only has the lock leads nothing.
+    // A holder that only has the lock leads nothing.
     let guard = one.with(&options().note("term 7 a note that looks like it")).lock("e").await.unwrap();
     assert_eq!(leader(&two, "e").await, None);
     guard.release().await;
@@ -72,7 +72,7 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     let second = waits.await.unwrap().unwrap();
     println!("handed over in {:?}", resigned.elapsed());
     assert!(second.term() > term);
-    // Between the two there may have been nobody.
+    // Between the two there may have been no leader.
     let told = next(&mut leaders).await;
     let told = if told.is_none() { next(&mut leaders).await } else { told };
     assert_eq!(told.map(|leader| (leader.term, leader.value)), Some((second.term(), b"second".to_vec())));
@@ -98,7 +98,7 @@ async fn a_leader_that_vanishes_is_followed_within_its_lease() {
         let election = other.with(&options()).election("e");
         let waits = tokio::spawn(async move { election.campaign("next").await });
         until("it waits", async || nodes.0.iter().filter(|server| server.info("waiters") == 1).count() >= 2).await;
-        // Nothing of it arrives any more, and nobody is told.
+        // Nothing of it arrives any longer, and nobody is notified.
         let vanished = Instant::now();
         proxies.iter().for_each(Proxy::swallow);
         let second = waits.await.unwrap().unwrap();
@@ -137,7 +137,7 @@ async fn two_of_five_nodes_may_be_down() {
     assert_eq!(next(&mut leaders).await, None);
     let second = client.with(&options()).election("e").campaign("second").await.unwrap();
     expect(&mut leaders, second.term(), 1, "second").await;
-    // With three down nobody can tell.
+    // With three nodes down, nobody can tell.
     nodes.0[4].kill();
     let told = client.election("e").leader().await.unwrap_err();
     assert_eq!((told.kind(), told.nodes().len()), (ErrorKind::NoQuorum, 3), "{told}");
@@ -145,7 +145,7 @@ async fn two_of_five_nodes_may_be_down() {
     assert_eq!(second.proclaim("late").await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// Each node forgets everything, is guarded, and is told again who leads when it grants again; observers notice nothing.
+/// Each node forgets everything, is guarded, and learns again who leads when it grants again; observers notice nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_forgot_are_told_again() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
@@ -166,7 +166,7 @@ async fn nodes_that_forgot_are_told_again() {
         .await;
     }
     first.proclaim("third").await.unwrap();
-    // Nothing else was told meanwhile.
+    // Nothing else was reported meanwhile.
     expect(&mut leaders, first.term(), 3, "third").await;
 }
 
@@ -187,7 +187,7 @@ async fn an_observer_with_one_node_out_of_reach_sees_each_term() {
         }
         proxies[n].pass();
     }
-    // Two out of reach: what was told last stays, and nothing is said.
+    // With two nodes out of reach the last report stands, and nothing is reported.
     let leads = client.with(&options()).election("e").campaign("last").await.unwrap();
     let mut leaders = far.election("e").observe().unwrap();
     expect(&mut leaders, leads.term(), 1, "last").await;
@@ -213,7 +213,7 @@ async fn bounds_and_refusals() {
     let error = client.with(&options().wait(ms(100))).election("e").campaign("late").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     first.resign().await;
-    // Who may not proclaim does not lead.
+    // A candidate that may not proclaim does not lead.
     nodes.say("ACL SETUSER default -lock.note");
     let began = Instant::now();
     let error = client.with(&options()).election("e").campaign("mute").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Several nodes, and what to ask about them.
+//! Several nodes, and questions about them.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ use crate::harness::{Reply, Server, Setup, int, patience};
 pub struct Nodes(pub Vec<Server>);
 
 impl Nodes {
-    /// So many, without persistence.
+    /// Starts `count` nodes without persistence.
     pub fn start(count: usize) -> Self {
         Self::start_with(count, Setup::new)
     }
 
-    /// So many, set up in this way.
+    /// Starts `count` nodes with this setup.
     pub fn start_with(count: usize, setup: impl Fn() -> Setup) -> Self {
         crate::told::listen();
         Self((0..count).map(|_| setup().start()).collect())
     }
 
-    /// So many, and a client of all of them, connected.
+    /// Starts `count` nodes, and a connected client of all of them.
     pub async fn with_client(count: usize) -> (Self, Client) {
         let nodes = Self::start(count);
         let client = nodes.client().await;
         (nodes, client)
     }
 
-    /// Their addresses.
+    /// Returns their addresses.
     pub fn addresses(&self) -> Vec<String> {
         self.0.iter().map(address).collect()
     }
 
-    /// A client of all of them, connected.
+    /// Returns a connected client of all of them.
     pub async fn client(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         connected(&client).await;
         client
     }
 
-    /// A client of all of them, whatever state they are in.
+    /// Returns a client of all of them, whatever their state.
     pub async fn client_now(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         let start = Instant::now();
@@ -52,8 +52,9 @@ impl Nodes {
         client
     }
 
-    /// Returns when their tokens follow their clocks. Until then those of new nodes start each where its clock was, and some: a proposal is
-    /// behind those of one and above those of another, so a token rises after a majority has granted the lock.
+    /// Waits until their tokens follow their clocks. Until then the tokens of new nodes start at each node's clock plus
+    /// a margin. A proposal is behind some nodes and ahead of others, so a token rises after a majority has granted the
+    /// lock.
     pub async fn follow_their_clocks(&self) {
         let follows_its_clock = |server: &Server| {
             let time: Vec<u64> =
@@ -63,12 +64,12 @@ impl Nodes {
         until("their tokens follow their clocks", async || self.0.iter().all(follows_its_clock)).await;
     }
 
-    /// What each answers.
+    /// Returns the answer of each node.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.0.iter().map(|server| server.client().say(line)).collect()
     }
 
-    /// On how many `key` is locked.
+    /// Returns on how many nodes `key` is locked.
     pub fn holding(&self, key: &str) -> usize {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
     }
@@ -79,15 +80,15 @@ pub fn address(server: &Server) -> String {
     format!("unix://{}", server.socket().display())
 }
 
-/// Returns when the client has reached a majority of its nodes: a first use alone waits for connections no longer than one may take to be
-/// made, and this machine may be busy.
+/// Waits until the client has reached a majority of its nodes. A first use waits for connections only as long as one
+/// may take, and this machine may be busy.
 pub async fn connected(client: &Client) {
     let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
     client.with(&options).lock(key).await.unwrap().release().await;
 }
 
-/// Returns when `condition` holds.
+/// Waits until `condition` holds.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let start = Instant::now();
     while !condition().await {
@@ -96,13 +97,13 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnM
     }
 }
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub fn slot(key: &str) -> u16 {
     let slot = Slot::for_key(key);
     (0..16_384).find(|&number| Slot::new(number) == Some(slot)).unwrap()
 }
 
-/// A resource that takes a write only with a token at least as large as the largest it has seen.
+/// A resource that accepts a write only with a token at least as large as the largest it has seen.
 #[derive(Debug, Default)]
 pub struct Register {
     largest: u64,

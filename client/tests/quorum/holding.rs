@@ -1,4 +1,4 @@
-//! Holding a lock: extended, healed, and known to be lost when it is.
+//! Held locks: extended, healed, and known to be lost when they are.
 
 use std::time::Instant;
 
@@ -21,14 +21,14 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
     assert_eq!(guard.release().await, Released::AlreadyExpired);
 }
 
-/// A lock that was free at once ended after its first lease, one that was waited for did not.
+/// A lock that was free at once used to end after its first lease; one that was waited for did not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_however_it_was_taken() {
     let (_nodes, locks) = Nodes::with_client(3).await;
     let options = Options::new().ttl(ms(2_000));
     let tried = locks.with(&options).try_lock("tried").await.unwrap();
     let waited = locks.with(&options).lock("waited").await.unwrap();
-    // Past what the first lease is good for.
+    // The validity of the first lease is over.
     tokio::time::sleep(ms(2_500)).await;
     assert!(tried.is_valid() && waited.is_valid());
 }
@@ -81,7 +81,7 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
         proxies.iter().for_each(how);
         guard.lost().await;
         assert!(!guard.is_valid());
-        // Nobody else can have had it before: the leases still run.
+        // No other client can have had it before: the leases still run.
         let direct = nodes.client().await;
         let next = direct.lock("k").await.unwrap();
         assert!(next.token() > guard.token());

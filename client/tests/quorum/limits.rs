@@ -1,4 +1,4 @@
-//! A wait ends at its limit whatever the nodes do, and tells what is known then.
+//! A wait ends at its limit whatever the nodes do, and reports the latest knowledge.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::harness::Frozen;
 
 const WAIT: Duration = Duration::from_millis(2_000);
 
-/// A wait ends a tenth of a second after its limit at the latest; the rest is for a busy machine.
+/// Maximum delay: a wait ends at most a tenth of a second after its limit; the rest is for a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
-/// How a wait ended, and when: counted from its limit.
+/// The error of a wait, and its delay after the limit.
 type Ended = (Error, Duration);
 
 fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {
@@ -25,7 +25,7 @@ fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {
     })
 }
 
-/// Returns when so many wait on each node.
+/// Waits until `count` requests wait on each node.
 async fn queued(nodes: &Nodes, count: u64) {
     until("they wait", async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
 }
@@ -36,8 +36,8 @@ fn assert_no_quorum((error, late): &Ended) {
     assert!(*late < LATE, "{late:?} after its limit: {error}");
 }
 
-/// Three of five nodes freeze while the lock is waited for: whoever waits, in the queues or behind another one of its process, was told half a
-/// second to three seconds after the limit that the holder of then holds it.
+/// Three of five nodes freeze during a wait. A request in the queues, or behind another one of its process, used to end
+/// half a second to three seconds after the limit, and to name the holder of before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_freezes_during_a_wait() {
     let nodes = Nodes::start(5);
@@ -46,7 +46,7 @@ async fn a_majority_that_freezes_during_a_wait() {
     let one = waits(&locks, Options::new());
     queued(&nodes, 1).await;
     let behind = waits(&locks, Options::new());
-    // Whatever nodes are given to answer.
+    // The nodes' time to answer does not matter.
     let given = waits(&slow, Options::new().node_timeout(ms(60_000)));
     queued(&nodes, 2).await;
     let _frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
@@ -57,7 +57,7 @@ async fn a_majority_that_freezes_during_a_wait() {
     }
 }
 
-/// A request waits in the one node's queue for the lock itself.
+/// With one node, a request waits in its queue for the lock itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_that_freezes_during_a_wait() {
     let nodes = Nodes::start(1);
@@ -98,7 +98,7 @@ async fn an_owner_waits_for_nodes_that_freeze() {
     }
 }
 
-/// The outage ends after the limit, and the holder's lease has ended meanwhile: it is not named.
+/// The outage ends after the limit, and the holder's lease has ended meanwhile: the error does not name it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_of_before_is_not_named() {
     let nodes = Nodes::start(5);
@@ -114,8 +114,8 @@ async fn a_holder_of_before_is_not_named() {
     assert_no_quorum(&ended);
 }
 
-/// All nodes freeze while an owner asks, for longer than a node is given: what they grant late is of the same request. The owner was told that it
-/// holds the lock already, and the lock stayed.
+/// All nodes freeze for longer than their time to answer while an owner asks. Their late grants belong to the same
+/// request. The owner used to be refused as a holder of the lock already, and the lock stayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
     let nodes = Nodes::start(5);

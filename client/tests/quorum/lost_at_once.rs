@@ -1,4 +1,4 @@
-//! A lock that is taken away is lost at once, and its holder is told why.
+//! A lock that is taken away is lost at once, and its holder learns why.
 
 use palisade_client::{Guard, Loss, Options, Why};
 
@@ -6,12 +6,12 @@ use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 use crate::proxy::{Proxy, proxied};
 
-/// A ttl so long that nothing is extended meanwhile.
+/// Options with a ttl so long that nothing is extended meanwhile.
 fn long() -> Options {
     Options::new().ttl(ms(60_000))
 }
 
-/// How often a command was called on each node.
+/// Returns how often a command was called on each node.
 fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
     let stats = nodes.say("INFO commandstats").into_iter().map(|stats| stats.as_text().to_lowercase());
     let start = format!("cmdstat_{command}:calls=");
@@ -22,12 +22,12 @@ fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
     stats.map(count).collect()
 }
 
-/// How many keys each node tells of.
+/// Returns the number of keys that each node tracks.
 fn tells_of(nodes: &Nodes) -> Vec<u64> {
     nodes.0.iter().map(|server| server.client().info_field("tracking_total_keys")).collect()
 }
 
-/// Each node tells of the lock.
+/// Waits until each node tracks the lock.
 async fn told(nodes: &Nodes) {
     until("every node tells of it", async || tells_of(nodes).iter().all(|&keys| keys == 1)).await;
 }
@@ -52,7 +52,7 @@ async fn without_asking_again_and_again() {
         assert_eq!(looks, vec![1; count], "it was looked at once");
         nodes.say(how);
         if how.starts_with("SET") {
-            // What is there is no lock: that shows when it is to be extended.
+            // The value there is no lock: that shows at the next extension.
             continue;
         }
         assert!(taken_away(&guard).await > count / 2);
@@ -61,7 +61,7 @@ async fn without_asking_again_and_again() {
     }
 }
 
-/// What the holder changes itself, the server does not tell it of; then it has to look again.
+/// The server does not report the holder's own changes to the holder, so the client has to check again afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -73,7 +73,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     nodes.say("CLIENT KILL TYPE normal SKIPME yes");
     let looks = calls(&nodes, "lock.check");
     until("it was looked at again", async || {
-        // Until all are connected again some extensions fail.
+        // Until all are connected again, some extensions fail.
         let _ = guard.extend().await;
         calls(&nodes, "lock.check").iter().zip(&looks).all(|(now, before)| now > before)
     })
@@ -82,7 +82,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     assert!(taken_away(&guard).await >= 2);
 }
 
-/// An operator who breaks it on one node after the other is not undone in between.
+/// A lock that an operator breaks on one node after the other is not granted again in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_away_node_by_node_is_not_taken_back() {
     let (nodes, locks) = Nodes::with_client(5).await;
@@ -116,7 +116,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     guard.release().await;
 }
 
-/// A lock that is given back at once costs nothing more than before.
+/// A lock that is released at once costs no more than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_hold_is_not_looked_at() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -126,13 +126,13 @@ async fn a_short_hold_is_not_looked_at() {
     assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
 }
 
-/// Readers come and go: the others are not lost, and one that is broken is.
+/// Readers come and go: the others are not lost, and a broken one is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_readers() {
     let nodes = Nodes::start(3);
     let (locks, others) = (nodes.client().await, nodes.client().await);
     let one = locks.with(&long()).rw_lock("k").read().await.unwrap();
-    // A node tells nobody of what came over its own connection.
+    // A node does not report changes to the connection that made them.
     let lock = others.rw_lock("k");
     let other = lock.read().await.unwrap();
     told(&nodes).await;
@@ -146,12 +146,12 @@ async fn one_of_many_readers() {
     assert!(taken_away(&one).await >= 2);
 }
 
-/// It was taken away everywhere, and the first node that was asked to extend it granted it again before the others were heard: it was
-/// missing among the nodes that are named.
+/// The lock was taken away everywhere. The first node that was asked to extend it granted it again before the others
+/// answered, and used to be missing among the named nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_granted_it_again_meanwhile_is_named() {
     let nodes = Nodes::start(3);
-    // Nothing is raised meanwhile.
+    // No token is raised meanwhile.
     nodes.follow_their_clocks().await;
     let (proxies, locks) = proxied(&nodes).await;
     let options = long().told_at_once(false).node_timeout(ms(60_000));

@@ -1,4 +1,4 @@
-//! The client on real servers: five of them, and what can happen to them.
+//! The client on real servers: five of them, with the failures that can befall them.
 
 #![allow(clippy::disallowed_methods)]
 

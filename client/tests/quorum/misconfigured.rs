@@ -1,4 +1,4 @@
-//! What is wrong with an address or a server is said, and says what to do.
+//! Errors of wrong addresses and servers, which say what to do.
 
 use palisade_client::{Client, ErrorKind};
 
@@ -75,7 +75,7 @@ async fn two_names_for_one_server_are_no_majority() {
     crate::fixture::until("what it granted is given back", async || nodes.0[0].info("held") == 0).await;
 }
 
-/// What a server says under two names is not what a majority says, and the error tells of it, whatever else the server said.
+/// One server's answers under two names are no majority, and the error names that, whatever else the server answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_with_two_names_is_told_and_counts_once() {
     let nodes = Nodes::start(2);

@@ -1,4 +1,4 @@
-//! A TCP proxy before a server, which can delay, swallow or cut what goes through it.
+//! A TCP proxy in front of a server, which can delay, swallow or cut the traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const SWALLOW_ANSWERS: u8 = 3;
 const HOLD_ANSWERS: u8 = 4;
 const CUT_LOOK: u8 = 5;
 
-/// One before each of `nodes`, and a client that is connected through them.
+/// Starts a proxy in front of each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
     let (proxies, addresses) = before_each(&nodes.0).await;
     let client = Client::new(addresses).unwrap();
@@ -26,7 +26,7 @@ pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
     (proxies, client)
 }
 
-/// One before each of these servers, and their addresses.
+/// Starts a proxy in front of each of these servers, and returns them with their addresses.
 pub async fn before_each(servers: &[Server]) -> (Vec<Proxy>, Vec<String>) {
     let mut proxies = vec![];
     for server in servers {
@@ -36,7 +36,7 @@ pub async fn before_each(servers: &[Server]) -> (Vec<Proxy>, Vec<String>) {
     (proxies, addresses)
 }
 
-/// A proxy; its connections end with it.
+/// A proxy, whose connections end when it is dropped.
 pub struct Proxy {
     port: u16,
     mode: Arc<AtomicU8>,
@@ -45,7 +45,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Before `server`.
+    /// Starts a proxy in front of `server`.
     pub async fn before(server: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -71,42 +71,42 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What the client calls it.
+    /// Returns the client's name for it.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Everything takes this much longer, each way.
+    /// Delays everything by this time, each way.
     pub fn delay(&self, delay: Duration) {
         self.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Nothing arrives any more, and nobody is told: half open.
+    /// Swallows everything without closing a connection: half open.
     pub fn swallow(&self) {
         self.mode.store(SWALLOW, Ordering::Relaxed);
     }
 
-    /// Requests arrive, answers do not.
+    /// Forwards requests, and swallows answers.
     pub fn swallow_answers(&self) {
         self.mode.store(SWALLOW_ANSWERS, Ordering::Relaxed);
     }
 
-    /// Requests arrive, answers only when it passes everything again.
+    /// Forwards requests, and holds answers until it passes everything again.
     pub fn hold_answers(&self) {
         self.mode.store(HOLD_ANSWERS, Ordering::Relaxed);
     }
 
-    /// Connections are closed, and no new ones taken.
+    /// Closes connections, and accepts no new ones.
     pub fn cut(&self) {
         self.mode.store(CUT, Ordering::Relaxed);
     }
 
-    /// The next LOCK.INFO is lost with its connection; everything passes again from then on.
+    /// Loses the next LOCK.INFO with its connection; passes everything again afterwards.
     pub fn cut_look(&self) {
         self.mode.store(CUT_LOOK, Ordering::Relaxed);
     }
 
-    /// As if nothing had been.
+    /// Passes everything again.
     pub fn pass(&self) {
         self.mode.store(PASS, Ordering::Relaxed);
     }

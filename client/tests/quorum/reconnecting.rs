@@ -1,4 +1,4 @@
-//! A node that was down is asked as soon as it is back, and no storm of connections goes to one that is not.
+//! A node that was down is asked as soon as it is back, and one that stays down gets no storm of connections.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use palisade_client::{Client, Options};
 
 use crate::fixture::{Nodes, ms};
 
-/// After an outage of seconds the next attempt to connect was up to a second away, and every request until then was answered with why the last one had
-/// failed.
+/// After an outage of seconds the next connection attempt used to be up to a second away, and every request until then
+/// got the error of the last attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_back_is_asked_at_once() {
     let (mut nodes, locks) = Nodes::with_client(1).await;
-    // As long as it takes on a busy machine; an answer of before would come at once.
+    // The timeout suits a busy machine; a stale error would come at once.
     let patient = Options::new().node_timeout(ms(10_000));
     for outage in 1..=3 {
         nodes.0[0].kill();
@@ -50,7 +50,7 @@ async fn requests_to_a_node_that_is_down_are_no_storm() {
         locks.try_lock("k").await.unwrap_err();
         requests += 1;
     }
-    // An attempt makes two: where nothing is said over the first, the second asks what is there instead of a node.
+    // An attempt makes two connections: if nothing comes over the first, the second asks what server is there.
     let attempts = connections.load(Ordering::Relaxed).div_ceil(2);
     let most = began.elapsed().as_millis() / 50 + 2;
     println!("{attempts} attempts for {requests} requests in a second");

@@ -1,4 +1,4 @@
-//! Found by people who tried to break it; each fails without its fix.
+//! Faults found in hostile reviews; each test fails without its fix.
 
 use std::time::Instant;
 
@@ -8,8 +8,8 @@ use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Setup, int, text};
 use crate::proxy::{Proxy, proxied};
 
-/// A node that restarted grants the lock again with a larger token, so all are asked to raise theirs, while the next round
-/// names the lower one: what the nodes refuse then is no loss.
+/// A node that restarted grants the lock again with a larger token, so all nodes are asked to raise theirs, while the
+/// next round names the lower one. The refusals of that round are no loss.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healed_node_on_a_slow_network_loses_nothing() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
@@ -21,7 +21,7 @@ async fn a_healed_node_on_a_slow_network_loses_nothing() {
     nodes.0[0].kill();
     nodes.0[0].start_again();
     until("the node has it again", async || {
-        // Extended by hand too, as often as can be: rounds overlap with what heals the node.
+        // Extensions by hand, as often as possible, overlap with the healing of the node.
         let _ = guard.extend().await;
         assert!(guard.is_valid() && !guard.is_lost());
         nodes.holding("k") == 3
@@ -50,7 +50,7 @@ async fn a_connection_for_waiting_may_take_longer_than_a_request() {
     }
 }
 
-/// Queues that are full, or a user that may not wait: no more than a few commands a second for that.
+/// If queues are full, or the user may not wait, the client sends at most a few commands a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_let_nobody_wait_are_not_stormed() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-waiters", "0"]));
@@ -75,7 +75,8 @@ async fn nodes_that_let_nobody_wait_are_not_stormed() {
     assert!(error.to_string().contains("NOPERM"), "{error}");
 }
 
-/// The runtime in which the lock was taken is gone: the lock lives on, and the client works on in another one, or in none.
+/// The runtime in which the lock was acquired is gone. The lock lives on, and the client works in another runtime, or
+/// in none.
 #[test]
 fn a_runtime_that_ended() {
     let nodes = Nodes::start(3);
@@ -111,7 +112,7 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
     assert!(cancelled.to_string().contains("was cancelled"), "{cancelled}");
 }
 
-/// With no majority to begin with, an extension says so at once.
+/// Without a majority from the start, an extension reports so at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_extension_that_cannot_be_is_answered() {
     let (mut nodes, locks) = Nodes::with_client(3).await;
@@ -125,7 +126,7 @@ async fn an_extension_that_cannot_be_is_answered() {
     assert!(guard.is_valid());
 }
 
-/// A state file that cannot be written makes a node say NOTYET for ever.
+/// A node that cannot write its state file answers NOTYET for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     let (nodes, locks) = Nodes::with_client(1).await;
@@ -133,7 +134,7 @@ async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     std::fs::remove_file(dir.join("lock-node-socket.state")).unwrap();
     std::fs::create_dir(dir.join("lock-node-socket.state")).unwrap();
     until("it has noticed", async || nodes.0[0].info("state_file_failing") == 1).await;
-    // The last token that it may issue for this key is used.
+    // The last token that the node may issue for this key is used up.
     let mut me = nodes.0[0].client();
     me.say("LOCK.ACQUIRE k me 60000").as_int();
     let ceiling = nodes.0[0].info("token_ceiling") as i64;

@@ -1,4 +1,4 @@
-//! A master that Sentinels know, and have replaced.
+//! A master that Sentinels know and replace.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn addresses(sentinels: &[Sentinel]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced_and_followed() {
     let (mut master, replica, sentinels) = watched(3);
-    // One of them is not there.
+    // One of the Sentinels is not there.
     let addresses = ["127.0.0.1:1".to_owned()].into_iter().chain(addresses(&sentinels).into_iter().skip(1));
     let locks = Client::builder().sentinel("locks", addresses).build().unwrap();
     connected(&locks).await;
@@ -39,7 +39,8 @@ async fn a_master_that_dies_is_replaced_and_followed() {
     assert_eq!(replica.client().say("LOCK.INFO k").field("token").as_int() as u64, next.token());
 }
 
-/// Two fail-overs by hand, there and back, while many want a lock: a master that steps down is left at once.
+/// Two manual fail-overs, there and back, while many tasks want a lock: the client leaves a master that steps down at
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_masters_take_turns() {
     let (one, other, sentinels) = watched(1);
@@ -52,7 +53,7 @@ async fn many_wait_while_masters_take_turns() {
         (0..8).map(|n| tokio::spawn(take_turns(clients[n % 2].clone(), "k".to_owned(), Arc::clone(&judge)))).collect();
     for next in [&other, &one] {
         let before = judge.judge();
-        // One that was told nothing yet would be guarded for a day.
+        // A master that knows no outstanding leases yet would be guarded for a day.
         until("it knows how long leases may run", async || next.info("outstanding_ttl_ms") <= MAX_TTL_MS).await;
         until("some had it", async || judge.judge() > before + 20).await;
         tokio::task::block_in_place(|| {
@@ -67,13 +68,13 @@ async fn many_wait_while_masters_take_turns() {
     println!("{} turns", judge.judge());
 }
 
-/// A master that its Sentinels have replaced while it was cut off from them, but not from its clients: nobody talks to it any more.
+/// Sentinels have replaced a master that was cut off from them, but not from its clients: no client uses it any longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_knows_nothing_of_its_end_is_left() {
     let (old, new, sentinels) = watched(1);
     let locks = Client::builder().sentinel("locks", addresses(&sentinels)).build().unwrap();
     connected(&locks).await;
-    // As after a fail-over of which it was not told.
+    // This state is as after a fail-over that the old master did not hear of.
     new.client().say("REPLICAOF NO ONE");
     sentinels[0].say("SENTINEL REMOVE locks");
     sentinels[0].say(&format!("SENTINEL MONITOR locks 127.0.0.1 {} 1", new.port()));
@@ -84,7 +85,7 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     .await;
     let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!(new.client().say("LOCK.INFO k").field("token").as_int() as u64, guard.token());
-    // What the old one granted before it was left ends with its lease: nobody extends it.
+    // A lock that the old master granted before ends with its lease: nobody extends it.
     until("the old one holds nothing", async || old.info("held") == 0).await;
     assert_eq!(new.info("held"), 1);
     guard.release().await;

@@ -1,4 +1,5 @@
-//! A master, its replica and Sentinels that speak TLS alone, and ask for a certificate: all of them are reached with the same certificates.
+//! A master, its replica and Sentinels that speak TLS only, and require a certificate. The client uses the same
+//! certificates for all.
 
 use palisade_client::{Client, ErrorKind, Tls};
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ async fn replaced_and_followed() {
     assert!(next.token() > guard.token() && replica.info("held") == 1);
     assert!(sentinels.iter().all(|sentinel| sentinel.master_port() == replica.port()), "its port with TLS is named");
     next.release().await;
-    // Without a certificate nobody tells anything.
+    // Without a certificate no server answers.
     let stranger = Client::builder().node(url).tls(ca()).build().unwrap();
     assert_eq!(stranger.with(&options()).try_lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
 }

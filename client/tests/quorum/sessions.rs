@@ -1,4 +1,4 @@
-//! Several locks that are kept together: all or none, extended at once, over with the first that is lost.
+//! Several locks that are kept together: acquired all or none, extended at once, ended by the first loss.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ async fn all_are_had_or_none() {
     assert_eq!(locks.lock_all::<&str>([]).await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// Two tasks of one session asked for one key: the second one waited for ever, for its own session.
+/// Two tasks of one session asked for one key: the second one used to wait for ever, for its own session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_that_ask_for_one_key() {
     let nodes = Nodes::start(3);
@@ -55,16 +55,16 @@ async fn two_tasks_that_ask_for_one_key() {
     }
     held.release().await;
     assert!(first.await.unwrap().unwrap() > 0);
-    // Asked after it, the same.
+    // A later request gets the same answer.
     assert_eq!(session.lock("k").await.unwrap_err().kind(), ErrorKind::Owned);
     assert_eq!(session.release("k").await, Some(Released::Released));
-    // One that was given up asks no longer.
+    // A cancelled request no longer counts.
     let _held = others.lock("k").await.unwrap();
     assert!(tokio::time::timeout(ms(50), session.lock("k")).await.is_err());
     assert_eq!(session.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
 }
 
-/// Given up while it waits, it holds nothing.
+/// A cancelled call holds nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn given_up_it_holds_nothing() {
     let nodes = Nodes::start(3);
@@ -77,8 +77,8 @@ async fn given_up_it_holds_nothing() {
     held.release().await;
 }
 
-/// Pairs and triples of six keys by twenty tasks of three clients, named in any order: nobody waits in a circle, no two have one key, and tokens
-/// rise.
+/// Twenty tasks of three clients acquire pairs and triples of six keys, named in any order. Nobody deadlocks, no key is
+/// held twice, and tokens rise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_in_a_circle() {
     let nodes = Nodes::start(3);
@@ -121,7 +121,7 @@ async fn the_first_that_is_lost_ends_it() {
     let session = locks.with(&options).session();
     let (a, b) = (session.lock("a").await.unwrap(), session.read("b").await.unwrap());
     locks.rw_lock("b").read().await.unwrap().release().await;
-    // Not the first round: what is broken is found when it is extended, or at once.
+    // This is not the first round: the break is found at the next extension, or at once.
     nodes.say("LOCK.BREAK a");
     let SessionEnd::Lost { key, loss } = session.done().await else { panic!("it was not closed") };
     assert_eq!(key, b"a");
@@ -130,14 +130,14 @@ async fn the_first_that_is_lost_ends_it() {
     let error = session.try_lock("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(error.to_string().starts_with("the session lost a: somebody took it away"), "{error}");
-    // The other one is what it was, but not for longer than its lease.
+    // The other lock is unchanged, but is not extended past its lease.
     assert!(b.is_valid());
     b.lost().await;
     let released = session.close().await;
     assert_eq!(released.values().collect::<Vec<_>>(), [&Released::AlreadyExpired, &Released::AlreadyExpired]);
 }
 
-/// Dropped, also while somebody has a part of it, it gives everything back.
+/// A dropped session releases everything, also while another part of the program has one of its guards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_it_gives_everything_back() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -166,18 +166,19 @@ fn sessions_run_without_async() {
     assert_eq!(session.done(), SessionEnd::Closed);
 }
 
-/// Locks that were taken one after the other are extended together: fifty of them in a few reads of each node a round, not in fifty.
+/// Locks that were acquired one after the other are extended together: fifty of them in a few reads of each node per
+/// round, not in fifty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_gets_a_round_in_one_write() {
     const LOCKS: u64 = 50;
     const ROUNDS: u64 = 4;
     let (nodes, locks) = Nodes::with_client(3).await;
-    // Short leases are not looked at between rounds.
+    // Short leases are not checked between rounds.
     let session = locks.with(&Options::new().ttl(ms(2_900))).session();
     for n in 0..LOCKS {
         session.lock(format!("k-{n}")).await.unwrap();
     }
-    // On each node: its reads, and extensions.
+    // The figures of each node: its reads, and extensions.
     let mut connections: Vec<_> = nodes.0.iter().map(|server| server.client()).collect();
     let mut figures = || -> Vec<[u64; 2]> {
         let of = |text: &str, name: &str| {
@@ -187,7 +188,7 @@ async fn a_node_gets_a_round_in_one_write() {
         info.map(|text| [of(&text, "total_reads_processed:"), of(&text, "lock_extensions:")]).collect()
     };
     let before = figures();
-    // This test's own questions: one read each.
+    // This test's own questions cost one read each.
     let mut questions = 0;
     let start = Instant::now();
     let now = loop {

@@ -1,4 +1,4 @@
-//! What programs and people are told: the events of tracing, and why a lock is lost.
+//! Reports to programs and people: the events of tracing, and the reasons of losses.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::fixture::{Nodes, ms, until};
 use crate::proxy::{Proxy, proxied};
 
-/// Events and spans of the client in this process, each a map of its fields. A span has its name as its message.
+/// Events and spans of the client in this process, each a map of its fields. A span's message is its name.
 static HEARD: Mutex<Vec<Heard>> = Mutex::new(vec![]);
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Visit for Heard {
     }
 }
 
-/// Hears all there is, from all tests.
+/// A subscriber that records everything, from all tests.
 struct Ear;
 
 impl Subscriber for Ear {
@@ -67,8 +67,8 @@ impl Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-/// Listens from before any client of this process says something: whoever is told of for the first time while the listener is being
-/// set is taken for good for one that nobody listens to.
+/// Listens before any client of this process emits an event: a callsite that is first used while the subscriber is
+/// being set is considered disabled for good.
 pub fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
@@ -78,13 +78,14 @@ fn heard_so_far() -> Vec<Heard> {
     HEARD.lock().unwrap().clone()
 }
 
-/// What was told of this key, by its message.
+/// Returns the events of this key with this message.
 fn told_of(key: &str, message: &str) -> Vec<Heard> {
     let is = |heard: &&Heard| heard.field("key") == Some(key) && heard.field("message") == Some(message);
     heard_so_far().into_iter().filter(|heard| is(&heard)).collect()
 }
 
-/// Who runs many locks could not tell which one an event is about, nor with which token: each says so, and of how many nodes.
+/// Operators of many locks could not tell the lock or the token of an event: each now names both, and the number of
+/// nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_step_names_the_key_the_token_and_the_nodes() {
     let nodes = Nodes::start(3);
@@ -97,7 +98,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     let token = guard.token().to_string();
     other.with(&Options::new().wait(ms(1_000))).lock(key).await.unwrap_err();
     until("it is extended", async || heard("extended")).await;
-    // Two of them are cut off for a moment.
+    // Two nodes are cut off for a moment.
     proxies[1..].iter().for_each(Proxy::cut);
     guard.extend().await.unwrap_err();
     assert!(heard("not extended, tried again while it is valid"));
@@ -114,7 +115,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     let dropped = "its last guard was dropped: it is released in the background";
     until("it is said to be dropped", async || heard(dropped)).await;
 
-    // Before there is a token, and with one.
+    // These come before there is a token, and with one.
     for message in ["lock", "not granted", "waits in the queues of the nodes", "waited"] {
         assert!(told_of(shown, message).iter().all(|heard| heard.field("nodes") == Some("3")), "{message}");
         assert!(heard(message), "{message}");
@@ -131,7 +132,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     for message in ["lock", "granted", "held"] {
         assert!(told_of(shown, message).iter().any(|heard| heard.field("token") == Some(&token)), "{message}");
     }
-    // Which nodes, and why.
+    // The events name the nodes, and why.
     let failed = &told_of(shown, "not extended, tried again while it is valid")[0];
     assert!(proxies[1..].iter().all(|cut| failed.field("error").unwrap().contains(&cut.name())), "{failed:?}");
     let lost = &told_of(shown, "the lock is lost")[0];
@@ -146,7 +147,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     }
 }
 
-/// Whoever knows the name of an owner can release its lock, and traces are read by many.
+/// Anyone who knows an owner's name can release its lock, and many people read traces.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_owner_and_no_password_is_told() {
     let nodes = Nodes::start(3);
@@ -189,14 +190,14 @@ async fn no_owner_and_no_password_is_told() {
     }
 }
 
-/// The holder was told that somebody else holds its lock, when nobody did.
+/// The holder used to learn that another owner holds its lock, when nobody did.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_broken_is_held_by_nobody() {
     let (nodes, locks) = Nodes::with_client(3).await;
     for how in ["LOCK.BREAK k", "DEL k"] {
         let guard = locks.with(&Options::new().ttl(ms(60_000)).auto_extend(false)).lock("k").await.unwrap();
         nodes.say(how);
-        // At the first word of it, and when it is known.
+        // Two cases: at the first answer, and when the loss is known.
         let first = guard.extend().await.unwrap_err();
         guard.lost().await;
         let (extend, reenter) = (guard.extend().await.unwrap_err(), guard.reenter().await.unwrap_err());

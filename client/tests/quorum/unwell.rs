@@ -1,4 +1,4 @@
-//! Nodes that are slow, frozen or dead are in nobody's way.
+//! Nodes that are slow, frozen or dead delay nobody.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ async fn a_release_that_no_majority_hears_names_the_others() {
     assert_eq!(dead.len(), 3, "{dead:?}");
 }
 
-/// A release waited for every node, as long as a node is given.
+/// A release used to wait for every node, for as long as a node has to answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_one_node() {
     let nodes = Nodes::start(3);
@@ -43,7 +43,7 @@ async fn a_release_does_not_wait_for_one_node() {
     assert!(nodes.0[1..].iter().filter(|server| server.info("held") == 0).count() >= 1);
 }
 
-/// A node that could not be reached when the lock was given back kept it to the end of its lease.
+/// A node that could not be reached during a release used to keep the lock until the end of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_missed_a_release_is_told_when_it_is_back() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-ttl", "3600000"]));
@@ -72,7 +72,7 @@ async fn three_dead_of_five_are_named_at_once() {
         assert_eq!(error.nodes().len(), 3, "{error}");
         assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
     }
-    // And when they are back, so is the lock.
+    // Once the nodes are back, so is the lock.
     for server in &mut nodes.0[..3] {
         server.start_again();
         server.lift();
@@ -87,7 +87,7 @@ async fn two_frozen_of_five_are_not_waited_for() {
     let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
     let start = Instant::now();
     for _ in 0..20 {
-        // Were a straggler waited for, each would take 20 s.
+        // If a straggler were waited for, each round would take 20 s.
         let guard = locks.with(&patient).try_lock("k").await.unwrap();
         drop(guard);
         until("it is free again", async || nodes.0[2..].iter().all(|server| server.info("held") == 0)).await;
@@ -112,7 +112,7 @@ async fn one_slow_node_is_not_waited_for() {
     assert_eq!(nodes.holding("k"), 2, "the slow one has not been asked yet");
 }
 
-/// What was asked of a frozen node is done when it goes on: in the same order, so nothing stays behind.
+/// Requests to a frozen node are executed when it resumes, in the same order, so nothing stays behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_goes_on_keeps_nothing() {
     let (nodes, locks) = Nodes::with_client(3).await;

@@ -1,4 +1,4 @@
-//! Waiting: in turn, without polling, for no longer than allowed.
+//! Waiting: in turn, without polling, and for no longer than allowed.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -14,14 +14,14 @@ use crate::proxy::before_each;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_is_served_in_order() {
     for count in [1, 5] {
-        // A reservation that this machine, when it is busy, cannot outlast would change the order.
+        // A shorter reservation could end on a busy machine, which would change the order.
         let nodes = Nodes::start_with(count, || Setup::new().module_arguments(&["handoff-window", "5000"]));
         let first = nodes.client().await;
         let guard = first.lock("k").await.unwrap();
         let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
         let mut tasks = vec![];
         for n in 0..6 {
-            // Some in one process, some in others.
+            // Some wait in one process, some in others.
             let locks = if n % 2 == 0 { first.clone() } else { nodes.client().await };
             let told = told.clone();
             let waiting = nodes.0[0].info("waiters");
@@ -49,13 +49,13 @@ async fn who_waits_is_served_in_order() {
     }
 }
 
-/// Two of one process came before one of another. The second one waited behind the first in its process, and took its ticket when it was
-/// its turn there: so it was behind the other's on the nodes.
+/// Two requests of one process came before one of another. The second waited behind the first in its process, and used
+/// to draw its ticket only when its turn came there: so it was behind the other process's on the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_over_processes_is_by_arrival() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "10000"]));
     let (holder, one, other) = (nodes.client().await, nodes.client().await, nodes.client().await);
-    // As patient as a busy machine needs it.
+    // The timeout is as long as a busy machine needs.
     let options = Options::new().ttl(ms(60_000)).node_timeout(ms(60_000));
     let held = holder.with(&options).lock("k").await.unwrap();
     let wait = |locks: &Client| {
@@ -67,7 +67,7 @@ async fn order_over_processes_is_by_arrival() {
     };
     let first = wait(&one);
     queued("the first one waits", 1, 3).await;
-    // It comes when it is polled first, which is here.
+    // The request arrives when it is first polled, which is here.
     let second = one.with(&options);
     let mut second = std::pin::pin!(second.lock("k"));
     assert!(poll_fn(|context| Poll::Ready(second.as_mut().poll(context))).await.is_pending());
@@ -75,7 +75,8 @@ async fn order_over_processes_is_by_arrival() {
     queued("the third one waits", 2, 3).await;
     held.release().await;
     let first = first.await.unwrap();
-    // A node that was told last that the lock is free may have kept it for the third one: the first had a majority, and left its queue.
+    // A node that heard last that the lock is free may have reserved it for the third: the first had a majority, and
+    // left its queue.
     queued("the second one waits", 2, 2).await;
     first.release().await;
     let token = tokio::select! {
@@ -85,7 +86,7 @@ async fn order_over_processes_is_by_arrival() {
     assert!(token > 0);
 }
 
-/// One request stands for all callers of a process: the nodes are told how many these are, and whose it is.
+/// One request stands for all callers of a process: the nodes learn their number, and its holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_nodes_are_told_for_whom_it_waits() {
     for count in [1, 3] {
@@ -103,7 +104,7 @@ async fn the_nodes_are_told_for_whom_it_waits() {
         until("one of them waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
         guard.release().await;
         let first = got.recv().await.unwrap();
-        // Whoever comes second knows of the third.
+        // The second learns of the third.
         let second = || nodes.0[0].client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
         until("another one waits, and one behind it", async || {
             second().first().is_some_and(|waiter| waiter.field("behind") == int(1))
@@ -155,7 +156,7 @@ async fn a_wait_counts_less_what_clocks_drift() {
     let waited = since.elapsed();
     guard.release().await;
     let (valid_for, _guard) = wait.await.unwrap();
-    // 1 % and 2 ms of the ttl are the margin of every lease.
+    // The margin of every lease is 1 % of the ttl and 2 ms.
     assert!(valid_for < ms(10_000 - 102) - waited / 100, "{valid_for:?} after {waited:?}");
 }
 
@@ -169,7 +170,7 @@ async fn a_waiter_polls_no_node() {
     let commands = |nodes: &Nodes| nodes.0[0].client().info_field("total_commands_processed");
     let before = commands(&nodes);
     tokio::time::sleep(ms(700)).await;
-    // One INFO, and nothing of the waiter's; the client says two things when it connects.
+    // This is one INFO, and nothing from the waiter; the client sends two commands when it connects.
     assert!(commands(&nodes) - before <= 4, "{} commands meanwhile", commands(&nodes) - before);
     let token = guard.token();
     guard.release().await;
@@ -217,7 +218,7 @@ async fn a_guarded_quorum_is_waited_for() {
     }
 }
 
-/// Nodes whose connection broke were not asked again, so those that were left had to be all there.
+/// Nodes whose connection broke used not to be asked again, so all the others had to be there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_connection_broke_is_waited_on_again() {
     let nodes = Nodes::start(3);
@@ -228,7 +229,7 @@ async fn a_node_whose_connection_broke_is_waited_on_again() {
     until("it waits", all_wait).await;
     nodes.0[0].client().say("CLIENT KILL TYPE normal");
     until("it waits there again", all_wait).await;
-    // So one that hangs now is not needed.
+    // So a node that hangs now is not needed.
     let _hangs = Frozen::new(&nodes.0[1]);
     guard.release().await;
     wait.await.unwrap().release().await;

@@ -1,4 +1,4 @@
-//! Who holds a lock, told at each change.
+//! Reports of a lock's holder, at each change.
 
 use futures_util::StreamExt;
 use palisade_client::{Changes, Holder, Options};
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::{int, patience};
 
-/// Reads what is told until it is this token, or the one to which its owner has brought the nodes since.
+/// Reads reports until this token, or a larger one to which its owner has raised the nodes since.
 async fn until_told(changes: &mut Changes<Option<Holder>>, token: u64) -> Holder {
     let told = async {
         loop {
@@ -29,15 +29,15 @@ async fn each_change_is_told_as_a_majority_says_it() {
     let options = Options::new().ttl(ms(60_000)).note("first");
     let first = locks.with(&options).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, first.token()).await.note, "first");
-    // What changes nothing of who holds it is not told; one node that is gone changes nothing either.
+    // Nothing is reported unless the holder changes; one dead node changes nothing either.
     first.extend().await.unwrap();
     nodes.0[0].kill();
     first.release().await;
-    // Before that its token may have risen once more.
+    // Before that, its token may have risen once more.
     while changes.changed().await.unwrap().is_some() {}
     let second = locks.with(&options.note("second")).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, second.token()).await.note, "second");
-    // A lock whose holder changes while nobody looks: what is told last is what there is.
+    // If a lock changes while nobody reads, the last report is the current state.
     let mut late = other.watch("k").unwrap();
     until_told(&mut late, second.token()).await;
     second.release().await;
@@ -45,7 +45,7 @@ async fn each_change_is_told_as_a_majority_says_it() {
     while changes.next().await.is_some() {}
 }
 
-/// The nodes of one grant have different tokens until they are brought together.
+/// The nodes of one grant have different tokens until they are raised to the same one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_raised_is_told() {
     let nodes = Nodes::start(3);
@@ -62,7 +62,7 @@ async fn a_token_that_is_raised_is_told() {
     assert_eq!(until_told(&mut changes, raised as u64).await.note, "mine");
 }
 
-/// Whoever watches has no place in a queue and takes nothing.
+/// A watcher has no place in a queue, and acquires nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watching_costs_the_lock_nothing() {
     let (nodes, locks) = Nodes::with_client(3).await;

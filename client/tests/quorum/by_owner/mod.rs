@@ -1,4 +1,4 @@
-//! Locks under names that the caller chooses: by several processes that speak for the same owners.
+//! Locks under names that the caller chooses, used by several processes that act for the same owners.
 
 mod releasing;
 mod waiting;
@@ -35,19 +35,19 @@ pub async fn takes(locks: &ByOwner, take: Take) -> Granted {
     locks.take(take).await.unwrap().expect("it is free")
 }
 
-/// One that is as patient with its nodes as a busy machine needs it.
+/// Returns a process that gives its nodes as much time as a busy machine needs.
 pub async fn process(nodes: &Nodes) -> ByOwner {
     patient(&nodes.addresses()).await.by_owner()
 }
 
-/// Nodes, and one process.
+/// Starts nodes and one process.
 async fn start(count: usize) -> (Nodes, ByOwner) {
     let nodes = Nodes::start(count);
     let locks = process(&nodes).await;
     (nodes, locks)
 }
 
-/// One process takes it, and another one extends it, enters it again and gives it back, as if it were the first after a crash.
+/// One process acquires the lock. Another one extends, re-enters and releases it, like the first one after a crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_takes_another_gives_back() {
     for count in [1, 5] {
@@ -101,7 +101,7 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     let other = takes(&locks, permit("other")).await;
     assert_ne!(one.number, other.number);
     assert_eq!(locks.take(permit("third")).await.unwrap(), None);
-    // The one that is named, or none; whoever waits for it, which is asking again and again, gets no other.
+    // A request gets the permit that it names, or none; a waiting one, which keeps asking, gets no other.
     let named = |owner: &str, number| Take {
         wanted: Wanted::Permit { limit: 3, number: Some(number) },
         key: b"named".to_vec(),
@@ -117,7 +117,7 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
-/// An attempt of a process that is gone got a minority: its owner is not kept out by it.
+/// An attempt of a process that has ended got a minority: it does not bar its own owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     let (nodes, locks) = start(5).await;
@@ -125,19 +125,19 @@ async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     nodes.0[..3].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
     nodes.0[0].client().say("LOCK.BREAK k");
     assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), None, "two of five are no majority");
-    // Another one gets three of five, whom the two do not hinder.
+    // Another owner gets three of five, which the remaining two do not prevent.
     nodes.0[1].client().say("LOCK.BREAK k");
     let stray = "LOCK.ACQUIRE k me#fedcba9876543210 60000";
     nodes.0[0].client().say(stray);
     nodes.0[3].client().say(stray);
-    // Now no three nodes are free: only the owner itself can be let in.
+    // Now no three nodes are free: only the owner itself can get in.
     assert_eq!(locks.take(take("you")).await.unwrap(), None);
     let granted = takes(&locks, again("me")).await;
     assert!(granted.token > 0);
     until("every node has this attempt", async || nodes.holding("k") == 5).await;
 }
 
-/// A lock whose tokens were not brought together yet: whoever takes it up does that first.
+/// The tokens of a lock were not raised to the same one yet: a process that takes it over does that first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_were_not_raised_yet() {
     let (nodes, locks) = start(3).await;
@@ -152,8 +152,8 @@ async fn tokens_that_were_not_raised_yet() {
     assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("token"), int(raised));
 }
 
-/// The nodes do not have the token that they acknowledged to this process, since another one raised it. This one took the lock for lost, and
-/// granted its owner a second permit.
+/// The nodes do not have the token that they acknowledged to this process, since another one raised it. This process
+/// used to consider the lock lost, and granted its owner a second permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_another_process_raises() {
     let (nodes, locks) = start(3).await;
@@ -185,14 +185,15 @@ async fn tokens_that_another_process_raises() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// Its own validity ended while it extended the lock, and it had not heard that another process had done so before.
+/// The validity known here ended during an extension, and this process had not heard of an earlier extension by another
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_another_process_extended_is_not_lost() {
     let nodes = Nodes::start(3);
     let (proxies, addresses) = before_each(&nodes.0).await;
     let (locks, other) = (patient(&addresses).await.by_owner(), process(&nodes).await);
     let granted = takes(&locks, Take { ttl: ms(4_000), ..take("me") }).await;
-    // Tokens that nodes gave it one after the other are brought together.
+    // Tokens that nodes granted one after the other are raised to the same one.
     assert!(other.extend(b"k", b"me", TTL, None).await.unwrap() >= Some(granted.token));
     proxies.iter().for_each(|proxy| proxy.delay(ms(4_200)));
     let began = Instant::now();
@@ -204,7 +205,8 @@ async fn a_lock_that_another_process_extended_is_not_lost() {
     assert!(extended.unwrap() >= Some(granted.token));
 }
 
-/// Who extended a lock is told so by whoever did it, also where most nodes have not been reached yet.
+/// An owner that extended a lock learns its full length from that process, also if most nodes have not been reached
+/// yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_as_long_as_it_was_extended() {
     let (nodes, locks) = start(5).await;
@@ -224,7 +226,7 @@ async fn a_lease_is_as_long_as_it_was_extended() {
     }
 }
 
-/// Two processes write the note of one grant; each goes on after the other's.
+/// Two processes write the note of one grant; each continues the other's numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_of_two_processes() {
     let (nodes, locks) = start(3).await;
@@ -248,7 +250,7 @@ async fn notes_of_two_processes() {
     assert_eq!(note().await, b"last");
 }
 
-/// A client that gives nodes a minute to answer, connected.
+/// Returns a connected client that gives nodes a minute to answer.
 pub async fn patient(addresses: &[String]) -> Client {
     patient_for(addresses, ms(60_000)).await
 }
@@ -260,7 +262,7 @@ async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
     client
 }
 
-/// It is kept as long as its keeper is there, and no longer than its lease after that.
+/// A lock is kept while its keeper exists, and for at most its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keeper_that_ends() {
     let (_nodes, locks) = start(5).await;
@@ -279,7 +281,7 @@ async fn a_keeper_that_ends() {
     until("it ends", async || locks.info(b"k", None).await.unwrap().is_none()).await;
 }
 
-/// What it is told it may rely on is less than what the nodes promise.
+/// The validity that an owner is promised is shorter than what the nodes promise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_more_than_the_nodes_promise() {
     let (nodes, locks) = start(3).await;
@@ -291,7 +293,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
             .map(|info| info.field("ttl").as_int())
             .collect();
         left.sort_unstable();
-        // What two of three have at least.
+        // This is what at least two of three nodes have.
         left[left.len() - 2]
     };
     for round in 0..20 {
@@ -312,7 +314,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
             let (asked, token) = extension.await.unwrap();
             assert!(token >= Some(granted.token));
             let told = ms(20_000) * 99 / 100 - ms(2);
-            // Looked up before the clock is read: the test may be held up in between.
+            // The promise is read before the clock: the test may be held up in between.
             let promised = left(&key);
             assert!(told.saturating_sub(asked.elapsed()) <= ms(promised as u64), "{told:?} {promised}");
         }
@@ -321,7 +323,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_watches_breaks_and_the_nodes_themselves() {
-    // One node: its token is the lock's at once.
+    // With one node, its token is the lock's at once.
     let (nodes, locks) = start(1).await;
     let other = process(&nodes).await;
     let set = locks.node_set().await.unwrap();

@@ -1,4 +1,4 @@
-//! Owners that give back what they hold, or what is left of it.
+//! Owners that release what they hold, or the remains of it.
 
 use palisade_client::ErrorKind;
 
@@ -7,7 +7,7 @@ use crate::fixture::{Nodes, ms, until};
 use crate::harness::{Frozen, Server, int, patience};
 use crate::proxy::before_each;
 
-/// Two of five nodes are down: three know what the process that is gone took. With three down nobody can say.
+/// With two of five nodes down, three know what the process that has ended acquired. With three down, nobody can tell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_down() {
     let nodes = Nodes::start(5);
@@ -31,8 +31,8 @@ async fn nodes_that_are_down() {
     until("what is owed is given back", async || nodes.holding("k") == 0).await;
 }
 
-/// An operator broke the lock on four of five nodes. Its owner is told that it does not hold it, and the fifth is free all the same when that
-/// process ends; also if it answers last.
+/// An operator broke the lock on four of five nodes. Its owner learns that it does not hold the lock, and the fifth
+/// node is free all the same when that process ends; also if it answers last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_gives_back_what_a_minority_has() {
     let nodes = Nodes::start(5);
@@ -58,12 +58,12 @@ async fn a_release_gives_back_what_a_minority_has() {
     }
 }
 
-/// A node hangs since before this process first asked it, or only since then: the others are told of a release all the same, and their answers
-/// are enough. (A lease can end before a node that hangs is given up.)
+/// A node hangs, since before this process first asked it or only afterwards. The others receive the release all the
+/// same, and their answers suffice. (A lease can end before the client gives up on a node that hangs.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_for_no_node_that_hangs() {
     let (nodes, gone) = start(3).await;
-    // That node is not given up while this test looks.
+    // The client does not give up on that node during this test.
     let addresses = nodes.addresses();
     let another = || patient_for(&addresses, 2 * patience());
     let before = another().await;
@@ -85,7 +85,7 @@ async fn a_release_waits_for_no_node_that_hangs() {
     }
 }
 
-/// Two holds are known here, and are broken on four of five nodes before this process hears of that.
+/// Two holds are known here, and are broken on four of five nodes before this process hears of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_given_back_of_a_broken_lock() {
     let nodes = Nodes::start(5);

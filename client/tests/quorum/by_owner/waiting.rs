@@ -1,4 +1,4 @@
-//! Owners that wait, and give up.
+//! Owners that wait, and stop waiting.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::proxy::before_each;
 
-/// Others of this process were before it, and had not heard of the nodes yet: whether somebody holds the lock is not known.
+/// Other requests of this process were ahead, and had not heard from the nodes yet: the holder, if any, is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let (nodes, locks) = start(3).await;
@@ -26,8 +26,8 @@ async fn who_waits_in_vain_behind_others_of_its_process() {
     assert!(first.await.unwrap().unwrap().is_some());
 }
 
-/// It waited in the queues of the nodes, and they were too slow for its last attempt: what they said when it began to wait is not told as if
-/// it were from now.
+/// The request waited in the nodes' queues, and the nodes were too slow for its last attempt. The error must not repeat
+/// their old answers as current.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_for_nodes_that_become_slow() {
     let nodes = Nodes::start(3);
@@ -70,7 +70,7 @@ async fn one_waits_and_its_owner_gives_up() {
     assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
     assert_eq!(given_up.await.unwrap().unwrap(), None);
     queued(0).await;
-    // One whose caller has gone leaves the queue as well.
+    // A request whose caller has gone leaves the queue as well.
     let hung_up = waiting("gone");
     queued(1).await;
     hung_up.abort();
@@ -82,11 +82,12 @@ async fn one_waits_and_its_owner_gives_up() {
     let granted = next.await.unwrap().unwrap().unwrap();
     assert!(granted.token > held.token && granted.waited > Duration::ZERO);
     assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
-    // Who waits in vain is told so.
+    // A wait without success reports so.
     assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
 }
 
-/// Readers and permits look for a lock that they may hold already before they take one: that ended the wait while no majority answered.
+/// Readers and permits first search for a lock that they may already hold. That search used to end the wait while no
+/// majority answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_requests_outlast_a_missing_majority() {
     let nodes = Nodes::start(5);

@@ -1,4 +1,4 @@
-//! A writer that goes on as a reader, where nodes do not say so.
+//! A writer that becomes a reader while nodes do not confirm it.
 
 use palisade_client::{ErrorKind, Options};
 
@@ -6,13 +6,13 @@ use super::{calls, modes, refuses_to_convert};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 
-/// On how many nodes a reader has `k`.
+/// Returns on how many nodes a reader has `k`.
 fn sharing(nodes: &Nodes) -> usize {
     modes(nodes).iter().filter(|modes| modes.iter().any(|mode| mode == "shared")).count()
 }
 
-/// A majority is enough; until it knows the call goes on, and the lock is a reader's, valid and extended. Nodes that do not say so are told again
-/// until they do.
+/// A majority suffices. Until it knows, the call waits, and the lock is a reader's, valid and extended. Nodes that do
+/// not confirm are asked again until they do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
     let nodes = Nodes::start(3);
@@ -38,13 +38,13 @@ async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_lost_meanwhile_is_told_so() {
-    // Nobody learns of it in time.
+    // No node learns of it in time.
     let (nodes, locks) = Nodes::with_client(3).await;
     let short = Options::new().ttl(ms(2_000)).auto_extend(false);
     let writing = locks.with(&short).rw_lock("k").write().await.unwrap();
     nodes.0.iter().for_each(|server| refuses_to_convert(server, true));
     assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
-    // It was taken away.
+    // The lock was taken away.
     nodes.0.iter().for_each(|server| refuses_to_convert(server, false));
     let writing = locks.rw_lock("k").write().await.unwrap();
     until("all have it", async || nodes.holding("k") == 3).await;

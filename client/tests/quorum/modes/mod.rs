@@ -10,7 +10,7 @@ use palisade_client::{ErrorKind, Guard};
 use crate::fixture::Nodes;
 use crate::harness::{Reply, Server, int, null, text};
 
-/// The grants of `k` on a server.
+/// Returns the grants of `k` on a server.
 fn grants(server: &Server) -> Vec<Reply> {
     match server.client().say("LOCK.INFO k HOLDERS 100") {
         info if info == null() => vec![],
@@ -18,23 +18,23 @@ fn grants(server: &Server) -> Vec<Reply> {
     }
 }
 
-/// The modes of the grants of `k` on each node.
+/// Returns the modes of the grants of `k` on each node.
 fn modes(nodes: &Nodes) -> Vec<Vec<String>> {
     let mode = |grant: &Reply| grant.field("mode").as_text();
     nodes.0.iter().map(|server| grants(server).iter().map(mode).collect()).collect()
 }
 
-/// Whether a server has `k` for this guard.
+/// Returns whether a server has `k` for this guard.
 fn has(server: &Server, guard: &Guard) -> bool {
     grants(server).iter().any(|grant| grant.field("owner").as_bytes() == guard.owner())
 }
 
-/// On how many nodes so many wait for a lock.
+/// Returns on how many nodes this many requests wait for a lock.
 fn waited_on(nodes: &Nodes, waiters: u64) -> usize {
     nodes.0.iter().filter(|server| server.info("waiters") == waiters).count()
 }
 
-/// How often each node was asked this command since the statistics were reset.
+/// Returns how often each node received this command since the statistics were reset.
 fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
     let name = format!("cmdstat_{command}:calls=");
     let of = |stats: &Reply| {
@@ -45,21 +45,21 @@ fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
     nodes.say("INFO commandstats").iter().map(of).collect()
 }
 
-/// A server loses `k`, and gives it to a stranger in this mode.
+/// Makes a server lose `k`, and grant it to a stranger in this mode.
 fn gives_away(server: &Server, mode: &str) {
     let mut client = server.client();
     assert_eq!(client.say("DEL k"), int(1));
     assert_ne!(client.say(&format!("LOCK.ACQUIRE k somebody 60000 {mode}")), null());
 }
 
-/// A server refuses CONVERT from now on, or takes it again.
+/// Makes a server refuse CONVERT, or accept it again.
 fn refuses_to_convert(server: &Server, refuses: bool) {
     let sign = if refuses { '-' } else { '+' };
     assert_eq!(server.client().say(&format!("ACL SETUSER default {sign}lock.convert")), text("OK"));
 }
 
-/// Extends it. A round in which too few nodes take part is followed by another: the client may not have heard of all grants when
-/// it began.
+/// Extends the lock. A round with too few nodes is followed by another: the client may not have heard of all grants
+/// when the round began.
 async fn extend(guard: &Guard) {
     while let Err(error) = guard.extend().await {
         assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");

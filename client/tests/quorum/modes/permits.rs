@@ -1,4 +1,4 @@
-//! Permits: so many and no more, each with a number of its own.
+//! Permits: never more than the limit, each with a number of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ async fn so_many_and_no_more() {
         let error = uploads.try_acquire().await.unwrap_err();
         assert_eq!((error.kind(), error.holder().unwrap().note.as_str()), (ErrorKind::Contended, "upload"));
         assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
-        // The one whose turn it is gets the number that is free.
+        // The next in turn gets the free number.
         let waits = tokio::spawn({
             let uploads = uploads.clone();
             async move { uploads.acquire().await.unwrap() }
@@ -66,7 +66,7 @@ async fn an_idle_semaphore_takes_one_round_trip() {
     }
 }
 
-/// As many clients as permits, at once, again and again; how many rounds that takes is printed.
+/// As many clients as permits ask at once, again and again; the number of rounds is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_for_as_many_permits_as_there_are() {
     const TIMES: u64 = 10;
@@ -98,7 +98,7 @@ async fn a_burst_for_as_many_permits_as_there_are() {
     );
 }
 
-/// More clients than permits, which come again and again.
+/// More clients than permits ask again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_more_than_the_limit_at_a_time() {
     for count in [1, 3] {
@@ -141,7 +141,7 @@ async fn a_node_is_healed_with_the_same_number() {
     until("it is healed", async || has(first, &last)).await;
     let own = |grant: &crate::harness::Reply| grant.field("owner").as_bytes() == last.owner();
     assert_eq!(grants(first).into_iter().find(own).unwrap().field("permit"), int(last.number().into()));
-    // Where somebody else has the number by now, there is none for this one.
+    // If another owner has the number by now, this one gets none.
     gives_away(first, &format!("LIMIT 5 PERMIT {}", last.number()));
     first.client().say("CONFIG RESETSTAT");
     extend(&last).await;
@@ -149,7 +149,7 @@ async fn a_node_is_healed_with_the_same_number() {
     assert!(!has(first, &last) && last.is_valid());
 }
 
-/// Whoever says less is honoured.
+/// The smaller limit is honoured.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_that_differ() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -161,7 +161,7 @@ async fn limits_that_differ() {
     for less in [1, 2, 4] {
         assert_eq!(locks.semaphore("k", less).try_acquire().await.unwrap_err().kind(), ErrorKind::Contended, "{less}");
     }
-    // Two are held that both limits allow: none is left of two, and all above two have to go first.
+    // Two permits are held that both limits allow: none is left of two, and all above two have to go first.
     while let Some(n) = permits.iter().position(|permit| permit.number() > 1) {
         assert_eq!(locks.semaphore("k", 2).try_acquire().await.unwrap_err().kind(), ErrorKind::Contended);
         permits.swap_remove(n).release().await;
@@ -184,7 +184,7 @@ async fn one_of_one_is_the_lock() {
     assert_eq!(locks.semaphore("k", 0).try_acquire().await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// The nodes keep different numbers for the one whose turn it is: it ends with one that a majority has.
+/// The nodes reserve different numbers for the next in turn: it ends with one that a majority has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_with_numbers() {
     let nodes = Nodes::start(3);
@@ -199,7 +199,7 @@ async fn turns_with_numbers() {
     release(&nodes.0[..1], "one");
     release(&nodes.0[1..], "two");
     assert_eq!(waits.await.unwrap().number(), 2);
-    // And where all keep the same, one attempt follows.
+    // If all nodes reserve the same number, one attempt follows.
     let uploads = nodes.client().await.semaphore("k", 2);
     release(&nodes.0[..1], "two");
     release(&nodes.0[1..], "one");
@@ -239,7 +239,7 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     assert_eq!(uploads.try_acquire().await.unwrap_err().kind(), ErrorKind::NoQuorum);
 }
 
-/// Nodes that hang are in nobody's way, and nobody is let in beside a holder that they have.
+/// Nodes that hang delay nobody, and nobody gets in beside a holder that they have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_that_hangs() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -254,7 +254,7 @@ async fn a_minority_that_hangs() {
     assert!(uploads.acquire().await.is_ok());
 }
 
-/// Two addresses that lead to one server are one vote for a number.
+/// Two addresses of one server are one vote for a number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_under_two_addresses_grants_once() {
     let mut nodes = Nodes::start(2);
@@ -273,7 +273,8 @@ async fn one_server_under_two_addresses_grants_once() {
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
 }
 
-/// Every node restarts without its data, one at a time: permits and a reader outlive that, the permits with their numbers.
+/// Every node restarts without its data, one at a time: permits and a reader outlive that, the permits with their
+/// numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_and_readers_outlive_the_restart_of_every_node() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "2000", "max-clock-skew", "0"]);

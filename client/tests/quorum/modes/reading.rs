@@ -1,4 +1,4 @@
-//! Readers together, a writer alone, and in the order in which they came.
+//! Readers together, a writer alone, in order of arrival.
 
 use std::time::Instant;
 
@@ -34,7 +34,8 @@ async fn readers_read_together_and_a_writer_writes_alone() {
             let other = other.clone();
             async move { other.read().await.unwrap() }
         });
-        // On the nodes that the writer has; one that heard last of the readers' releases may keep the lock for the reader.
+        // The reader waits on the nodes that the writer has; one that heard of the readers' releases last may reserve
+        // the lock for the reader.
         until("a reader waits", async || waited_on(&nodes, 1) > count / 2).await;
         let (written, owner) = (writing.token(), writing.owner().to_vec());
         let reading = writing.downgrade().await.unwrap();
@@ -49,13 +50,13 @@ async fn readers_read_together_and_a_writer_writes_alone() {
     }
 }
 
-/// Readers of several clients beside one another: one round trip each, whatever tokens the nodes gave to others.
+/// Readers of several clients share the lock in one round trip each, whatever tokens the nodes gave to others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_need_one_round() {
     let nodes = Nodes::start(5);
     nodes.follow_their_clocks().await;
     let (locks, others) = (nodes.client().await, nodes.client().await);
-    // A reader whose token is ahead, on each node another: nothing that a reader has to be above.
+    // Another reader's token is ahead, by a different amount on each node: a reader does not have to exceed it.
     for (n, server) in nodes.0.iter().enumerate() {
         let mut client = server.client();
         let ahead = client.say("LOCK.NODE").field("clock_us").as_int() + 1_500_000 + n as i64;
@@ -74,12 +75,12 @@ async fn readers_need_one_round() {
     assert_eq!(modes(&nodes), vec![["shared"; 21]; 5]);
 }
 
-/// A later reader does not pass a writer that waits, and readers that waited get in together.
+/// A later reader does not pass a waiting writer, and readers that waited get in together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_passes_the_other() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
-        // Each a process of its own, as far as the nodes can tell.
+        // To the nodes, each is a process of its own.
         let mut locks = vec![];
         for _ in 0..4 {
             locks.push(nodes.client().await.rw_lock("k"));
@@ -97,14 +98,14 @@ async fn neither_passes_the_other() {
         assert!(!reads.is_finished() && !also.is_finished() && writing.token() > read);
         let written = writing.token();
         writing.release().await;
-        // Neither is released before both have it.
+        // Neither reader is released before both have the lock.
         let both = (reads.await.unwrap(), also.await.unwrap());
         assert!(both.0.is_valid() && both.1.is_valid());
         assert!(both.0.token() > written && both.1.token() > written);
     }
 }
 
-/// In one process those who want one key wait for each other first. Readers hold it together all the same.
+/// In one process, requests for one key queue behind each other first. Readers hold the lock together all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_one_process_read_together() {
     for count in [1, 3] {
@@ -144,15 +145,16 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     let writing = waits.await.unwrap();
     assert!(writing.token() > read);
     proxies[2].cut();
-    // As long as its connection is not known to be broken, the one that is left may be the first to answer, that a writer holds it.
+    // While its connection is not known to be broken, the remaining node may be the first to answer, and report the
+    // writer.
     let start = Instant::now();
     while lock.try_read().await.unwrap_err().kind() != ErrorKind::NoQuorum {
         assert!(start.elapsed() < patience(), "a majority is down");
     }
 }
 
-/// A node that lost the grant of a reader, or of a writer that went on as one, gives it back as a reader's: beside another reader, where a
-/// writer would not get in.
+/// A node that lost the grant of a reader, or of a writer that became one, grants it again as a reader's: beside
+/// another reader, where a writer would not get in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_healed_as_a_reader() {
     let nodes = Nodes::start(3);
@@ -169,7 +171,7 @@ async fn a_reader_is_healed_as_a_reader() {
     }
 }
 
-/// As docs/modes.md has it: a hold for each piece of work, and one who waits until all are given back.
+/// The latch of docs/modes.md: a hold for each piece of work, and a writer that waits until all are released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_latch_of_readers_and_a_writer_who_waits() {
     for count in [1, 3] {
@@ -194,7 +196,7 @@ async fn a_latch_of_readers_and_a_writer_who_waits() {
     }
 }
 
-/// A reader that was paused past its lease, and what the resource knows by then.
+/// A reader is paused past its lease, and the resource knows better by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_was_paused_is_refused_by_its_token() {
     let (_nodes, locks) = Nodes::with_client(3).await;
