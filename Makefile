@@ -467,8 +467,9 @@ setup-monitoring: setup
 	}
 
 .PHONY: lint
-lint: setup ## Check format, lints, documentation and the words of comments, tests and commits
+lint: setup ## Check format, lints, documentation and the words of comments, tests, commits and documents
 	@tests/words/check
+	@tests/words/documents
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@cargo clippy --package palisade-client --features metrics --all-targets --quiet -- -D warnings
