@@ -7,31 +7,31 @@ import { WAIT_MAX_MS } from './options.js';
 import { isLasting, isRefusal, passesIn } from './refusals.js';
 import { type Granted, toGranted, toHolder } from './replies.js';
 
-/** What is asked for. */
+/** The parameters of an acquisition. */
 export interface Wanted extends Acquisition {
-  /** The words that say in which mode. */
+  /** The words of the command that name the mode. */
   readonly mode: readonly string[];
   readonly note: Buffer;
-  /** For how many ms to wait; `undefined`: as long as it takes. */
+  /** Maximum wait in milliseconds; `undefined` for no limit. */
   readonly wait: number | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
-/** What was granted, and until when that may be relied on. */
+/** A granted lock, and until when it may be relied on. */
 export interface Grant extends Granted {
   readonly validUntil: number;
 }
 
-/** A wait without a limit ends when the server could not be asked for so long. */
+/** A wait without a limit ends after the server has been unreachable for this long. */
 const LOOKED_FOR_MS = 10_000;
 const LOOK_AGAIN_MS = 200;
 
-/** A request that stood for longer than this before it failed shows that the server was there meanwhile. */
+/** Shows that the server was there meanwhile: a request was pending for longer than this before it failed. */
 const STOOD_MS = 1_000;
 
 /**
- * Takes a lock, or tells why not. Whatever ends this, an abort included, leaves neither a lock nor a place in the queue behind:
- * that is seen to in the background.
+ * Acquires a lock, or throws why not. However this ends, also by an abort, it leaves neither a lock nor a place in the
+ * queue behind: both are cleaned up in the background.
  */
 export async function acquire(connections: Connections, wanted: Wanted): Promise<Grant> {
   using given = new GivenUp(wanted.signal, connections.closing);
@@ -50,7 +50,7 @@ export async function acquire(connections: Connections, wanted: Wanted): Promise
   }
 }
 
-/** Aborts when one of `signals` does. Unlike `AbortSignal.any`, it leaves nothing on a signal that lives for long. */
+/** Aborts when one of `signals` does. Unlike `AbortSignal.any`, it leaves no listener on a long-lived signal. */
 class GivenUp {
   readonly #controller = new AbortController();
   readonly #signals: AbortSignal[];
@@ -78,11 +78,11 @@ class Attempt {
   readonly #connections: Connections;
   readonly #wanted: Wanted;
   readonly #signal: AbortSignal;
-  /** The request whose answer is not there yet, or was not understood. */
+  /** The request whose answer has not arrived, or was not understood. */
   #underWay: UnderWay | undefined;
-  /** A request has had no answer: the server may have it still, even if a later one was refused. */
+  /** Whether a request had no answer: the server may still have it, even if it refused a later one. */
   #isUnsure = false;
-  /** What stood in the way when the server was asked last. */
+  /** The obstacle when the server was last asked. */
   #trouble: unknown;
 
   constructor(connections: Connections, wanted: Wanted, signal: AbortSignal) {
@@ -100,15 +100,15 @@ class Attempt {
     return this.#wait(by);
   }
 
-  /** Frees what the server may have granted, or keeps in its queue, unless it has said that there is nothing. */
+  /** Frees what the server may have granted or queued, unless it answered that there is nothing. */
   giveBack(error: unknown): void {
     const isTooLate = error instanceof NotAcquired && error.reason === 'too-late';
     if (this.#underWay || this.#isUnsure || isTooLate) this.#connections.giveBack(this.#wanted, this.#underWay);
   }
 
   /**
-   * Asks without waiting, on the connection that all share: most locks are free. `null`: there is something to wait for. That is a
-   * holder, or a server or nodes behind it that are away.
+   * Asks without waiting, on the shared connection: most locks are free. Returns `null` if there is something to wait
+   * for: a holder, or a server or nodes behind it that are away.
    */
   async #ask(by: number): Promise<Grant | null> {
     for (let broken = 0; ; ) {
@@ -131,10 +131,10 @@ class Attempt {
     }
   }
 
-  /** Remembers `trouble`, which is told if nothing else has come by the end of the wait. */
+  /** Remembers `trouble`, which is thrown if nothing else happens before the end of the wait. */
   #awaitEndOf(trouble: unknown, wasConnected: boolean): void {
     this.#trouble = trouble;
-    // The server may be as silent on these.
+    // The server may be just as silent on the idle connections.
     if (trouble instanceof Unavailable) this.#connections.destroyIdle();
     if (trouble instanceof NoQuorum || !wasConnected) {
       const why = (trouble as Error).message;
@@ -153,7 +153,7 @@ class Attempt {
       try {
         connection = await this.#connections.forWait(this.#signal);
         asked = now();
-        // A server that says nothing by then has hung.
+        // A server that has not answered by then hangs.
         const grant = await this.#send(connection, ['WAIT', String(left)], left + this.#connections.answerWithin);
         this.#connections.idle(connection);
         if (grant) return grant;
@@ -175,10 +175,10 @@ class Attempt {
     }
   }
 
-  /** Tells errors that end a wait at once, when a request that waits is answered with them. */
+  /** Returns whether an error that answers a waiting request ends the wait at once. */
   #endsWait(error: unknown): boolean {
-    // An agent waits for nodes itself: NOQUORUM before the end of the wait does not pass. But it looks only once for a grant that
-    // this owner may have already.
+    // An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But it searches only once for a
+    // grant that this owner may already have.
     return isLasting(error) || (error instanceof NoQuorum && !this.#isUnsure);
   }
 

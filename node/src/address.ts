@@ -3,7 +3,7 @@ import type { Connecting } from './connection.js';
 import { BadArgument } from './errors.js';
 import { checkNames } from './options.js';
 
-/** A client of node-redis, of which the address, the user and what else it connects with are taken. */
+/** A client of node-redis, of which the address, the user and other connection options are used. */
 export interface ExistingClient {
   readonly options?: object | undefined;
   duplicate(...overrides: never[]): unknown;
@@ -16,7 +16,7 @@ const NOT_ONE_SERVER = `the address must be of one server: reach a cluster, or a
 
 const NEITHER = 'the address must be a URL, options or a client';
 
-/** Returns what to connect with, to `address`. */
+/** Returns the connection options for `address`. */
 export function optionsOf(address: string | Connecting | ExistingClient): Connecting {
   if (areSeveral(address)) {
     throw new BadArgument(
@@ -34,7 +34,7 @@ export function optionsOf(address: string | Connecting | ExistingClient): Connec
 function areSeveral(address: unknown): boolean {
   if (Array.isArray(address)) return true;
   if (typeof address !== 'string') return false;
-  // A comma may be in a password, and in a path.
+  // A comma may be in a password, or in a path.
   const hosts = /^rediss?:\/\/(?:.*@)?([^/?]*)/s.exec(address)?.[1] ?? '';
   return hosts.includes(',') || /[,;\s]\s*(rediss?|unix):\/\//.test(address);
 }
@@ -47,7 +47,7 @@ function ofUrl(url: string): Connecting {
   try {
     RedisClient.parseURL(url);
   } catch {
-    // Without what it says: that has the password.
+    // The address is not shown, since it contains the password.
     throw new BadArgument('the address cannot be read: redis://user:password@host:port, or unix:///path');
   }
   return { url };
@@ -56,7 +56,7 @@ function ofUrl(url: string): Connecting {
 function ofClient({ options }: ExistingClient): Connecting {
   // Clients of clusters and Sentinels have none.
   if (typeof options !== 'object' || options === null) throw new BadArgument(NOT_ONE_SERVER);
-  // What belongs to the client alone stays there: its cache, its pings, the prefix of its keys.
+  // Other options belong to that client alone: its cache, its pings, the prefix of its keys.
   return options as Connecting;
 }
 
@@ -68,7 +68,7 @@ function ofOptions(options: object): Connecting {
   return options as Connecting;
 }
 
-/** Where `options` lead to, without passwords. */
+/** Returns the address in `options`, without passwords. */
 export function addressOf({ url, socket }: Connecting): string {
   if (url) return url.replace(/\/\/[^/@]*@/, '//');
   const at = (socket ?? {}) as { path?: string; host?: string; port?: number };

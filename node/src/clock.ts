@@ -1,27 +1,27 @@
 /**
- * Milliseconds on a clock that nobody sets: CLOCK_MONOTONIC on Linux. It stands still while the machine sleeps; Node.js has no
- * cheap way to the clock that does not. The README says what follows from that.
+ * Returns milliseconds on a clock that nobody sets: CLOCK_MONOTONIC on Linux. It stands still while the machine sleeps;
+ * Node.js has no cheap access to the clock that does not. The README says what follows from that.
  */
 export function now(): number {
   return performance.now();
 }
 
-/** What clocks may drift apart, and what rounding to milliseconds can cost on both sides. */
+/** Maximum drift between clocks, and maximum loss through rounding to milliseconds on both sides. */
 const DRIFT = 0.01;
 const ROUNDING_MS = 2;
 
-/** Longest time that `setTimeout` takes. */
+/** Longest delay that `setTimeout` accepts, in milliseconds. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /**
- * Until when a holder may rely on a lease of `ttl` ms that was asked for at `sent`, and granted after the server had counted
- * `waited` ms. The server's clock counts both, and it may be faster than this one.
+ * Returns until when a holder may rely on a lease of `ttl` ms, requested at `sent` and granted after a wait of `waited`
+ * ms. The server's clock counts both, and may be faster than this one.
  */
 export function validUntil(sent: number, waited: number, ttl: number): number {
   return sent + (waited + ttl) * (1 - DRIFT) - ROUNDING_MS;
 }
 
-/** A timer that does not keep the process alive, and may be set for longer than Node.js takes: it fires early then. */
+/** Starts a timer that does not keep the process alive. A delay longer than Node.js accepts fires early. */
 export function backgroundTimer(run: () => void, ms: number): NodeJS.Timeout {
   return setTimeout(run, Math.min(Math.max(ms, 0), TIMER_MAX_MS)).unref();
 }
@@ -45,7 +45,10 @@ export function pause(
   });
 }
 
-/** What `promise` comes to, unless `signal` aborts first: then its reason. `promise` may then reject unheard. */
+/**
+ * Settles as `promise`, or rejects with the reason of `signal` if that aborts first. `promise` may then reject
+ * unhandled.
+ */
 export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

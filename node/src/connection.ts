@@ -7,29 +7,29 @@ import type { Reply } from './replies.js';
 /** A word of a command. */
 export type Word = string | Buffer;
 
-/** Where to connect to, and how: those options of node-redis' `createClient`. */
+/** The connection options, a part of those of node-redis' `createClient`. */
 export interface Connecting
   extends Pick<
     RedisClientOptions,
     'url' | 'socket' | 'username' | 'password' | 'credentialsProvider' | 'database' | 'name'
   > {
-  /** The protocol, 3 unless set. */
+  /** The protocol version, 3 by default. */
   RESP?: 2 | 3 | undefined;
 }
 
-/** How a command is sent. */
+/** Options of sending a command. */
 export interface Sending {
-  /** Fails after so many ms without an answer; the command may still be carried out. */
+  /** Fails after this many milliseconds without an answer; the command may still be executed. */
   within?: number | undefined;
-  /** Does not keep the process alive until the answer is there. */
+  /** Whether the process may end before the answer arrives. */
   background?: boolean | undefined;
-  /** Called before it is sent again, since its connection broke. */
+  /** Called before the command is sent again because its connection broke. */
   onBroken?: (() => void) | undefined;
 }
 
 /**
- * One connection, for as long as it lasts. It never connects again by itself, and keeps nothing for later: whoever sends a command
- * is told of its answer, or that there is none, and a request for a lock is never sent behind the back of who has given it up.
+ * One connection, for as long as it lasts. It never reconnects by itself, and queues nothing for later: every sender
+ * gets an answer or an error. So a request for a lock is never sent after its caller has cancelled it.
  */
 export class Connection {
   readonly #client: ReturnType<typeof open>;
@@ -41,12 +41,12 @@ export class Connection {
   private constructor(options: Connecting, address: string) {
     this.address = address;
     this.#client = open(options);
-    // What ends the connection also ends its commands: they are told.
+    // Whatever ends the connection also fails its commands.
     this.#client.on('error', () => {});
     this.#client.on('terminated', (error: unknown) => this.#failAll(error));
   }
 
-  /** A connection to where `options` say, if it can be had within so many ms: the first answers of the server included. */
+  /** Opens a connection within this many milliseconds, including the server's first answers. */
   static async open(options: Connecting, address: string, within: number): Promise<Connection> {
     const connection = new Connection({ ...options, socket: { connectTimeout: within, ...options.socket } }, address);
     let timer: NodeJS.Timeout | undefined;
@@ -62,7 +62,7 @@ export class Connection {
     } finally {
       clearTimeout(timer);
     }
-    // An idle connection keeps no program from its end; one on which an answer is due does.
+    // An idle connection does not keep a program alive; one with a pending answer does.
     connection.#client.unref();
     return connection;
   }
@@ -79,7 +79,7 @@ export class Connection {
     const ended = new Promise<never>((_, reject) => {
       fail = reject;
       if (within !== undefined) {
-        // Answers that came while the event loop was busy are read first.
+        // Answers that arrived while the event loop was busy are read first.
         const late = () =>
           setImmediate(() => {
             if (!this.#unanswered.has(fail)) return;
@@ -104,13 +104,13 @@ export class Connection {
     }
   }
 
-  /** Is sent nothing more, and ends when what was sent is answered or given up. */
+  /** Stops sending. The connection ends once all commands are answered or given up. */
   retire(): void {
     this.#isRetired = true;
     if (this.#unanswered.size === 0) this.destroy();
   }
 
-  /** Ends at once. What is not answered fails. */
+  /** Closes the connection at once. Pending commands fail. */
   destroy(): void {
     this.#isRetired = true;
     this.#client.destroy();
@@ -129,7 +129,7 @@ function open(options: Connecting) {
     maintNotifications: 'disabled',
     socket: { ...options.socket, reconnectStrategy: false },
     commandOptions: {
-      // Integers as digits: a number would round what does not fit into it, and say nothing.
+      // Integers are decoded as digits: a number would silently round those that do not fit into it.
       typeMapping: {
         [RESP_TYPES.NUMBER]: String,
         [RESP_TYPES.BIG_NUMBER]: String,

@@ -6,13 +6,13 @@ import type { Released } from './loss.js';
 import { passesIn } from './refusals.js';
 import { type Reply, toFields, toGranted } from './replies.js';
 
-/** So many connections that nothing waits on are kept for the next waits. */
+/** Maximum number of idle connections kept for later waits. */
 const IDLE_MAX = 4;
 
-/** After a wait was given up its answer is waited for so long, and a lock that it brings is given back. */
+/** Time to wait for the answer to a cancelled wait; a lock that it grants is released. */
 const LATE_ANSWER_MS = 1_000;
 
-/** Pauses between attempts to give a lock back. */
+/** Pauses between attempts to release a lock. */
 const AGAIN_MS = [20, 50, 100, 200, 500, 1_000];
 
 /** An acquisition of a lock, as the server knows it. */
@@ -22,28 +22,28 @@ export interface Acquisition {
   readonly ttl: number;
 }
 
-/** A request that was sent and not heard of any more. */
+/** A request that was sent, and whose answer nobody awaits any longer. */
 export interface UnderWay {
   readonly connection: Connection;
   readonly reply: Promise<Reply>;
 }
 
 /**
- * The connections of a `Palisade`: one that all commands share which are answered at once, and one for each command that waits,
- * since it holds up all others on its connection.
+ * The connections of a `Palisade`: a shared one for commands that are answered at once, and one for each command that
+ * waits, since that blocks all others on its connection.
  */
 export class Connections {
   readonly address: string;
   readonly #options: Connecting;
-  /** For how many ms the server is given to answer. */
+  /** The server's time to answer, in milliseconds. */
   readonly answerWithin: number;
   #shared: Connection | undefined;
   #opening: Promise<Connection> | undefined;
-  /** Nothing is opened any more. */
+  /** Whether new connections are refused. */
   #isClosed = false;
   #idle: Connection[] = [];
   readonly #waiting = new Set<Connection>();
-  /** Number of locks that are watched. */
+  /** Number of watched locks. */
   watches = 0;
   #isAgent: boolean | undefined;
   readonly #background = new Set<Promise<unknown>>();
@@ -56,12 +56,12 @@ export class Connections {
     setMaxListeners(0, this.#closing.signal);
   }
 
-  /** Aborts, with the error {@link Closed}, when they are closed. */
+  /** Aborts with a {@link Closed} error when these connections are closed. */
   get closing(): AbortSignal {
     return this.#closing.signal;
   }
 
-  /** The connection that is shared, connected. Who asks meanwhile shares the attempt, and its failure. */
+  /** Returns the shared connection, connected. Concurrent callers share one attempt, and its failure. */
   async shared(): Promise<Connection> {
     if (this.#shared?.isUsable) return this.#shared;
     this.#opening ??= this.#open()
@@ -83,7 +83,10 @@ export class Connections {
     throw new Closed();
   }
 
-  /** A connection for a command that waits, unless `signal` aborts first. It is handed back by {@link idle}, or destroyed. */
+  /**
+   * Returns a connection for a command that waits, unless `signal` aborts first. {@link idle} or {@link destroy} takes
+   * it back.
+   */
   async forWait(signal: AbortSignal): Promise<Connection> {
     let connection = this.#idle.pop();
     while (connection && !connection.isUsable) connection = this.#idle.pop();
@@ -92,7 +95,7 @@ export class Connections {
       try {
         connection = await unlessAborted(opening, signal);
       } catch (error) {
-        // One that is there only after the wait was given up is for others.
+        // A connection that opens only after the wait was cancelled is kept for others.
         const late = opening.then(
           (connection) => this.idle(connection),
           () => {},
@@ -105,25 +108,28 @@ export class Connections {
     return connection;
   }
 
-  /** Nothing waits on `connection` any more. */
+  /** Marks `connection` as idle: nothing waits on it any longer. */
   idle(connection: Connection): void {
     this.#waiting.delete(connection);
     if (connection.isUsable && this.#idle.length < IDLE_MAX && !this.closing.aborted) this.#idle.push(connection);
     else connection.destroy();
   }
 
-  /** Ends the connections that are kept for the next waits. */
+  /** Closes the idle connections. */
   destroyIdle(): void {
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 
-  /** Ends a connection on which something may wait. */
+  /** Closes a connection on which something may wait. */
   destroy(connection: Connection): void {
     this.#waiting.delete(connection);
     connection.destroy();
   }
 
-  /** Sends a command that may be repeated and is answered at once; again if its connection breaks, or the server is not ready yet. */
+  /**
+   * Sends a repeatable command that is answered at once; sends it again if its connection breaks, or the server is not
+   * ready yet.
+   */
   async ask(words: readonly Word[], sending: Sending = {}): Promise<Reply> {
     const how = { within: this.answerWithin, ...sending };
     const until = now() + how.within;
@@ -134,35 +140,35 @@ export class Connections {
       } catch (error) {
         const ms = passesIn(error);
         if (ms !== undefined && now() + ms < until) await pause(ms, { background: sending.background });
-        // One that is slow, and not broken, is not asked twice.
+        // On a slow connection that is not broken, the command is not sent twice.
         else if (!(error instanceof Unavailable && error.cause && broken++ === 0)) throw error;
         else sending.onBroken?.();
       }
     }
   }
 
-  /** Tells an agent from a node, once: an agent says how many nodes it has. */
+  /** Returns whether the server is an agent, asking once: an agent reports its number of nodes. */
   async isAgent(): Promise<boolean> {
     this.#isAgent ??= toFields(await this.ask(['LOCK.NODE'], { background: true }))?.has('nodes') ?? false;
     return this.#isAgent;
   }
 
-  /** Gives holds back down to below `level`. */
+  /** Releases holds down to below `level`. */
   async release({ key, owner }: Acquisition, level = 1): Promise<Released> {
     let broken = 0;
     const words = ['LOCK.RELEASE', key, owner, 'LEVEL', String(level)];
     try {
       if ((await this.ask(words, { onBroken: () => broken++ })) !== null) return 'freed';
     } catch (error) {
-      // Somebody has put something else into the place of the lock.
+      // The key has another value by now.
       if (error instanceof ServerError && error.code === 'WRONGTYPE') return 'not-held';
       throw error;
     }
-    // To a repetition Null may say that the first request has done it.
+    // After a repetition, Null may mean that the first request released it.
     return broken > 0 ? 'unknown' : 'not-held';
   }
 
-  /** Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended. */
+  /** Releases an acquisition in the background, whatever its state; tries until its lease has ended. */
   giveBack(acquisition: Acquisition, underWay?: UnderWay): void {
     this.inBackground(this.#givingBack(acquisition, underWay));
   }
@@ -170,7 +176,7 @@ export class Connections {
   async #givingBack(acquisition: Acquisition, underWay: UnderWay | undefined): Promise<void> {
     await this.#releaseAtLast(acquisition);
     if (!underWay) return;
-    // The request may reach the server only now, and be granted: nothing but its answer tells.
+    // The request may reach the server only now, and be granted: only its answer tells.
     const { connection, reply } = underWay;
     const answered = reply.then(
       (reply) => (toGranted(reply) === null ? 'free' : 'granted'),
@@ -191,20 +197,20 @@ export class Connections {
         await this.release(acquisition);
         return;
       } catch (error) {
-        // It ends by itself then.
+        // The lock ends with its lease then.
         if (now() >= until || this.closing.aborted || error instanceof Misconfigured) return;
         await pause(AGAIN_MS[attempt] ?? 1_000, { background: true });
       }
     }
   }
 
-  /** Remembers what {@link close} waits for. */
+  /** Registers work that {@link close} waits for. */
   inBackground(work: Promise<unknown>): void {
     const done = work.catch(() => {}).finally(() => this.#background.delete(done));
     this.#background.add(done);
   }
 
-  /** Tells that they are closed, waits for what goes on in the background, and closes them. */
+  /** Announces the end, waits for work in the background, and closes all connections. */
   async close(): Promise<void> {
     this.#closing.abort(new Closed());
     while (this.#background.size > 0) await Promise.all(this.#background);

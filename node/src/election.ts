@@ -9,15 +9,15 @@ import { checkedText, checkNames, type LockOptions, merged } from './options.js'
 import { type Leader, noteOf, VALUE_BYTES_MAX } from './proclamation.js';
 import { toInteger } from './replies.js';
 
-/** How an election takes its lock. @internal */
+/** Acquires the lock of an election. @internal */
 export type Campaign = (options: LockOptions | undefined) => Promise<Held>;
 
 /**
  * An election; of `Palisade.election`.
  *
- * The leader is whoever holds the lock of this name and has proclaimed that: its *term* is larger than that of every earlier
- * leader. What a leader does to something that others can write to goes there with the term, and a smaller one than was seen is
- * refused: a leader that was paused does not know yet that there is another one.
+ * The leader holds the lock of this name and has proclaimed that. Its *term* is larger than that of every earlier
+ * leader. A leader sends its term with each write to a shared resource, which refuses a term smaller than the largest
+ * it has seen: a paused leader does not know yet that another one leads.
  */
 export class Election {
   readonly #connections: Connections;
@@ -32,8 +32,8 @@ export class Election {
   }
 
   /**
-   * Waits in turn until this candidate leads, and proclaims `value`, at most 1002 bytes. Every observer that asks from then on sees
-   * this leader or a later one.
+   * Waits in turn until this candidate leads, and proclaims `value`, at most 1002 bytes. Every observer that asks
+   * afterwards sees this leader or a later one.
    *
    * @throws NotAcquired, as `Palisade.lock`.
    */
@@ -53,15 +53,15 @@ export class Election {
         return leadership;
       } catch (error) {
         await leadership.release().catch(() => {});
-        // It had won and lost again, and nobody has heard of it.
+        // The candidate had won and lost again, and nobody heard of it.
         if (!(error instanceof LockLost) || error.loss.reason === 'closed') throw error;
       }
     }
   }
 
   /**
-   * Who leads, as the server says now; `null`: nobody. A leader that was seen may have gone by the time this returns: nobody is sent
-   * anything that must not be done twice without its term.
+   * Returns the leader that the server reports now, or `null` if nobody leads. The leader may have gone by the time
+   * this returns: send it nothing that must not be done twice, unless with its term.
    *
    * @throws Guarded: the server may have forgotten who leads.
    */
@@ -70,11 +70,12 @@ export class Election {
   }
 
   /**
-   * Tells each change of who leads from now on, the present state first; `null`: nobody leads. Terms grow, and within one the
-   * sequence. As long as the server cannot be asked or is guarded nothing is told: what was told last is the best that is known.
+   * Yields each change of the leader from now on, beginning with the present state; `null` if nobody leads. Terms grow,
+   * and within one term the sequence. While the server is unreachable or guarded, nothing is reported, and the last
+   * report is the best knowledge there is.
    *
-   * One connection is taken meanwhile, and nobody polls. The iteration ends when it is left, when the `Palisade` is closed, or, with
-   * the reason of `signal`, when that aborts.
+   * The iteration holds one connection, and does not poll. It ends when it is left, when the `Palisade` is closed, or,
+   * with the reason of `signal`, when that aborts.
    */
   observe(options: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<Leader | null, void, undefined> {
     checkNames(options, ['signal']);
@@ -82,10 +83,13 @@ export class Election {
   }
 }
 
-/** Leads until it {@link Leadership.resign | resigns} or is {@link Lock.lost | lost}; with all that a {@link Lock} tells. */
+/**
+ * A leadership, until it {@link Leadership.resign | resigns} or is {@link Lock.lost | lost}. Has all members of a
+ * {@link Lock}.
+ */
 export class Leadership extends Lock {
   readonly #term: number;
-  /** The number of what was proclaimed last, by this or by one that was re-entered. */
+  /** The number of the last proclamation, shared by all re-entered leaderships. */
   readonly #last: { sequence: number };
 
   /** @internal */
@@ -96,19 +100,19 @@ export class Leadership extends Lock {
   }
 
   /**
-   * Larger than that of every earlier leader, and the same as long as this one leads. It is a fencing token, as `token` is, which can
-   * rise meanwhile: give a resource always the one or always the other.
+   * The term: larger than that of every earlier leader, and constant while this one leads. It is a fencing token, as is
+   * `token`, which can rise meanwhile: use only one of the two with a resource.
    */
   get term(): number {
     return this.#term;
   }
 
-  /** The number of what was proclaimed last: 1 at first. */
+  /** The number of the last proclamation, from 1. */
   get sequence(): number {
     return this.#last.sequence;
   }
 
-  /** Proclaims another value, at most 1002 bytes. @throws {@link LockLost}: it does not lead any more. */
+  /** Proclaims another value, at most 1002 bytes. @throws {@link LockLost}: the leadership is over. */
   proclaim(value: string | Uint8Array): Promise<void> {
     return naming(this.held.acquisition.key, () => this.#proclaim(value));
   }
@@ -124,12 +128,12 @@ export class Leadership extends Lock {
       this.held.throwIfLost();
       const current = toInteger(reply);
       if (current === sequence) return;
-      // A later one is there already, so this one was not taken: it goes behind that.
+      // A later proclamation is already there, so the server ignored this one: the next goes behind that.
       this.#last.sequence = Math.max(this.#last.sequence, current);
     }
   }
 
-  /** Stops leading: the next candidate leads at once. As {@link Lock.release}. */
+  /** Stops leading; the next candidate leads at once. See {@link Lock.release}. */
   resign(): Promise<Released> {
     return this.release();
   }

@@ -1,38 +1,41 @@
 import type { Loss } from './loss.js';
 
-/** Who holds a lock, as the server tells. */
+/** The holder of a lock, as the server reports it. */
 export interface Holder {
-  /** What the holder left for people; empty if nothing. */
+  /** The holder's note for people; empty if there is none. */
   readonly note: string;
   /** The fencing token of its grant. */
   readonly token: number;
-  /** For how many ms it has held the lock. */
+  /** Time since the grant, in milliseconds. */
   readonly heldFor: number;
-  /** For how many ms its lease still runs, if it is not extended. */
+  /** Remaining time of the lease in milliseconds, unless it is extended. */
   readonly leaseLeft: number;
 }
 
-/** What every error of this package is. An aborted wait rejects with the reason of its signal instead. */
+/** The base class of all errors of this package. An aborted wait rejects with the reason of its signal instead. */
 export class PalisadeError extends Error {
   override readonly name: string = 'PalisadeError';
-  /** The lock that this is about, which its message names too; none: no lock in particular. */
+  /** The lock of this error, which its message names too; absent if the error concerns no single lock. */
   declare readonly key?: Buffer;
 }
 
-/** An argument is out of its bounds. Nothing was sent. */
+/** An argument is out of bounds. Nothing was sent. */
 export class BadArgument extends PalisadeError {
   override readonly name = 'BadArgument';
 }
 
-/** The lock was not taken, since somebody else has it. */
+/** The lock was not acquired, because another owner has it. */
 export class NotAcquired extends PalisadeError {
   override readonly name = 'NotAcquired';
 
   constructor(
     message: string,
-    /** `held`: it was not free, and was not to be waited for. `timed-out`: not in time. `too-late`: granted, and heard of when nothing was left of the lease. */
+    /**
+     * `held`: not free, and no wait was allowed. `timed-out`: not free in time. `too-late`: granted, but nothing of the
+     * lease was left.
+     */
     readonly reason: 'held' | 'timed-out' | 'too-late',
-    /** Who holds it, where the server could tell. Of several the one who has held it longest. */
+    /** The holder, if the server reported it; of several, the one that has held the lock longest. */
     readonly holder?: Holder,
   ) {
     super(message);
@@ -45,54 +48,57 @@ export class Guarded extends PalisadeError {
 
   constructor(
     message: string,
-    /** After so many ms it is worth to ask again. */
+    /** Milliseconds until a retry makes sense. */
     readonly retryAfter: number,
   ) {
     super(message);
   }
 }
 
-/** From a `palisade agent`: too few nodes can be asked. The message says why, node by node. */
+/** From a `palisade agent`: too few nodes can answer. The message has each node's reason. */
 export class NoQuorum extends PalisadeError {
   override readonly name = 'NoQuorum';
 }
 
-/** The lock was held, and is not any more: stop what it protects. */
+/** The lock was held, and no longer is: stop the work that it protects. */
 export class LockLost extends PalisadeError {
   override readonly name = 'LockLost';
 
   constructor(
-    /** Why. */
+    /** The reason. */
     readonly loss: Loss,
   ) {
     super(`the lock is lost: ${loss.message}`);
   }
 }
 
-/** The server cannot be reached, or did not answer in time. Whether it did what it was asked is not known. */
+/** The server cannot be reached, or did not answer in time. It may have executed the command. */
 export class Unavailable extends PalisadeError {
   override readonly name = 'Unavailable';
 }
 
-/** Somebody has to do something about it: no module on the server, no password, no permission. The message says what. */
+/**
+ * Somebody has to act: the server lacks the module, or the client lacks a password or a permission. The message says
+ * which.
+ */
 export class Misconfigured extends PalisadeError {
   override readonly name = 'Misconfigured';
 }
 
-/** What the server says otherwise: docs/errors.md. */
+/** Any other error of the server: docs/errors.md. */
 export class ServerError extends PalisadeError {
   override readonly name = 'ServerError';
 
   constructor(
     message: string,
-    /** Its first word, which is stable. */
+    /** The first word of the error, which is stable. */
     readonly code: string,
   ) {
     super(message);
   }
 }
 
-/** The server's answer is not one that this command has. It is refused rather than guessed at. */
+/** The server's answer is not one of this command's. It is refused rather than guessed at. */
 export class UnexpectedReply extends PalisadeError {
   override readonly name = 'UnexpectedReply';
 }
@@ -106,17 +112,17 @@ export class Closed extends PalisadeError {
   }
 }
 
-/** Of a key, so many characters are shown. */
+/** Maximum number of characters shown of a key. */
 const SHOWN_CHARS = 100;
 
-/** Returns a key as people read it: text where it is text, and nothing that moves a cursor. */
+/** Returns a key as people read it: text if it is text, with nothing that moves a cursor. */
 export function shown(key: Buffer): string {
   const text = key.toString();
   const cut = text.length <= SHOWN_CHARS ? text : `${text.slice(0, SHOWN_CHARS)}…`;
   return cut.replace(/\p{Cc}/gu, (char) => JSON.stringify(char).slice(1, -1));
 }
 
-/** Returns `error` with the name of a lock. An error of this package is copied: others may be told the same one, of other locks. */
+/** Returns `error` with the name of a lock. Errors of this package are copied: several locks may share one. */
 export function named<E>(error: E, key: Buffer): E {
   if (!(error instanceof PalisadeError) || error.key) return error;
   const message = `${shown(key)}: ${error.message}`;
@@ -135,7 +141,7 @@ export async function naming<T>(key: Buffer, work: () => T | Promise<T>): Promis
   }
 }
 
-/** Tells the process of something that is no error of the caller's. */
+/** Warns the process of a problem that is not the caller's error. */
 export function warn(message: string): void {
   process.emitWarning(message, 'PalisadeWarning');
 }

@@ -8,19 +8,19 @@ import { type Checked, checkedTtl } from './options.js';
 import { toInteger } from './replies.js';
 import { watch } from './watching.js';
 
-/** An extension is given so long to be answered, and no more than a third of the ttl. */
+/** Maximum time to answer an extension; never more than a third of the ttl. */
 const EXTEND_WITHIN_MS = 1_000;
 
-/** One that failed is tried again after a part of the ttl, within these bounds. */
+/** Bounds of the pause after a failed extension, which is a part of the ttl. */
 const AGAIN_LEAST_MS = 20;
 const AGAIN_MOST_MS = 1_000;
 
-/** How a lock is kept. */
+/** The options of keeping a lock. */
 export type Keeping = Pick<Checked, 'ttl' | 'autoExtend' | 'maxHold' | 'onLost'>;
 
 /**
- * An acquisition that is held: what all locks that were re-entered share. One timer extends it, and ends it in time; neither that
- * nor a promise of it keeps the process alive.
+ * A held acquisition, shared by all re-entered locks. One timer extends it, and ends it in time; neither the timer nor
+ * a promise keeps the process alive.
  */
 export class Held {
   readonly connections: Connections;
@@ -80,23 +80,23 @@ export class Held {
     return this.#loss;
   }
 
-  /** For how many ms it may be relied on. By the clock alone: whether a timer has run does not matter. */
+  /** Milliseconds for which it may be relied on. The clock alone decides, not whether a timer has run. */
   get validFor(): number {
     return this.#isEnded ? 0 : Math.max(0, this.#validUntil - now());
   }
 
-  /** How many ms ago it was granted. */
+  /** Milliseconds since the grant. */
   get heldFor(): number {
     return now() - this.#since;
   }
 
-  /** Asks for a lease of `ttl` ms from now. */
+  /** Requests a lease of `ttl` ms from now. */
   async extend(ttl: number = this.#keeping.ttl): Promise<void> {
     this.throwIfLost();
     await this.#ask(checkedTtl(ttl), false);
   }
 
-  /** It is not extended any more, and no loss is told of. */
+  /** Ends the extensions, without reporting a loss. */
   end(): void {
     this.#isEnded = true;
     this.#ended.abort();
@@ -104,7 +104,7 @@ export class Held {
     this.#onEnd(this);
   }
 
-  /** It is lost: whoever relies on it is told. */
+  /** Marks it as lost, and notifies those who rely on it. */
   lose(reason: LossReason, more?: string): void {
     if (this.#isEnded) return;
     this.end();
@@ -115,12 +115,12 @@ export class Held {
     this.#tell(loss);
   }
 
-  /** It is lost if its lease is over, though no timer has run yet. */
+  /** Marks it as lost if its lease is over, even if no timer has run yet. */
   loseIfOver(): void {
     if (!this.#isEnded && this.validFor === 0) this.#leaseIsOver();
   }
 
-  /** Fails if it is not valid any more. */
+  /** Throws if it is no longer valid. */
   throwIfLost(): void {
     this.loseIfOver();
     if (this.#loss) throw new LockLost(this.#loss);
@@ -137,7 +137,7 @@ export class Held {
     }
   }
 
-  /** When a third of a lease has gone. A lease that is longer than those to come is left for longer. */
+  /** Returns when a third of a lease has passed. A lease longer than later ones waits longer. */
   #whenToExtend(): number {
     return this.#validUntil - (this.#keeping.ttl * 2) / 3;
   }
@@ -164,9 +164,10 @@ export class Held {
   /** Extends it in the background, or finds that it is lost. */
   #check(): void {
     if (this.#isEnded || this.#isExtending) return;
-    // A lock that is not extended keeps its lease: it is asked for what is left, which tells as well whether it is held.
+    // A lock that is not to be extended keeps its lease: this requests what is left of it, which also shows whether it
+    // is held.
     const ttl = this.#mayExtend ? this.#keeping.ttl : Math.ceil(this.validFor);
-    // What comes of it is seen to there.
+    // The request itself handles its outcome.
     this.#ask(ttl, true).catch(() => {});
   }
 
@@ -189,7 +190,7 @@ export class Held {
     try {
       const sending = background ? { background, within } : {};
       const reply = await this.connections.ask(['LOCK.EXTEND', key, owner, String(ttl)], sending);
-      // An answer that is heard only after the lease has ended does not bring a lock back that was not valid meanwhile.
+      // An answer that arrives after the end of the lease does not revive a lock that was not valid meanwhile.
       this.throwIfLost();
       if (reply === null) {
         this.lose('taken-away');

@@ -4,24 +4,24 @@ import { hostname } from 'node:os';
 import { basename } from 'node:path';
 import { NOTE_BYTES_MAX } from './options.js';
 
-/** Of the name of this machine, so much is in an id. */
+/** Maximum number of characters of the host name in an id. */
 const HOST_CHARS = 32;
 
-/** The end of a note that tells one. */
+/** The end of a note that has one. */
 const NOTED = /(?:^| )\[holder=[A-Za-z0-9._:/@+-]{1,64}\]$/;
 
 const HOST = hostname();
-/** Process ids come again: in a container that is started anew, each time. Hence some digits of chance. */
+/** Process ids repeat: in a restarted container, each time. Hence the random digits. */
 const PROCESS = `${HOST.replace(/[^A-Za-z0-9._:/@+-]/g, '').slice(0, HOST_CHARS)}/${process.pid}/${randomBytes(4).toString('hex')}`;
 
-/** A flow of control: an async function and what it calls. Everything that it holds and waits for has one holder id. */
+/** A flow of control: an async function and its callees. All that it holds and waits for has one holder id. */
 export class Flow {
   static #count = 0;
   readonly id = `${PROCESS}/${++Flow.#count}`;
   readonly #holds = new Map<string, number>();
   #isWaiting = false;
 
-  /** Tells if `key` can be asked for in this flow. One that waits does not ask, and none asks for what it has. */
+  /** Returns whether this flow can ask for `key`: it must neither be waiting nor hold it. */
   mayAskFor(key: Buffer): boolean {
     return !this.#isWaiting && !this.#holds.has(key.toString('latin1'));
   }
@@ -36,7 +36,7 @@ export class Flow {
     }
   }
 
-  /** Counts a lock that is held in this flow. Returns a function that ends that. */
+  /** Counts a lock that this flow holds. Returns a function that uncounts it. */
   hold(key: Buffer): () => void {
     const name = key.toString('latin1');
     this.#holds.set(name, (this.#holds.get(name) ?? 0) + 1);
@@ -51,8 +51,8 @@ export class Flow {
 const flows = new AsyncLocalStorage<Flow>();
 
 /**
- * Returns the flow that asks for `key`, of which the caller is a part from now on. It is inherited by what the caller starts, so one that
- * cannot be it, since another part of it waits or has this lock, begins a flow of its own.
+ * Returns the flow that asks for `key`, which the caller is part of from now on. Its callees inherit the flow. If
+ * another part of it waits, or has this lock, the caller begins a flow of its own.
  */
 export function flowFor(key: Buffer): Flow {
   const current = flows.getStore();
@@ -62,18 +62,18 @@ export function flowFor(key: Buffer): Flow {
   return flow;
 }
 
-/** Returns the note of callers who give none: host, process and program. */
+/** Returns the default note: host, process and program. */
 export function defaultNote(): Buffer {
   return Buffer.from(`${HOST} pid ${process.pid}: ${basename(process.argv[1] ?? process.title)}`.slice(0, 200));
 }
 
-/** Returns `note` with the holder id at its end, if there is room for that. */
+/** Returns `note` with the holder id at its end, if there is room. */
 export function noted(note: Buffer, holder: string): Buffer {
   const told = Buffer.concat([note, Buffer.from(`${note.length > 0 ? ' ' : ''}[holder=${holder}]`)]);
   return told.length <= NOTE_BYTES_MAX ? told : note;
 }
 
-/** Returns `note` as people read it. */
+/** Returns `note` as people read it, without the holder id. */
 export function withoutHolder(note: string): string {
   return note.replace(NOTED, '');
 }

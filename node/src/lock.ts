@@ -4,13 +4,15 @@ import { type Loss, lossOf, type Released } from './loss.js';
 import { isLasting } from './refusals.js';
 
 /**
- * A lock that is held, as long as it {@link Lock.isValid | is valid}.
+ * A held lock, for as long as it {@link Lock.isValid | is valid}.
  *
- * Look at that before each step that must not happen without the lock, and give the {@link Lock.token | token} to the resource,
- * which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
+ * Check that before each step that must not happen without the lock. Give the {@link Lock.token | token} to the
+ * resource, which refuses a smaller one than it has seen: no check on this side can catch a process that is paused
+ * right after it.
  *
- * `await using lock = await locks.lock(key)` gives it back at the end of the block, and throws {@link LockLost} there if it was
- * lost meanwhile, and for no other reason. If the block throws as well, JavaScript makes a `SuppressedError` of both; `withLock` throws the block's alone.
+ * `await using lock = await locks.lock(key)` releases the lock at the end of the block. It throws {@link LockLost}
+ * there if the lock was lost meanwhile, and for no other reason. If the block throws as well, JavaScript wraps both in
+ * a `SuppressedError`; `withLock` throws the block's error alone.
  */
 export class Lock implements AsyncDisposable {
   /** @internal */
@@ -22,54 +24,57 @@ export class Lock implements AsyncDisposable {
     this.held = held;
   }
 
-  /** The key that is locked. */
+  /** The key of the lock. */
   get key(): Buffer {
     return Buffer.from(this.held.acquisition.key);
   }
 
-  /** The name under which the server knows this acquisition, new and random. Who knows it can release the lock. */
+  /**
+   * The owner, which names this acquisition on the server: new and random. Anyone who knows it can release the lock.
+   */
   get owner(): string {
     return this.held.acquisition.owner;
   }
 
   /**
-   * The fencing token: larger than that of every earlier holder. It is below 2^53, so exact as a `number` and in JSON. Behind a
-   * `palisade agent` it can rise while the lock is held, and never falls: ask for it at each use.
+   * The fencing token: larger than that of every earlier holder, and below 2^53, so exact as a `number` and in JSON. It
+   * never falls, but behind a `palisade agent` it can rise while the lock is held: read it at each use.
    */
   get token(): number {
     return this.held.token;
   }
 
   /**
-   * For how many ms the lock may be relied on from now; 0: not any more. Counted on this machine's monotonic clock from before
-   * the server was asked, less 1 % and 2 ms.
+   * Milliseconds for which the lock may be relied on from now; 0 once it may not. Counted on this machine's monotonic
+   * clock from before the server was asked, less 1 % and 2 ms.
    */
   get validFor(): number {
     return this.#releasing ? 0 : this.held.validFor;
   }
 
-  /** Whether the lock may be relied on, now. Decided by the clock at each look, not by timers. */
+  /** Whether the lock may be relied on now. The clock decides at each read, not timers. */
   get isValid(): boolean {
     return this.validFor > 0;
   }
 
   /**
-   * Resolves with the reason if the lock is lost, at the latest when its validity ends and the event loop runs. Never rejects, never
-   * keeps the process alive, and stays pending for ever if the lock is released first: use it beside the work, as in `Promise.race`.
+   * Resolves with the reason if the lock is lost, at the latest when its validity ends and the event loop runs. Never
+   * rejects, never keeps the process alive, and stays pending for ever if the lock is released first: use it beside the
+   * work, as in `Promise.race`.
    */
   get lost(): Promise<Loss> {
     return this.held.lost;
   }
 
-  /** Aborts, with a {@link LockLost}, when the lock is lost; not when it is released. */
+  /** Aborts with a {@link LockLost} when the lock is lost; not when it is released. */
   get signal(): AbortSignal {
     return this.held.signal;
   }
 
   /**
-   * Makes the lease last for the ttl of the lock from now on, or for `ttl` ms.
+   * Extends the lease from now to the ttl of the lock, or to `ttl` ms.
    *
-   * @throws {@link LockLost}; {@link Unavailable}: the lock stays valid for as long as it was.
+   * @throws {@link LockLost}; {@link Unavailable}: the lock stays valid until its previous end.
    */
   extend(ttl?: number): Promise<void> {
     return this.#naming(() => {
@@ -79,8 +84,8 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * One lock more of the same acquisition, for code that takes a lock which it may have already. It is free when all of them were
-   * released.
+   * Returns another lock of this acquisition, for code that acquires a lock it may already hold. The lock is free once
+   * all are released.
    */
   reenter(): Promise<this> {
     return this.#naming(() => this.#reenter());
@@ -104,34 +109,34 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * Gives the lock back, and tells what that came to: it was `freed`, it was `not-held` any more, or that is `unknown`. A server that
-   * does not answer is no error: the lock was valid until now, and is given back in the background. Once: later calls return what the
-   * first one did. Of a lock that was re-entered it gives one hold back.
+   * Releases the lock, and returns the outcome: `freed`, `not-held` (it was no longer held) or `unknown`. A server that
+   * does not answer is no error: the lock was valid until now, and is released in the background. Later calls return
+   * the first outcome. A re-entered lock releases one hold.
    *
-   * @throws Misconfigured, ServerError: the server refuses to.
+   * @throws Misconfigured, ServerError: the server refuses the release.
    */
   release(): Promise<Released> {
     this.#releasing ??= this.#naming(() => this.#release());
     return this.#releasing;
   }
 
-  /** Releases, and throws {@link LockLost} if the lock was not held any more; nothing else. */
+  /** Releases the lock, and throws only {@link LockLost}, if it was no longer held. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#releasing) await this.releaseUnlessLost();
   }
 
-  /** @internal Another lock of the same acquisition. */
+  /** Returns another lock of the same acquisition. @internal */
   protected again(): this {
     return new Lock(this.held) as this;
   }
 
-  /** @internal Leaves the lock as it is until its lease ends. */
+  /** Leaves the lock to the end of its lease. @internal */
   leave(): void {
     this.#releasing ??= Promise.resolve('freed');
     this.held.end();
   }
 
-  /** @internal Releases, and fails if the lock was lost. Nothing else is a reason to: it was valid until now. */
+  /** Releases, and throws only if the lock was lost: otherwise it was valid until now. @internal */
   async releaseUnlessLost(): Promise<void> {
     const released = await this.release().catch((error: Error): Released => {
       warn(`${error.message} (the work under the lock was done)`);
@@ -146,7 +151,7 @@ export class Lock implements AsyncDisposable {
     const level = this.held.holds--;
     const isLast = level === 1;
     if (isLast && !wasValid) {
-      // Its loss is told, if no timer has run yet; it may still be held on the server.
+      // The loss is reported even if no timer has run yet; the server may still hold the lock.
       this.held.loseIfOver();
       connections.giveBack(acquisition);
       return 'not-held';
@@ -172,9 +177,9 @@ export class Lock implements AsyncDisposable {
   }
 }
 
-/** One of so many permits. */
+/** A permit of a semaphore. */
 export class Permit extends Lock {
-  /** Its number, from 1 to the limit. Nobody else has it meanwhile. */
+  /** The number of the permit, from 1 to the limit. No other holder has it meanwhile. */
   get number(): number {
     return this.held.number;
   }

@@ -1,25 +1,27 @@
 /**
- * The outcomes of a release.
+ * The outcome of a release.
  *
- * - `freed`: it was held until then, and was given back.
- * - `not-held`: it was not held any more. What was done last may have been done without it.
- * - `unknown`: no answer tells. The server, or too many of the nodes behind an agent, are away, or an answer was lost. The lock was valid until the release; it is given back in the background, and ends with its lease otherwise.
+ * - `freed`: the lock was held until then, and was released.
+ * - `not-held`: the lock was no longer held. The last steps may have been done without it.
+ * - `unknown`: no answer tells. The server, or too many of the nodes behind an agent, are away, or an answer was lost.
+ *   The lock was valid until the release. It is released in the background, or ends with its lease.
  */
 export type Released = 'freed' | 'not-held' | 'unknown';
 
 /**
- * Why a lock is lost.
+ * The reason why a lock is lost.
  *
- * - `taken-away`: the server says that this owner does not hold it. An operator broke it, somebody deleted its key, or the server lost its memory.
- * - `not-extended-in-time`: its lease ended, since no extension was answered in time.
- * - `not-extended`: its lease ended, and nobody extended it (`autoExtend` is off).
- * - `max-hold`: its lease ended, and it is not extended for longer than `maxHold`.
- * - `asleep`: its lease ended while this program could not run. It was stopped, or its event loop was busy.
- * - `closed`: its `Palisade` was closed, and gave it back.
+ * - `taken-away`: the server reports that this owner does not hold it. An operator broke it, somebody deleted its key,
+ *   or the server lost its memory.
+ * - `not-extended-in-time`: its lease ended, because no extension was answered in time.
+ * - `not-extended`: its lease ended, and `autoExtend` is off.
+ * - `max-hold`: its lease ended, and `maxHold` forbids extending it further.
+ * - `asleep`: its lease ended while this program could not run. It was suspended, or its event loop was busy.
+ * - `closed`: its `Palisade` was closed, and released it.
  */
 export type LossReason = 'taken-away' | 'not-extended-in-time' | 'not-extended' | 'max-hold' | 'asleep' | 'closed';
 
-/** Why a lock is lost, for programs and for people. */
+/** The loss of a lock, for programs and for people. */
 export interface Loss {
   readonly reason: LossReason;
   readonly message: string;
@@ -34,7 +36,7 @@ const MESSAGES: Record<LossReason, string> = {
   closed: 'its Palisade was closed, and gave it back',
 };
 
-/** A loss, with `more` that is known of it. */
+/** Returns a loss, with the detail `more`. */
 export function lossOf(reason: LossReason, more?: string): Loss {
   return { reason, message: more === undefined ? MESSAGES[reason] : `${MESSAGES[reason]}: ${more}` };
 }

@@ -6,29 +6,32 @@ import { type Leader, readNote } from './proclamation.js';
 import { isLasting } from './refusals.js';
 import { type Reply, textOf, toFields, toInteger } from './replies.js';
 
-/** The server answers after so long even if nothing happens; a connection on which it does not is given up a little later. */
+/**
+ * Milliseconds after which the server answers even without a change. A connection without that answer is closed a
+ * little later.
+ */
 const WATCH_MS = 3_000;
 const ANSWER_WITHIN_MS = WATCH_MS + 3_000;
 
-/** Pause before a server that could not be asked, or is guarded, is asked again. */
+/** Pause before a server that is unreachable or guarded is asked again. */
 const AGAIN_MS = 300;
 
-/** What is known of the lock of an election. */
+/** The known state of an election's lock. */
 interface Known {
   readonly token: number;
   readonly sequence: number;
 }
 
-/** Who leads now. */
+/** Returns the present leader. */
 export async function leaderNow(connections: Connections, key: Buffer): Promise<Leader | null> {
   const { leader, known } = toState(await connections.ask(['LOCK.INFO', key]));
-  // A server that has forgotten who holds what cannot say that nobody leads.
+  // A server that has forgotten its grants cannot report that nobody leads.
   const guarded = known.token === 0 ? await guardedFor(connections) : 0;
   if (guarded > 0) throw new Guarded('the server is guarded: it may have forgotten who leads', guarded);
   return leader;
 }
 
-/** Tells each change of who leads. */
+/** Yields each change of the leader. */
 export async function* observing(
   connections: Connections,
   key: Buffer,
@@ -57,7 +60,7 @@ export async function* observing(
         if (!isNews(state.leader, told)) continue;
         told = state.leader;
       } catch (error) {
-        // What does not pass by itself is told.
+        // A lasting error is thrown.
         if (!leaving.signal.aborted && isLasting(error)) throw named(error, key);
         if (connection) connections.destroy(connection);
         connection = undefined;
@@ -74,7 +77,7 @@ export async function* observing(
 }
 
 async function watch(connection: Connection, key: Buffer, known: Known | undefined): Promise<State | null> {
-  // Without anything known LOCK.INFO tells the present state; a lock that is free would not be told of by LOCK.WATCH.
+  // Without a known state, LOCK.INFO reports the present one; LOCK.WATCH would not report a free lock.
   if (!known) return toState(await connection.send(['LOCK.INFO', key], { within: ANSWER_WITHIN_MS }));
   const since = known.token === 0 ? [] : ['TOKEN', String(known.token), 'SEQ', String(known.sequence)];
   const reply = await connection.send(['LOCK.WATCH', key, String(WATCH_MS), ...since], { within: ANSWER_WITHIN_MS });
@@ -92,7 +95,7 @@ function toState(reply: Reply): State {
   if (!fields || token === 0) return { known: { token: 0, sequence: 0 }, leader: null };
   const sequence = toInteger(fields.get('seq'));
   const read = sequence > 0 ? readNote(textOf(fields, 'note')) : undefined;
-  // Who holds the lock and has not proclaimed that is on the way, or is no candidate.
+  // A holder without a proclamation is about to proclaim, or is no candidate.
   return { known: { token, sequence }, leader: read ? { ...read, sequence } : null };
 }
 

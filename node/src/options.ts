@@ -4,40 +4,50 @@ import type { Loss } from './loss.js';
 /** The name of a lock: a string (sent as UTF-8), or any bytes. */
 export type Key = string | Uint8Array;
 
-/** How a lock is taken and kept. Times are in milliseconds. */
+/** Options of acquiring and keeping a lock. Times are in milliseconds. */
 export interface LockOptions {
   /**
-   * Length of the lease, in milliseconds: for so long others wait when a holder dies. 10 000 unless set; from 100 to the server's `lock.max-ttl` (60 000 unless set
-   * otherwise there).
+   * Length of the lease, in milliseconds: others wait this long after a holder dies. 10 000 by default; from 100 to the
+   * server's `lock.max-ttl` (60 000 by default).
    */
   ttl?: number | undefined;
-  /** How many milliseconds to wait for the lock at most, up to a day. Unless set: as long as it takes. 0: not at all. */
+  /**
+   * Maximum wait for the lock in milliseconds, up to a day; 0 for no wait. Without it, the wait takes as long as
+   * needed.
+   */
   wait?: number | undefined;
-  /** For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held. Unless set: host, process and program. */
+  /**
+   * A note for people, up to 1024 bytes: who holds the lock, and what for. Clients that find the lock held see it.
+   * Host, process and program by default.
+   */
   note?: string | undefined;
   /**
-   * Names who takes the lock: one id for everything that one flow of control holds and waits for, by which `palisade deadlocks` finds holders that wait for each other. 1 to 64 letters,
-   * digits, and `. _ : / @ + -`. Unless set: an id of the async function that asks, and of what it calls.
+   * The holder id: one id for everything that one flow of control holds and waits for. `palisade deadlocks` uses it to
+   * find holders that wait for each other. 1 to 64 letters, digits, and `. _ : / @ + -`. By default an id of the
+   * calling async function and its callees.
    */
   holder?: string | undefined;
-  /** Whether the lease is extended in the background, whenever a third of it has gone. It is, unless this is `false`. */
+  /** Whether the lease is extended in the background, whenever a third of it has passed. On by default. */
   autoExtend?: boolean | undefined;
-  /** For how many milliseconds the lease is extended at most: a holder that hangs is let go then. An hour unless set; a leader has no limit unless set. */
+  /**
+   * Milliseconds for which the lease is extended at most: a holder that hangs then loses the lock. An hour by default;
+   * no limit for a leader.
+   */
   maxHold?: number | undefined;
-  /** Called once if the lock is lost. What it throws becomes a warning of the process. */
+  /** Called once if the lock is lost. An error that it throws becomes a warning of the process. */
   onLost?: ((loss: Loss) => void | Promise<void>) | undefined;
-  /** Ends the wait when it aborts: neither a lock nor a place in the queue is left behind. It says nothing to a lock that is held. */
+  /** Ends the wait when it aborts, leaving neither a lock nor a place in the queue. It does not affect a held lock. */
   signal?: AbortSignal | undefined;
 }
 
-/** Options, checked and complete. */
+/** Checked and complete options. */
 export interface Checked {
   ttl: number;
-  /** `undefined`: as long as it takes. */
+  /** `undefined` for no limit. */
   wait: number | undefined;
-  /** `undefined`: the default one. */
+  /** `undefined` for the default note. */
   note: Buffer | undefined;
-  /** `undefined`: that of the flow of control. */
+  /** `undefined` for that of the flow of control. */
   holder: string | undefined;
   autoExtend: boolean;
   maxHold: number;
@@ -47,16 +57,16 @@ export interface Checked {
 
 const DAY_MS = 86_400_000;
 
-/** Longest note that a server takes. */
+/** Maximum length of a note that servers accept, in bytes. */
 export const NOTE_BYTES_MAX = 1024;
 
 /**
- * Shortest lease, and shortest `minHold`. Who writes less means seconds; and a lease is extended three times in its length, by requests
- * over a network.
+ * Shortest lease, and shortest `minHold`, in milliseconds. A smaller number is most likely meant in seconds. And a
+ * lease is extended three times in its length, by requests over a network.
  */
 const TTL_LEAST_MS = 100;
 
-/** The options of a lock that is not waited for, and of one that is. */
+/** The names of the options of `tryLock`, and of `lock`. */
 const TRY_OPTIONS = ['ttl', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost', 'signal'];
 const LOCK_OPTIONS = [...TRY_OPTIONS, 'wait'];
 
@@ -64,13 +74,13 @@ const PERMITS_MAX = 65_535;
 const TTL_DEFAULT_MS = 10_000;
 const MAX_HOLD_DEFAULT_MS = 3_600_000;
 
-/** The letters of a holder id. */
+/** The pattern of a holder id. */
 const HOLDER = /^[A-Za-z0-9._:/@+-]{1,64}$/;
 
-/** Longest time that one request may wait on a server. */
+/** Longest wait of one request on a server. */
 export const WAIT_MAX_MS = DAY_MS;
 
-/** `value`, if it is a number of milliseconds within these bounds. */
+/** Returns `value` if it is a whole number of milliseconds within these bounds. */
 export function milliseconds(name: string, value: unknown, least: number, most: number): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > most) {
     const bounds = `a whole number of milliseconds from ${least} to ${most}`;
@@ -79,30 +89,30 @@ export function milliseconds(name: string, value: unknown, least: number, most: 
   return value;
 }
 
-/** A lease of `ttl` ms that the server may accept. */
+/** Returns `ttl` if a server may accept it as a lease. */
 export function checkedTtl(ttl: unknown): number {
   return milliseconds('ttl', ttl, TTL_LEAST_MS, DAY_MS);
 }
 
-/** A number of permits. */
+/** Returns `limit` if it is a valid number of permits. */
 export function checkedLimit(limit: unknown): number {
   if (typeof limit === 'number' && Number.isInteger(limit) && limit >= 1 && limit <= PERMITS_MAX) return limit;
   throw new BadArgument(`limit must be an integer from 1 to ${PERMITS_MAX}, not ${String(limit)}`);
 }
 
-/** A time for which a lock is held at least. */
+/** Returns `minHold` if it is a valid minimum hold. */
 export function checkedMinHold(minHold: unknown): number {
   return milliseconds('minHold', minHold, TTL_LEAST_MS, DAY_MS);
 }
 
-/** The bytes of a key. */
+/** Returns the bytes of a key. */
 export function checkedKey(key: unknown): Buffer {
   if (typeof key === 'string') return Buffer.from(key);
   if (key instanceof Uint8Array) return Buffer.from(key);
   throw new BadArgument(`key must be a string or bytes (a Uint8Array), not ${typeof key}`);
 }
 
-/** The bytes of `text`, of which there are at most `most`. */
+/** Returns the bytes of `text`, at most `most`. */
 export function checkedText(name: string, text: unknown, most: number): Buffer {
   const bytes = typeof text === 'string' || text instanceof Uint8Array ? Buffer.from(text as string) : undefined;
   if (bytes === undefined) throw new BadArgument(`${name} must be a text, not ${typeof text}`);
@@ -110,7 +120,7 @@ export function checkedText(name: string, text: unknown, most: number): Buffer {
   return bytes;
 }
 
-/** Fails if `options` are none, or have a name that is not one of `names`. */
+/** Throws if `options` is no object, or has a name that is not in `names`. */
 export function checkNames(options: unknown, names: readonly string[], whose = ''): void {
   if (typeof options !== 'object' || options === null) {
     throw new BadArgument(`options${whose} must be an object with ${names.join(', ')}, not ${String(options)}`);
@@ -121,20 +131,20 @@ export function checkNames(options: unknown, names: readonly string[], whose = '
   }
 }
 
-/** Options of a lock that is not waited for. */
+/** Returns the options of a lock that is not waited for. */
 export function unwaited(options: Omit<LockOptions, 'wait'> = {}): LockOptions {
   checkNames(options, TRY_OPTIONS, ' of a lock that is not waited for');
   return { ...options, wait: 0 };
 }
 
-/** `given` where it says something, else `defaults`. */
+/** Returns `defaults`, overridden by the options that are set in `given`. */
 export function merged(defaults: LockOptions, given: LockOptions | undefined): LockOptions {
   if (given !== undefined) checkNames(given, LOCK_OPTIONS);
   const said = Object.entries(given ?? {}).filter(([, value]) => value !== undefined);
   return { ...defaults, ...Object.fromEntries(said) };
 }
 
-/** `options`, checked. */
+/** Returns `options`, checked. */
 export function checked(options: LockOptions): Checked {
   checkNames(options, LOCK_OPTIONS);
   const { wait, note, holder, maxHold, autoExtend, onLost, signal } = options;

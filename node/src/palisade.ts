@@ -23,23 +23,23 @@ import {
 } from './options.js';
 import { Semaphore } from './semaphore.js';
 
-/** What a `Palisade` does unless it is told otherwise. */
+/** Default options of a `Palisade`. */
 export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
-  /** For how many ms the server is given to answer, 3000 unless set. Waiting for a lock is not counted. */
+  /** The server's time to answer in milliseconds, 3000 by default. Waiting for a lock does not count. */
   answerWithin?: number | undefined;
 }
 
 const DEFAULT_OPTIONS = ['ttl', 'wait', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost'];
 
-/** What became of a function that runs at most once in a time. */
+/** The outcome of a function that runs at most once per period. */
 export type Once<T> = { readonly ran: true; readonly value: T } | { readonly ran: false };
 
 /**
- * Locks on one server with the Palisade module, or on several by a `palisade agent`.
+ * Locks on one server with the Palisade module, or on several through a `palisade agent`.
  *
- * It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch. None of them
- * keeps the process alive while no answer is due, and neither does a held lock: a program that ends leaves its lease to run out. Call
- * {@link Palisade.close} at the end.
+ * It opens connections of its own when they are needed: one for commands that are answered at once, and one for each
+ * wait and each watch. Neither an idle connection nor a held lock keeps the process alive: a program that ends leaves
+ * its lease to run out. Call {@link Palisade.close} at the end.
  */
 export class Palisade implements AsyncDisposable {
   readonly #connections: Connections;
@@ -48,8 +48,9 @@ export class Palisade implements AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   /**
-   * @param address `redis://[user:password@]host:port`, `rediss://…`, `unix:///path`, options as of `createClient`, or a client.
-   * @param defaults of every lock, unless it is told otherwise.
+   * @param address `redis://[user:password@]host:port`, `rediss://…`, `unix:///path`, options as of `createClient`, or
+   * a client.
+   * @param defaults default options of every lock.
    */
   constructor(address: string | Connecting | ExistingClient, defaults: PalisadeOptions = {}) {
     checkNames(defaults, [...DEFAULT_OPTIONS, 'answerWithin']);
@@ -62,31 +63,33 @@ export class Palisade implements AsyncDisposable {
   }
 
   /**
-   * Takes a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
+   * Acquires a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
    *
-   * @throws {@link NotAcquired}: not in time. Guarded, NoQuorum, Unavailable, Misconfigured, ServerError: it could not be asked for.
-   * The reason of `signal`, if that aborts.
+   * @throws {@link NotAcquired}: not in time. Guarded, NoQuorum, Unavailable, Misconfigured, ServerError: no answer
+   * could be had. The reason of `signal`, if that aborts.
    */
   async lock(key: Key, options?: LockOptions): Promise<Lock> {
     return new Lock(await this.#take(key, [], options));
   }
 
-  /** The lock if it is free now, else `null`. */
+  /** Acquires the lock if it is free now; returns `null` otherwise. */
   async tryLock(key: Key, options?: Omit<LockOptions, 'wait'>): Promise<Lock | null> {
     return unlessHeld(this.lock(key, unwaited(options)));
   }
 
-  /** As {@link lock}, together with others who read: for those who do not change what the lock protects. */
+  /**
+   * Acquires the lock together with other readers, for callers that do not change what it protects. See {@link lock}.
+   */
   async readLock(key: Key, options?: LockOptions): Promise<Lock> {
     return new Lock(await this.#take(key, ['SHARED'], options));
   }
 
-  /** As {@link lock}: alone. Neither readers nor writers pass one who waits longer. */
+  /** Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See {@link lock}. */
   writeLock(key: Key, options?: LockOptions): Promise<Lock> {
     return this.lock(key, options);
   }
 
-  /** Permits of which at most `limit` are held at a time, 1 to 65 535. */
+  /** Returns a semaphore of at most `limit` permits at a time, from 1 to 65 535. */
   semaphore(key: Key, limit: number): Semaphore {
     checkedLimit(limit);
     const name = checkedKey(key);
@@ -95,10 +98,10 @@ export class Palisade implements AsyncDisposable {
     return new Semaphore(take, unlessHeld);
   }
 
-  /** The election of this name. */
+  /** Returns the election of this name. */
   election(name: Key): Election {
     const key = checkedKey(name);
-    // A leader is meant to stay.
+    // A leader has no limit by default.
     const take = (options: LockOptions | undefined) =>
       this.#take(key, [], {
         ...options,
@@ -108,11 +111,13 @@ export class Palisade implements AsyncDisposable {
   }
 
   /**
-   * Runs `work` under a lock, and gives the lock back. Pass on `lock.signal` to what takes long: it aborts when the lock is lost.
+   * Runs `work` under a lock, and releases it. Pass `lock.signal` to long operations: it aborts when the lock is lost.
    *
-   * What `work` returns is never lost to a server that cannot be told of the release: that becomes a warning of the process.
+   * The value of `work` is returned even if the release does not reach the server: that becomes a warning of the
+   * process.
    *
-   * @throws LockLost if the lock was lost before `work` had ended, and `work` did not fail itself; else as {@link lock}.
+   * @throws LockLost if the lock was lost before `work` had ended, and `work` did not throw itself; else as {@link
+   * lock}.
    */
   async withLock<T>(key: Key, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     if (typeof work !== 'function') throw new BadArgument('work must be a function: withLock(key, options, work)');
@@ -129,11 +134,13 @@ export class Palisade implements AsyncDisposable {
   }
 
   /**
-   * Runs `work` if the lock is free, and skips it otherwise. The lock stays held for at least `minHold` ms from its grant, also if
-   * `work` takes less or fails: so hosts whose clocks differ by less than that do not run one cron job twice. Nobody waits for it;
-   * its lease is left to run out. Longer work is done under a lock that is extended as usual, and the lock is free afterwards.
+   * Runs `work` if the lock is free, and skips it otherwise. The lock stays held for at least `minHold` ms from its
+   * grant, even if `work` takes less or fails: so hosts whose clocks differ by less than that do not run one cron job
+   * twice. The call does not wait for that time; the lease runs out by itself. Longer work runs under a lock that is
+   * extended as usual, and is free afterwards.
    *
-   * `minHold` is in milliseconds, 100 at least. The lease is as long as that at first: it must not be longer than the server's `lock.max-ttl`.
+   * `minHold` is in milliseconds, at least 100. The first lease is that long: it must not exceed the server's
+   * `lock.max-ttl`.
    */
   async once<T>(
     name: Key,
@@ -161,15 +168,15 @@ export class Palisade implements AsyncDisposable {
   }
 
   /**
-   * Gives back all locks that are held (they are lost, `closed`), ends all waits (with {@link Closed}), and closes the connections
-   * when the server has been told.
+   * Releases all held locks (they are lost, `closed`), ends all waits (with {@link Closed}), and closes the connections
+   * once the server has answered.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
-  /** As {@link close}. */
+  /** Closes it: see {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -188,10 +195,10 @@ export class Palisade implements AsyncDisposable {
   }
 
   async #takeBy(key: Buffer, mode: string[], options: Checked, minHold: number): Promise<Held> {
-    // Before anything is awaited: it is the caller's.
+    // The flow is the caller's, so this comes before anything is awaited.
     const flow = options.holder === undefined ? flowFor(key) : undefined;
     const ttl = Math.max(options.ttl, minHold);
-    // New for each acquisition, so that nobody takes another's grant for their own.
+    // The owner is new for each acquisition, so that no one mistakes another's grant for their own.
     const acquisition = { key, owner: randomBytes(16).toString('hex'), ttl };
     const note = noted(options.note ?? defaultNote(), options.holder ?? (flow as Flow).id);
     const { wait, signal } = options;

@@ -1,7 +1,7 @@
 import { ErrorReply } from 'redis';
 import { Guarded, Misconfigured, NoQuorum, PalisadeError, ServerError, Unavailable } from './errors.js';
 
-/** What `error`, of node-redis, means to who uses a lock. */
+/** Converts an error of node-redis to one of this package. */
 export function translated(error: unknown, address: string): PalisadeError {
   if (error instanceof PalisadeError) return error;
   const message = error instanceof Error ? error.message : String(error);
@@ -42,20 +42,22 @@ export function translated(error: unknown, address: string): PalisadeError {
   return new ServerError(message, code);
 }
 
-/** For how many ms to wait before a request that was refused so is sent again; `undefined`: it is not worth it. */
+/**
+ * Returns the milliseconds before a request that was refused so is sent again; `undefined` if a retry makes no sense.
+ */
 export function passesIn(error: unknown): number | undefined {
   if (!(error instanceof ServerError)) return undefined;
   if (error.code === 'NOTYET') return Number.parseInt(error.message.split(' ', 2)[1] ?? '', 10) || 10;
   return ['LOADING', 'TRYAGAIN', 'BUSY'].includes(error.code) ? 100 : undefined;
 }
 
-/** Tells errors that do not pass by themselves: somebody has to do something about them. */
+/** Returns whether an error does not pass by itself, so that somebody has to act. */
 export function isLasting(error: unknown): boolean {
   if (error instanceof ServerError) return ['ERR', 'WRONGTYPE', 'OWNED', 'LOCKPANIC'].includes(error.code);
   return ![Unavailable, NoQuorum, Guarded].some((kind) => error instanceof kind);
 }
 
-/** Whether the server has said by this that it has done nothing. */
+/** Returns whether the error proves that the server has done nothing. */
 export function isRefusal(error: unknown): boolean {
   return [Guarded, Misconfigured, ServerError].some((kind) => error instanceof kind);
 }

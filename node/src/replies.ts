@@ -2,12 +2,12 @@ import { type Holder, UnexpectedReply } from './errors.js';
 import { withoutHolder } from './holder.js';
 
 /**
- * What a server answers, as connections here decode it: integers as their digits (so none is rounded), texts as bytes, maps as
- * flat arrays, Null as `null`.
+ * An answer of the server, as connections here decode it: integers as their digits (so none is rounded), texts as
+ * bytes, maps as flat arrays, Null as `null`.
  */
 export type Reply = null | string | Buffer | Reply[];
 
-/** What was granted: a token, how long it was waited for, and the number of a permit (0: it is none). */
+/** A grant: its token, the wait in milliseconds, and the number of a permit (0 if it is none). */
 export interface Granted {
   readonly token: number;
   readonly waited: number;
@@ -15,8 +15,8 @@ export interface Granted {
 }
 
 /**
- * An integer. Tokens are below 2^53 by the server's word, so a `number` holds them exactly; one that is not is refused, since a
- * rounded token would be somebody else's.
+ * Returns an integer. Tokens are below 2^53 by the server's guarantee, so a `number` holds them exactly. A larger one
+ * is refused, since a rounded token would belong to somebody else.
  */
 export function toInteger(reply: Reply | undefined): number {
   const value = typeof reply === 'string' && /^\d+$/.test(reply) ? Number(reply) : Number.NaN;
@@ -26,14 +26,14 @@ export function toInteger(reply: Reply | undefined): number {
   return value;
 }
 
-/** The answer to LOCK.ACQUIRE: `null` if the lock is not this owner's. */
+/** Returns the answer to LOCK.ACQUIRE; `null` if the lock is not this owner's. */
 export function toGranted(reply: Reply): Granted | null {
   if (reply === null) return null;
   const [token, waited, number] = Array.isArray(reply) ? reply : [reply, '0'];
   return { token: toInteger(token), waited: toInteger(waited), number: number === undefined ? 0 : toInteger(number) };
 }
 
-/** The fields of a map; `null` for Null. */
+/** Returns the fields of a map; `null` for Null. */
 export function toFields(reply: Reply): Map<string, Reply> | null {
   if (reply === null) return null;
   if (!Array.isArray(reply)) throw new UnexpectedReply(`the server answered ${shown(reply)} where a map belongs`);
@@ -42,7 +42,7 @@ export function toFields(reply: Reply): Map<string, Reply> | null {
   return fields;
 }
 
-/** The bytes of the text `name`. */
+/** Returns the bytes of the text `name`. */
 export function textOf(fields: Map<string, Reply>, name: string): Buffer {
   const text = fields.get(name);
   if (typeof text === 'string') return Buffer.from(text);
@@ -50,7 +50,7 @@ export function textOf(fields: Map<string, Reply>, name: string): Buffer {
   throw new UnexpectedReply(`the server answered ${shown(text)} for ${name}`);
 }
 
-/** The holder that LOCK.INFO tells of, if any. */
+/** Returns the holder in an answer to LOCK.INFO, if any. */
 export function toHolder(reply: Reply): Holder | undefined {
   const fields = toFields(reply);
   if (fields === null) return undefined;

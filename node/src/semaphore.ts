@@ -1,14 +1,15 @@
 import type { Permit } from './lock.js';
 import { type LockOptions, unwaited } from './options.js';
 
-/** How a semaphore takes a permit. @internal */
+/** Acquires a permit of a semaphore. @internal */
 export type TakePermit = (options: LockOptions | undefined) => Promise<Permit>;
 
 /**
- * Permits, of which there are so many; of `Palisade.semaphore`.
+ * A limited number of permits; of `Palisade.semaphore`.
  *
- * Each has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its token is
- * larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+ * Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a shard
+ * or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one largest
+ * token per number.
  */
 export class Semaphore {
   readonly #take: TakePermit;
@@ -25,7 +26,7 @@ export class Semaphore {
     return this.#take(options);
   }
 
-  /** A permit if one is free now, else `null`. */
+  /** Acquires a permit if one is free now; returns `null` otherwise. */
   async tryAcquire(options?: Omit<LockOptions, 'wait'>): Promise<Permit | null> {
     return this.#unlessHeld(this.#take(unwaited(options)));
   }

@@ -3,29 +3,35 @@ import type { Connection } from './connection.js';
 import type { Connections } from './connections.js';
 import { isLasting } from './refusals.js';
 
-/** Time for which a lock is held before it is watched. Most are given back before, and a watch takes a connection, here and to each node. */
+/**
+ * Milliseconds for which a lock is held before it is watched. Most are released before; a watch takes a connection,
+ * here and to each node.
+ */
 const AFTER_MS = 500;
 
-/** Time after which the agent answers even if nothing happens. A connection on which it does not is given up. */
+/** Milliseconds after which the agent answers even without a change. A connection without that answer is closed. */
 const WATCH_MS = 60_000;
 
 /** Pause before the next watch, after an answer and after an error. */
 const AGAIN_MS = 1_000;
 
-/** Most locks of one client that are watched at once: a program that holds thousands leaves connections of the agent to others. */
+/**
+ * Maximum number of locks that one client watches at once: a program with thousands leaves the agent's connections to
+ * others.
+ */
 const WATCHES_MAX = 32;
 
-/** A lock that is held. */
+/** A held lock. */
 export interface Watched {
   readonly key: Buffer;
   token(): number;
-  /** Called when the agent says that no grant has the token. */
+  /** Called when the agent reports that no grant has the token. */
   check(): void;
 }
 
 /**
- * Hears at once from a `palisade agent` that a lock was taken away, until `ended` aborts. Ends if the address is none of an agent.
- * Errors are ignored: extensions tell what has become of the lock.
+ * Learns at once from a `palisade agent` that a lock was taken away, until `ended` aborts. Returns if the address is no
+ * agent's. Ignores errors: extensions show the state of the lock.
  */
 export async function watch(connections: Connections, watched: Watched, ended: AbortSignal): Promise<void> {
   await pause(AFTER_MS, { signal: ended, background: true });
@@ -37,7 +43,7 @@ export async function watch(connections: Connections, watched: Watched, ended: A
         await takenAway(connections, watched, ended);
         watched.check();
       } catch (error) {
-        // Also that it has ended.
+        // The error may also be that the watch was ended.
         if (isLasting(error)) return;
       } finally {
         connections.watches--;
@@ -47,7 +53,7 @@ export async function watch(connections: Connections, watched: Watched, ended: A
   }
 }
 
-/** Resolves when the agent says that no grant has the token. */
+/** Resolves when the agent reports that no grant has the token. */
 async function takenAway(connections: Connections, { key, token }: Watched, ended: AbortSignal): Promise<void> {
   const sending = { within: WATCH_MS + connections.answerWithin, background: true };
   let connection: Connection | undefined;

@@ -53,7 +53,7 @@ onEach('a wait that is aborted', (bench) => {
       const abort = new AbortController();
       const wait = Math.random() < 0.2 ? { wait: Math.floor(Math.random() * 20) } : {};
       const taking = locks.lock(key, { ...wait, signal: abort.signal });
-      // In every phase: in the same step, in the next ones, on the way, in the queue, with the grant.
+      // Aborts come in every phase: in the same step, in the next ones, on the way, in the queue, with the grant.
       const when = Math.random();
       if (when < 0.1) abort.abort();
       else if (when < 0.2) setImmediate(() => abort.abort());
@@ -133,7 +133,7 @@ onNode('a wait whose connection breaks', (bench) => {
   });
 });
 
-/** Returns when so many ms have passed. */
+/** Resolves after this many milliseconds. */
 const passed = (ms: number) => {
   const until = performance.now() + ms;
   return eventually(`${ms} ms pass`, () => performance.now() > until);

@@ -39,7 +39,7 @@ describe('behind an agent', () => {
     assert.equal(await (await soon(waits)).release(), 'freed');
     for (const key of ['work', 'by hand']) await agent.outside.free(key);
 
-    // What does not pass by itself ends a wait at once.
+    // A lasting error ends a wait at once.
     for (const node of agent.nodes) await node.outside.say('ACL', 'SETUSER', 'default', '-lock.acquire');
     await assert.rejects(soon(locks.lock('k', { wait: 3_600_000 })), isNoQuorum(/NOPERM/));
     process.off('warning', onWarning);
@@ -54,7 +54,7 @@ describe('behind an agent', () => {
       Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(String(await agent.outside.say('INFO')))?.[1]);
     const watches = (expected: number) =>
       eventually(`${expected} watch`, async () => (await counted('blocked_clients')) === expected);
-    // That of this test, and the one that all commands share.
+    // Two connections are left: this test's own, and the shared one.
     const closed = async () => {
       await watches(0);
       await eventually('connections are closed', async () => (await counted('connected_clients')) === 2);
@@ -63,7 +63,7 @@ describe('behind an agent', () => {
     await watches(1);
     assert.equal(await lock.release(), 'freed');
     await closed();
-    // An extension would tell of the first one in 20 s, and of the second one none does.
+    // An extension would report the first loss in 20 s; the second lock has none.
     const taken = [await locks.lock('1'), await locks.lock('2', { autoExtend: false })];
     await watches(2);
     for (const node of agent.nodes) for (const key of ['1', '2']) await node.outside.say('LOCK.BREAK', key);

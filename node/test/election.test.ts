@@ -4,7 +4,7 @@ import { Guarded, type Leader, LockLost } from '../src/index.js';
 import { onEach, onNode } from './server.js';
 import { soon } from './waiting.js';
 
-/** The next thing that an observer is told, as text. */
+/** Returns the next report to an observer, as text. */
 async function next(leaders: AsyncIterator<Leader | null>): Promise<string> {
   const { value, done } = await soon(leaders.next());
   if (done) return 'done';

@@ -1,9 +1,9 @@
-// A way to the server on which requests are held up and answers are lost.
+// A path to the server that holds up requests and loses answers.
 
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 
-/** Passes on what clients and the server say, but for what a test takes out of it. */
+/** Forwards between clients and the server, except what a test takes out. */
 export class FaultyWay {
   readonly url: string;
   readonly #server: Server;
@@ -11,7 +11,7 @@ export class FaultyWay {
   #heldWord: string | undefined;
   #held: (() => void)[] = [];
   #lostWord: string | undefined;
-  /** How many answers were lost. */
+  /** Number of lost answers. */
   lost = 0;
 
   constructor(node: { path: string }) {
@@ -20,24 +20,24 @@ export class FaultyWay {
     this.#server = createServer((client) => this.#pass(client, node.path)).listen(path);
   }
 
-  /** Requests with this word are held up, and what comes behind them on their connection. */
+  /** Holds up requests with this word, and what follows them on their connection. */
   hold(word: string): void {
     this.#heldWord = word;
   }
 
-  /** How many requests are held up. */
+  /** Number of requests held up. */
   get held(): number {
     return this.#held.length;
   }
 
-  /** What was held up goes on to the server. */
+  /** Forwards what was held up to the server. */
   letGo(): void {
     this.#heldWord = undefined;
     for (const pass of this.#held) pass();
     this.#held = [];
   }
 
-  /** The next request with this word reaches the server; its answer does not come, its connection breaks. */
+  /** Forwards the next request with this word, loses its answer, and breaks its connection. */
   loseAnswerTo(word: string): void {
     this.#lostWord = word;
   }
@@ -68,7 +68,7 @@ export class FaultyWay {
         this.#lostWord = undefined;
         isLost = true;
       }
-      // What comes behind on the same connection stays behind.
+      // What follows on the same connection stays behind.
       if (this.#heldWord && words.includes(this.#heldWord)) isHeld = true;
       if (!isHeld) return void server.write(data);
       this.#held.push(() => {

@@ -5,7 +5,7 @@ import { LockLost, type NotAcquired, Palisade, PalisadeError } from '../src/inde
 import { Node, onNode, PROGRAM } from './server.js';
 import { soon } from './waiting.js';
 
-/** What `palisade deadlocks` says, and its exit status. */
+/** Returns the output of `palisade deadlocks`, and its exit status. */
 const deadlocks = (url: string) =>
   new Promise<string>((resolve) => {
     execFile(PROGRAM, ['deadlocks', '--nodes', url], (error, stdout) => resolve(`${error?.code ?? 0}: ${stdout}`));
@@ -73,7 +73,7 @@ describe('flows of one program', () => {
     await using locks = new Palisade(node.url);
     const done = gate();
     const hold = () => locks.withLock('k', {}, () => done.opened);
-    // One after the other, and at once; and one of them is begun by another one.
+    // They come one after the other, and at once; and one of them is begun by another one.
     const all = [hold(), hold()];
     await node.outside.waiters('k', 1);
     all.push(hold());
@@ -124,7 +124,7 @@ onNode('an error', (bench) => {
       });
     }
     assert.ok(String(lock.signal.reason.message).startsWith(`${key}: the lock is lost`));
-    // Several may be told of one failure, each of its own lock.
+    // Several locks may share one failure; each error names its own lock.
     const locks = new Palisade('unix:///nowhere');
     const failed = await Promise.allSettled(['a', 'b\n'].map((name) => locks.lock(name, { wait: 0 })));
     const told = failed.map((one) => (one as PromiseRejectedResult).reason.message.slice(0, 9));
@@ -143,7 +143,7 @@ onNode('an error', (bench) => {
     const lock = await locks.lock(keys[1] as string);
     await overwrite(keys[1] as string);
     assert.equal(await lock.release(), 'not-held');
-    // Nor is it worth a wait.
+    // It is not worth a wait either.
     await assert.rejects(soon(locks.lock(keys[1] as string, { wait: 3_600_000 })), { code: 'WRONGTYPE' });
   });
 });

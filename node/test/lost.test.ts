@@ -47,7 +47,7 @@ onNode('on a way that loses answers', (bench) => {
     way.loseAnswerTo('LOCK.EXTEND');
     await soon(lock.extend());
     way.loseAnswerTo('LOCK.RELEASE');
-    // The repetition is answered that nobody holds it: by the first, or before.
+    // The repetition is answered that nobody holds it: the first request released it, or it ended before.
     assert.equal(await soon(lock.release()), 'unknown');
     await bench.outside.free(key);
     way.loseAnswerTo('LOCK.RELEASE');
@@ -65,7 +65,7 @@ onNode('on a way that loses answers', (bench) => {
       abort.abort();
       await assert.rejects(taking, { name: 'AbortError' });
       await first?.release();
-      // The server is told that it was given up, before it hears of it.
+      // The server receives the release of a cancelled request before the request itself.
       const warm = await soon(bench.locks().lock(bench.key()));
       await warm.release();
       way.letGo();

@@ -5,7 +5,7 @@ import { Palisade, UnexpectedReply } from '../src/index.js';
 import { Node } from './server.js';
 import { eventually, soon } from './waiting.js';
 
-/** A server that answers what no server with the module does: a token of any size, in either protocol. */
+/** Starts a server with impossible answers: a token of any size, in either protocol. */
 function answering(acquire: string, heard: string[]): Promise<Server> {
   const server = createServer((socket) => {
     socket.on('error', () => {});
@@ -30,7 +30,7 @@ describe('a token', () => {
       using node = await new Node().start();
       await using locks = new Palisade({ socket: { path: node.path, tls: false }, RESP });
       const largest = 2 ** 53 - 2;
-      // Near the end of what the server has: raised as quorum clients do it, as far ahead as it allows.
+      // The token is near the end of what the server has: raised as quorum clients do it, as far ahead as it allows.
       const first = await locks.lock('k', { ttl: 60_000 });
       const ahead = await node.outside.sayReady('LOCK.FENCE', 'k', first.owner, String(first.token + 86_400_000_000));
       assert.equal(ahead, first.token + 86_400_000_000);

@@ -45,7 +45,7 @@ onNode('the package', (bench) => {
     await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder, '--silent'], { cwd: PACKAGE });
     await writeFile(join(folder, 'package.json'), '{ "private": true }');
     const packed = join(folder, 'palisade-client-0.1.0.tgz');
-    // The peer comes along, of what the setup has fetched already.
+    // The peer dependency is installed too, from what the setup has fetched already.
     const quick = ['--prefer-offline', '--no-audit', '--no-fund', '--silent'];
     await run('npm', ['install', ...quick, packed, '@types/node@20'], { cwd: folder });
   });

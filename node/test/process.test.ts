@@ -7,7 +7,7 @@ import { onNode } from './server.js';
 import { soon } from './waiting.js';
 
 onNode('a program', (bench) => {
-  /** Runs `step` of the program, and returns how it ended and what it wrote. */
+  /** Runs `step` of the program. Returns how it ended and what it wrote. */
   const run = async (step: string, key: string) => {
     const child = spawn(process.execPath, [join(__dirname, 'programs', 'ending.js'), bench.url, key, step]);
     let wrote = '';

@@ -13,7 +13,7 @@ onNode('the README', (bench) => {
     const text = await readFile(join(PACKAGE, 'README.md'), 'utf8');
     const [, example = ''] = /```js\n(.*?)```/s.exec(text) ?? [];
     const file = join(PACKAGE, 'build', 'example.mjs');
-    // By its own name the package is found from within.
+    // Inside the package, its own name resolves to it.
     await writeFile(file, example.replace('redis://localhost:6379', bench.url));
     const { stdout } = await promisify(execFile)('node', [file]);
     assert.match(stdout, /^paid with token \d{16}\n$/);

@@ -4,7 +4,7 @@ import { Guarded, Misconfigured, Palisade, PalisadeError, ServerError } from '..
 import { freePort, Node, onNode } from './server.js';
 import { soon } from './waiting.js';
 
-/** Whether an error is a `kind`, and says `text`. */
+/** Returns a check that an error is a `kind`, and matches `text`. */
 const says = (kind: abstract new (...args: never[]) => Error, text: RegExp) => (error: Error) => {
   assert.ok(error instanceof kind && error instanceof PalisadeError, `${error.name}: ${error.message}`);
   assert.match(error.message, text);

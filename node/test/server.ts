@@ -14,10 +14,10 @@ import { eventually } from './waiting.js';
 const ROOT = resolve(__dirname, '../../..');
 const SERVER = process.env.PALISADE_SERVER ?? 'redis-server';
 const MODULE = resolve(ROOT, process.env.PALISADE_MODULE ?? 'target/debug/libpalisade.so');
-/** The program `palisade`. */
+/** The path of the program `palisade`. */
 export const PROGRAM = resolve(ROOT, process.env.PALISADE_PROGRAM ?? 'target/debug/palisade');
 
-/** Something that is told to end when the tests are over. */
+/** Processes and a folder that are removed when the tests are over. */
 class Running {
   readonly folder = mkdtempSync(join(tmpdir(), 'palisade-node-'));
   readonly #processes: ChildProcess[] = [];
@@ -34,7 +34,7 @@ class Running {
   }
 }
 
-/** Sends commands as they are, to look at locks from outside and to do what operators do. */
+/** Sends raw commands, to inspect locks from outside and to act as an operator. */
 export class Outside {
   readonly client;
 
@@ -50,7 +50,7 @@ export class Outside {
     return this.client.sendCommand(words);
   }
 
-  /** The same, until the server's state file is written. */
+  /** Repeats the command until the server's state file is written. */
   async sayReady(...words: string[]): Promise<unknown> {
     let answer: unknown;
     await eventually(`${words[0]} is answered`, async () => {
@@ -60,23 +60,23 @@ export class Outside {
     return answer;
   }
 
-  /** The fields of LOCK.INFO; `null`: nobody holds the lock. */
+  /** Returns the fields of LOCK.INFO; `null` if nobody holds the lock. */
   async info(key: string): Promise<Record<string, string | number> | null> {
     return (await this.say('LOCK.INFO', key)) as Record<string, string | number> | null;
   }
 
-  /** How many hold or await the lock. */
+  /** Returns the numbers of holders and waiters of the lock. */
   async users(key: string): Promise<{ holders: number; waiters: number }> {
     const info = (await this.say('LOCK.INFO', key, 'WAITERS', '1000')) as Record<string, number> | null;
     return { holders: info?.holders ?? 0, waiters: this.isAgent ? await this.#waiting() : (info?.waiters ?? 0) };
   }
 
-  /** An agent stands in the queues of its nodes once, for all who wait there. */
+  /** Counts the waiters of an agent, which stands in the queues of its nodes once for all of them. */
   async #waiting(): Promise<number> {
     return Number(/^waiting:(\d+)/m.exec(String(await this.say('INFO', 'palisade')))?.[1]);
   }
 
-  /** Waits until so many are in the queue. */
+  /** Waits until this many are in the queue. */
   async waiters(key: string, expected: number): Promise<void> {
     await eventually(`${expected} wait for ${key}`, async () => (await this.users(key)).waiters === expected);
   }
@@ -110,7 +110,7 @@ export class Node {
     return this;
   }
 
-  /** Its guard is lifted: nobody holds a lock of a server that is new. */
+  /** Lifts the guard: nobody holds a lock of a new server. */
   async lift(): Promise<void> {
     await eventually(
       'the guard is lifted',
@@ -118,13 +118,13 @@ export class Node {
     );
   }
 
-  /** Ends it as `kill -9` does. */
+  /** Ends the server as `kill -9` does. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');
     await once(this.#process, 'exit');
   }
 
-  /** Starts it again, where it was. */
+  /** Starts the server again, at the same place. */
   async restart(): Promise<void> {
     this.#process = this.#running.start(SERVER, this.#args);
     await eventually('it answers', async () => (await this.outside.say('PING').catch(() => '')) === 'PONG');
@@ -173,7 +173,7 @@ export class Agent {
   }
 }
 
-/** A port that nobody listens on. */
+/** Returns a port that nobody listens on. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().on('error', reject);
@@ -184,7 +184,7 @@ export function freePort(): Promise<number> {
   });
 }
 
-/** What a test is given: where the locks are, and clients of them that are closed at the end. */
+/** The servers of a test, and clients of them that are closed at the end. */
 export class Bench {
   readonly #clients: Palisade[] = [];
   #server: Node | Agent | undefined;
@@ -208,14 +208,14 @@ export class Bench {
     return (this.#server as Node).outside;
   }
 
-  /** A client of the locks. */
+  /** Returns a client of the locks. */
   locks(options?: PalisadeOptions): Palisade {
     const locks = new Palisade(this.url, options);
     this.#clients.push(locks);
     return locks;
   }
 
-  /** A key that no other test uses. */
+  /** Returns a key that no other test uses. */
   key(): string {
     return `key:${++this.#keys}`;
   }
@@ -226,7 +226,7 @@ export class Bench {
   }
 }
 
-/** Has `tests` run on a node, and on an agent. */
+/** Runs `tests` on a node, and on an agent. */
 export function onEach(name: string, tests: (bench: Bench) => void): void {
   for (const isAgent of [false, true]) {
     const skip = isAgent && !process.env.PALISADE_AGENT && 'PALISADE_AGENT is not set';
@@ -239,7 +239,7 @@ export function onEach(name: string, tests: (bench: Bench) => void): void {
   }
 }
 
-/** Has `tests` run on a node alone: they do to it what cannot be done to an agent. */
+/** Runs `tests` on a node alone, in ways that an agent does not offer. */
 export function onNode(name: string, tests: (bench: Bench) => void): void {
   describe(name, () => {
     const bench = new Bench(false);

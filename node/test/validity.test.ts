@@ -7,7 +7,7 @@ import { type Lock, LockLost, type Loss, Palisade, Unavailable } from '../src/in
 import { Node, onEach, onNode } from './server.js';
 import { busy, eventually, soon } from './waiting.js';
 
-/** Returns when so many ms have passed. */
+/** Resolves after this many milliseconds. */
 const passed = (ms: number) => {
   const until = performance.now() + ms;
   return eventually(`${ms} ms pass`, () => performance.now() > until);

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const PATIENCE_MS = 15_000;
 
-/** Returns when `condition` holds. */
+/** Waits until `condition` holds. */
 export async function eventually(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
   const until = performance.now() + PATIENCE_MS;
   while (!(await condition())) {
@@ -13,7 +13,7 @@ export async function eventually(what: string, condition: () => boolean | Promis
   }
 }
 
-/** What `promise` comes to, unless that takes for ever. */
+/** Returns the value of `promise`, or throws if that takes too long. */
 export async function soon<T>(promise: Promise<T>): Promise<T> {
   const given = new AbortController();
   const late = sleep(PATIENCE_MS, undefined, given).then(() => {
@@ -27,7 +27,7 @@ export async function soon<T>(promise: Promise<T>): Promise<T> {
   }
 }
 
-/** Keeps the event loop busy: no timer runs meanwhile, no answer is read. */
+/** Blocks the event loop: meanwhile no timer runs, and no answer is read. */
 export function busy(ms: number): void {
   const until = performance.now() + ms;
   while (performance.now() < until);

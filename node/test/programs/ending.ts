@@ -1,4 +1,4 @@
-// Programs that end by themselves: nothing of the package keeps them alive without a reason.
+// Programs that end by themselves: the package keeps none of them alive without a reason.
 
 import { createClient } from 'redis';
 import { Palisade } from '../../src/index.js';
@@ -11,16 +11,16 @@ process.on('unhandledRejection', (error) => {
 });
 
 const steps: Record<string, (locks: Palisade) => Promise<void>> = {
-  /** A lock is held, and nobody closes anything. */
+  /** Holds a lock, and closes nothing. */
   async holds(locks) {
     await locks.lock(key, { ttl: 60_000 });
   },
-  /** Somebody awaits the loss of a lock. */
+  /** Awaits the loss of a lock. */
   async lost(locks) {
     const lock = await locks.lock(key, { ttl: 60_000 });
     lock.lost.then(() => console.log('lost'));
   },
-  /** Connections of earlier waits are there. */
+  /** Leaves connections of earlier waits. */
   async idle(locks) {
     const lock = await locks.lock(key);
     const waits = locks.lock(key);
@@ -40,7 +40,7 @@ const steps: Record<string, (locks: Palisade) => Promise<void>> = {
   async waits(locks) {
     await (await locks.lock(key)).release();
   },
-  /** Locks are given up, lost and broken, and nobody looks at what became of them. */
+  /** Cancels, loses and breaks locks, and ignores the outcomes. */
   async storm(locks) {
     const client = createClient({ socket: { path: url.slice('unix://'.length), tls: false, reconnectStrategy: 20 } });
     client.on('error', () => {});

@@ -1,4 +1,4 @@
-// Holds a lock, is stopped for longer than its lease, and tells what it found when it went on.
+// Holds a lock, is suspended for longer than its lease, and reports what it finds when it resumes.
 
 import { Palisade } from '../../src/index.js';
 
@@ -8,7 +8,7 @@ async function main(): Promise<void> {
   const [url = '', key = ''] = process.argv.slice(2);
   const locks = new Palisade(url);
   const lock = await locks.lock(key, { ttl: TTL_MS });
-  // Looks as soon as it runs again. It may be stopped as soon as it has told its token.
+  // Checks as soon as it runs again. It may be suspended right after it has reported its token.
   let last = performance.now();
   // Neither a lock nor its loss keeps a program alive.
   const alive = setInterval(() => {}, 1_000);
