@@ -1,4 +1,4 @@
-"""What tests are given: where the locks are, and clients of them that are closed at the end."""
+"""Fixtures: servers with locks, and clients of them that are closed at the end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def an_agent() -> Iterator[Agent]:
 
 @pytest.fixture(scope="session", params=["node", "agent"])
 def server(request: pytest.FixtureRequest) -> Node | Agent:
-    """A node, or an agent, for tests that do no harm to either."""
+    """A node, or an agent, for tests that do not harm it."""
     found: Node | Agent = request.getfixturevalue("a_node" if request.param == "node" else "an_agent")
     return found
 
 
 @pytest.fixture(params=["threads", "asyncio"])
 def face(request: pytest.FixtureRequest) -> str:
-    """Which part of the package is used."""
+    """The face of the package that the test uses."""
     return str(request.param)
 
 
@@ -66,7 +66,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(server: Node | Agent, face: str) -> AsyncIterator[Bench]:
-    """On a node, and on an agent."""
+    """Clients on a node, and on an agent."""
     bench = Bench(server, face)
     yield bench
     await bench.end()
@@ -74,7 +74,7 @@ async def bench(server: Node | Agent, face: str) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def on_node(a_node: Node, face: str) -> AsyncIterator[Bench]:
-    """On a node alone: the test does what cannot be done to an agent, or needs not be."""
+    """Clients on a node alone: the test needs no agent, or does what an agent does not offer."""
     bench = Bench(a_node, face)
     yield bench
     await bench.end()
@@ -82,7 +82,7 @@ async def on_node(a_node: Node, face: str) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def own(face: str) -> AsyncIterator[tuple[Node, Bench]]:
-    """On a node of its own, to which harm is done."""
+    """Clients on a node of their own, which the test may harm."""
     with Node() as node:
         bench = Bench(node, face)
         yield node, bench

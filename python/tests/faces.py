@@ -1,4 +1,4 @@
-"""Both faces of the package behind one, so that each test is written once: that for threads is used from threads of its own."""
+"""One interface for both faces of the package, so that each test is written once. Threads run the threaded one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OBJECTS = (
 
 
 async def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What ``work`` comes to, on a thread of its own."""
+    """Returns the result of ``work``, run on a thread of its own."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -50,7 +50,7 @@ async def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class Threaded:
-    """An object of the face for threads, used as that for asyncio is."""
+    """An object of the face for threads, with the interface of the one for asyncio."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -81,7 +81,7 @@ class Threaded:
 
 
 class Entered:
-    """A call: it is awaited, or its result is entered."""
+    """A call whose result is awaited, or entered."""
 
     def __init__(self, work: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self._call = (work, args, kwargs)
@@ -104,7 +104,7 @@ class Entered:
 
 
 class Watching:
-    """An observation, which is made when it is first asked."""
+    """An observation that begins at the first request."""
 
     def __init__(self, observe: Callable[[], Any]) -> None:
         self._observe = observe
@@ -124,5 +124,5 @@ class Watching:
 
 
 def palisade_of(face: str, address: Any, **options: Any) -> Any:
-    """A client of the locks, to be used as ``aio.Palisade`` is."""
+    """Returns a client of the locks, with the interface of ``aio.Palisade``."""
     return aio.Palisade(address, **options) if face == "asyncio" else Threaded(palisade.Palisade(address, **options))

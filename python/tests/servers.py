@@ -27,7 +27,7 @@ PROGRAM = ROOT / os.environ.get("PALISADE_PROGRAM", str(TARGET / "debug/palisade
 
 
 class Outside:
-    """Sends commands as they are, to look at locks from outside and to do what operators do."""
+    """Sends raw commands, to inspect locks from outside and to act as an operator."""
 
     def __init__(self, path: str, is_agent: bool = False) -> None:
         self._is_agent = is_agent
@@ -37,18 +37,18 @@ class Outside:
         return self.client.execute_command(*words)  # type: ignore[no-untyped-call]
 
     def info(self, key: str) -> dict[str, Any] | None:
-        """The fields of LOCK.INFO; ``None``: nobody holds the lock."""
+        """Returns the fields of LOCK.INFO; ``None`` if nobody holds the lock."""
         return cast("dict[str, Any] | None", self.say("LOCK.INFO", key))
 
     def users(self, key: str) -> tuple[int, int]:
-        """How many hold, and how many await, the lock."""
+        """Returns the numbers of holders and waiters of the lock."""
         info = self.say("LOCK.INFO", key, "WAITERS", 1000) or {}
-        # An agent stands in the queues of its nodes once, for all who wait there.
+        # An agent stands in the queues of its nodes once, for all of its waiters.
         waiting = self.say("INFO", "palisade").get("waiting") if self._is_agent else None
         return info.get("holders", 0), info.get("waiters", 0) if waiting is None else waiting
 
     async def waiters(self, key: str, expected: int) -> None:
-        """Waits until so many are in the queue."""
+        """Waits until this many are in the queue."""
         await eventually(f"{expected} wait for {key}", lambda: self.users(key)[1] == expected)
 
     async def free(self, key: str) -> None:
@@ -56,12 +56,12 @@ class Outside:
         await eventually(f"{key} is free", lambda: self.users(key) == (0, 0))
 
     def acquires(self) -> int:
-        """How many requests for a lock the server has heard of since its start."""
+        """Returns how many requests for a lock the server has received since its start."""
         counts = {name.lower(): count for name, count in self.say("INFO", "commandstats").items()}
         return int(counts.get("cmdstat_lock.acquire", {"calls": 0})["calls"])
 
     def kill_connections(self) -> None:
-        """Ends all connections to the server but this one."""
+        """Closes all connections to the server but this one."""
         self.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
@@ -80,19 +80,19 @@ class Node:
             self.lift()
 
     def start(self) -> None:
-        """Starts it, also again."""
+        """Starts the server, for the first time or again."""
         self.process = subprocess.Popen(self._arguments, stdout=subprocess.DEVNULL, cwd=self.folder)
         at_last("the server answers", lambda: _succeeds(lambda: self.outside.say("PING")))
 
     def lift(self) -> None:
-        """Its guard is lifted: nobody holds a lock of a server that is new."""
+        """Lifts the guard: nobody holds a lock of a new server."""
         at_last("the guard is lifted", lambda: _succeeds(lambda: self.outside.say("LOCK.GUARD", "LIFT")))
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it as ``kill -9`` does."""
+        """Ends the server as ``kill -9`` does."""
         self.process.kill()
         self.process.wait()
 
@@ -118,7 +118,7 @@ class Agent:
         ports = free_ports(5)
         self.nodes = [Node(port=port) for port in ports]
         nodes = ",".join(f"redis://127.0.0.1:{port}" for port in ports)
-        # Five nodes may share one core with much else: they are given time to answer.
+        # Five nodes may share one core with other work, so they get time to answer.
         arguments = [str(PROGRAM), "agent", "--listen", self.url, "--nodes", nodes, "--node-timeout", "3s"]
         self.process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder)
         self.outside = Outside(self.path, is_agent=True)
@@ -140,7 +140,7 @@ class Agent:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Returns ports that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in sockets]
     for server in sockets:
@@ -152,6 +152,6 @@ def _succeeds(work: Callable[[], Any]) -> bool:
     try:
         work()
     except RedisError:
-        # It does not listen yet, or its state file is not written yet.
+        # The server does not listen yet, or its state file is not written yet.
         return False
     return True

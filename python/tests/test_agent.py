@@ -1,4 +1,4 @@
-"""Through an agent a lock is held by a majority of five nodes: two of them may die."""
+"""Tests that a majority of five nodes holds a lock through an agent: two of them may die."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from waiting import eventually, passed, soon
 
 
 class Phase:
-    """Goes on when all are there and what lies between was done."""
+    """A barrier for all stories and the action between two phases."""
 
     def __init__(self, parties: int) -> None:
         self._missing = parties
@@ -38,7 +38,7 @@ class Phase:
 
 
 async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase, it_is_back: Phase) -> None:
-    """A lock and a leader, before two nodes are killed, after that, after a third one is, and when it is back."""
+    """Uses locks and a leader in four phases: all nodes up, two killed, a third killed, and that one back."""
     locks, others = bench.locks(ttl=2.4), bench.locks(ttl=30)
     first = await locks.lock(key)
     inside, alone = await others.lock(f"{key}:inside"), await others.lock(f"{key}:alone")
@@ -49,7 +49,7 @@ async def story(bench: Bench, key: str, two_die: Phase, a_third_dies: Phase, it_
     waits = asyncio.ensure_future(others.lock(key))
     campaigns = asyncio.ensure_future(others.election(f"{key}:e").campaign("second"))
     await two_die.arrive()
-    # Longer than the lease.
+    # This is longer than the lease.
     await passed(3)
     assert first.is_valid
     assert not waits.done()
@@ -109,7 +109,7 @@ async def test_two_of_five_nodes_may_die_and_a_third_may_not(key: str) -> None:
         await a_third_dies.do(agent.nodes[2].kill)
         await it_is_back.do(bring_back)
         await soon(asyncio.gather(*stories))
-        # What does not pass by itself ends a wait at once, also where it is nodes behind an agent that say so.
+        # A lasting error ends a wait at once, also if it comes from nodes behind an agent.
         for node in agent.nodes[:2]:
             node.start()
         for node in agent.nodes:
@@ -132,9 +132,9 @@ async def test_a_holder_hears_at_once_that_its_lock_was_taken_away(key: str) -> 
             lock = await locks.lock(key)
             await eventually("it watches", lambda: counted("blocked_clients") == 1)
             assert await lock.release()
-            # That of this test, and the one that all commands share.
+            # Two connections are left: this test's own, and the shared one.
             await eventually("its connection is closed", lambda: (counted("blocked_clients"), counted("connected_clients")) == (0, 2))
-            # No extension tells of the second one, and its lease ends as `NOT_EXTENDED`.
+            # No extension reports the loss of the second one, and its lease would end as `NOT_EXTENDED`.
             taken = [await locks.lock(f"{key}:1"), await locks.lock(f"{key}:2", auto_extend=False)]
             await eventually("both watch", lambda: counted("blocked_clients") == 2)
             for node in agent.nodes:

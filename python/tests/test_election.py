@@ -1,4 +1,4 @@
-"""Elections: one leader of many, and everybody can know who it is."""
+"""Elections: one leader among many candidates, known to everybody."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waiting import soon
 
 
 async def heard(leaders: Any) -> str:
-    """The next thing that an observer is told, as text."""
+    """Returns the next report to an observer, as text."""
     leader = await soon(anext(leaders))
     return f"{leader.sequence}: {leader.value.decode()}" if leader else "nobody"
 

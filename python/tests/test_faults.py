@@ -57,7 +57,7 @@ async def test_an_extension_and_a_release_are_repeated(on_node: Bench, way: Faul
     way.lose_answer_to(b"LOCK.EXTEND")
     await soon(lock.extend())
     way.lose_answer_to(b"LOCK.RELEASE")
-    # The repetition is answered that nobody holds it: by the first, or before.
+    # The repetition is answered that nobody holds it: the first request released it, or it ended before.
     assert await soon(lock.release()) is Released.UNKNOWN
     await on_node.outside.free(key)
     way.lose_answer_to(b"LOCK.RELEASE")
@@ -107,7 +107,7 @@ async def test_a_request_that_arrives_after_it_was_given_up_leaves_nothing(
     way.hold(word)
     taking = asyncio.ensure_future(locks.lock(key))
     await eventually("the request is on its way", lambda: way.held > 0)
-    # Ends the wait of a thread as well.
+    # This also ends the wait of a thread.
     closing = asyncio.ensure_future(locks.close())
     with pytest.raises(Exception, match="closed"):
         await soon(taking)

@@ -1,4 +1,4 @@
-"""A wait that is given up leaves neither a lock nor a place in the queue behind."""
+"""A cancelled wait leaves neither a lock nor a place in the queue behind."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ async def test_a_task_leaves_nothing_whenever_it_is_cancelled(in_loop: tuple[Ben
     for _ in range(8):
         tasks = [asyncio.ensure_future(one()) for _ in range(16)]
         for task in tasks:
-            # In every phase: before it began, on the way, in the queue, with the grant, under the lock.
+            # Cancellations come in every phase: before the start, on the way, in the queue, with the grant, under the
+            # lock.
             if draw.random() < 0.7:
                 asyncio.get_running_loop().call_later(draw.random() * 0.06, task.cancel)
             elif draw.random() < 0.3:
@@ -80,7 +81,7 @@ async def test_a_task_leaves_nothing_whenever_it_is_cancelled(in_loop: tuple[Ben
         results = await soon(asyncio.gather(*tasks, return_exceptions=True))
         given_up += sum(isinstance(result, asyncio.CancelledError) for result in results)
         assert all(result is None or isinstance(result, asyncio.CancelledError) for result in results), results
-        # Leases of a minute: none has run out.
+        # Leases last a minute: none has run out.
         await bench.outside.free(key)
     assert granted
     assert given_up
@@ -132,12 +133,12 @@ async def test_a_release_goes_on_when_it_is_cancelled(in_loop: tuple[Bench, aio.
 
 
 class Interrupted(BaseException):
-    """What the handler of a signal raises, as that of SIGINT raises KeyboardInterrupt."""
+    """The exception of a signal handler, like KeyboardInterrupt for SIGINT."""
 
 
 @contextmanager
 def interrupted(when: Callable[[], bool]) -> Iterator[None]:
-    """The main thread is interrupted when ``when`` holds."""
+    """Interrupts the main thread when ``when`` holds."""
 
     def interrupt(*_: object) -> None:
         raise Interrupted

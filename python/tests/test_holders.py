@@ -1,4 +1,4 @@
-"""Who takes locks is told with them, so `palisade deadlocks` finds those who wait for each other; and errors say of which lock they are."""
+"""Holder ids, by which `palisade deadlocks` finds holders that wait for each other; and lock names in errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from waiting import eventually, soon
 
 
 def deadlocks(url: str) -> str:
-    """What the program says, and its exit status."""
+    """Returns the output of the program, and its exit status."""
     words = [str(PROGRAM), "deadlocks", "--nodes", url]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return f"{done.returncode}: {done.stdout}"
 
 
 async def two_in_a_circle(node: Node, worker: Callable[[str, str, asyncio.Event, asyncio.Event], Awaitable[None]]) -> None:
-    """Two workers that take two locks in different orders are found, and what is advised helps."""
+    """Lets two workers acquire two locks in different orders: the program finds them, and its advice helps."""
     a_is_held, b_is_held = asyncio.Event(), asyncio.Event()
     workers = [asyncio.ensure_future(worker("a", "b", a_is_held, b_is_held)), asyncio.ensure_future(worker("b", "a", b_is_held, a_is_held))]
     await eventually("both wait", lambda: node.outside.users("a") == node.outside.users("b") == (1, 1))
@@ -60,7 +60,7 @@ async def test_two_tasks_that_wait_for_each_other_are_found() -> None:
         async with aio.Palisade(node.url) as locks:
 
             async def work(first: str, second: str, mine: asyncio.Event, others: asyncio.Event) -> None:
-                # Which runs it in a task of its own in earlier versions of Python.
+                # Earlier versions of Python run this in a task of its own.
                 lock = await asyncio.wait_for(locks.lock(first), 60)
                 async with lock:
                     mine.set()
@@ -131,7 +131,7 @@ async def test_errors_say_of_which_lock_they_are(on_node: Bench, key: str) -> No
         with pytest.raises(LockLost, match=f"^{key}: the lock is lost") as lost:
             await ask()
         assert lost.value.key == key.encode()
-    # Several may be told of one failure, each of its own lock.
+    # Several locks may share one failure; each error names its own lock.
     locks = on_node.locks("unix:///nowhere")
     errors = await asyncio.gather(*(locks.lock(f"{key}:{n}", wait=0) for n in range(3)), return_exceptions=True)
     for n, error in enumerate(errors):

@@ -1,4 +1,4 @@
-"""Wheel and source archive are built, and what is installed from them works and has types."""
+"""Builds wheel and source archive, and checks that the installed package works and has types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGE = ROOT / "python"
 
 
 def run(*words: str | Path) -> str:
-    """What a program wrote, if it succeeded."""
+    """Returns the output of a program that succeeded."""
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -38,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(built: Path) -> Path:
-    """A clean environment in which the wheel is installed."""
+    """A clean environment with the wheel installed."""
     environment = built.parent / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     [wheel] = built.glob("*.whl")
@@ -111,6 +111,6 @@ asyncio.run(later(AsyncPalisade("redis://localhost")))
 def test_what_is_installed_has_types(python: Path, tmp_path: Path) -> None:
     file = tmp_path / "typed.py"
     file.write_text(TYPED)
-    # What mypy knows of the standard library it knows since the package was checked.
+    # mypy has known the standard library since the package was checked.
     cache = ROOT / "target" / "python" / "mypy"
     run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, "--python-executable", python, file)

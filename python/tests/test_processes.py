@@ -1,4 +1,4 @@
-"""Processes are forked, killed and end, with locks in their hands."""
+"""Processes that hold locks are forked, killed or end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parent / "programs" / "ending.py"
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Runs ``work`` in a fork of this process, and ends that without any clearing up, as ``multiprocessing`` does."""
+    """Runs ``work`` in a fork of this process, which ends without any cleanup, as ``multiprocessing`` does."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -55,7 +55,7 @@ def test_a_forked_process_neither_extends_nor_releases_the_locks_of_its_parent(s
             assert not lock.release()
             assert next(observation, "ended") == "ended"
             observation.close()
-            # It has locks of its own, by the same object.
+            # The child has locks of its own, by the same object.
             assert locks.try_lock(key) is None
             with locks.lock(f"{key}:2") as own:
                 assert own.is_valid
@@ -117,7 +117,7 @@ def test_a_job_runs_once_though_several_processes_start_it(
 
 
 def run(step: str, url: str, key: str) -> subprocess.Popen[str]:
-    """A program with this part of the tests' own."""
+    """Starts a step of the tests' own program."""
     words = [sys.executable, "-W", "always", str(PROGRAM), url, key, step]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)

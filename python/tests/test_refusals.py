@@ -1,4 +1,4 @@
-"""What a server refuses is told by an exception of its own, with what to do."""
+"""Refusals of the server are exceptions of their own kinds, which say what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A held lock is extended, and its holder is told in time when it is lost."""
+"""A held lock is extended, and its holder learns of a loss in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waiting import eventually, passed, soon
 
 
 async def lost_by(lock: Any, *expected: LossReason) -> bool:
-    """Whether it gets lost for such a reason, or this program could not run just then."""
+    """Returns whether the lock is lost for one of these reasons, or because this program could not run just then."""
     loss = await soon(lock.lost.wait())
     assert isinstance(loss, Loss)
     assert not lock.is_valid

@@ -14,7 +14,7 @@ PATIENCE = 60.0
 
 
 async def eventually(what: str, condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Returns when ``condition`` holds."""
+    """Waits until ``condition`` holds."""
     until = time.monotonic() + PATIENCE
     while True:
         holds = condition()
@@ -25,18 +25,18 @@ async def eventually(what: str, condition: Callable[[], bool | Awaitable[bool]])
 
 
 def boot_clock() -> float:
-    """The clock on which leases are counted."""
+    """Returns the time of the clock that leases are counted on."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def passed(seconds: float) -> None:
-    """Returns when so many seconds have passed."""
+    """Waits until this many seconds have passed."""
     until = time.monotonic() + seconds
     await eventually(f"{seconds} s pass", lambda: time.monotonic() > until)
 
 
 async def soon(work: Awaitable[T]) -> T:
-    """What ``work`` comes to, unless that takes for ever."""
+    """Returns the result of ``work``, or fails if that takes too long."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task}, timeout=PATIENCE)
     assert task.done(), f"nothing came of it within {PATIENCE} s: {task}"
@@ -44,7 +44,7 @@ async def soon(work: Awaitable[T]) -> T:
 
 
 def at_last(what: str, condition: Callable[[], bool]) -> None:
-    """Returns when ``condition`` holds, where there is no event loop."""
+    """Waits until ``condition`` holds, where there is no event loop."""
     until = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < until, f"not within {PATIENCE} s: {what}"

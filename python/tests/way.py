@@ -1,4 +1,4 @@
-"""A way to the server, over TCP, on which requests are held up, answers are lost and connections are cut."""
+"""A path to the server, over TCP, that holds up requests, loses answers and cuts connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 
 class FaultyWay:
-    """Passes on what clients and the server say, but for what a test takes out of it."""
+    """Forwards between clients and the server, except what a test takes out."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -20,24 +20,24 @@ class FaultyWay:
         self._held_word: bytes | None = None
         self._lost_word: bytes | None = None
         self._lock = threading.Lock()
-        # Set: answers go on to clients.
+        # Set while answers are forwarded to clients.
         self.answers = threading.Event()
         self.answers.set()
-        # How many answers were lost.
+        # Number of lost answers.
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self, word: bytes) -> None:
-        """Requests with this word are held up, and what comes behind them on their connection."""
+        """Holds up requests with this word, and what follows them on their connection."""
         self._held_word = word
 
     @property
     def held(self) -> int:
-        """How many requests are held up."""
+        """Number of requests held up."""
         return len(self._held)
 
     def let_go(self) -> None:
-        """What was held up goes on to the server."""
+        """Forwards what was held up to the server."""
         with self._lock:
             self._held_word = None
             for go_on in self._held:
@@ -45,11 +45,11 @@ class FaultyWay:
             self._held.clear()
 
     def lose_answer_to(self, word: bytes) -> None:
-        """The next request with this word reaches the server; its answer does not come, its connection breaks."""
+        """Forwards the next request with this word, loses its answer, and breaks its connection."""
         self._lost_word = word
 
     def cut(self) -> None:
-        """Ends all connections, on both sides."""
+        """Closes all connections, on both sides."""
         with self._lock:
             for open_socket in self._sockets:
                 _end(open_socket)
@@ -72,7 +72,7 @@ class FaultyWay:
             threading.Thread(target=_Pair(self, client, server).requests, daemon=True).start()
 
     def takes_out(self, data: bytes, is_behind: bool, send: Callable[[bytes], object]) -> tuple[bool, bool]:
-        """Whether ``data`` is held up here, as what it ``is_behind``, and whether its answer will be lost."""
+        """Returns whether ``data`` is held up here, like what it ``is_behind``, and whether its answer will be lost."""
         with self._lock:
             is_lost = self._lost_word is not None and self._lost_word in data
             if is_lost:

@@ -1,11 +1,13 @@
-"""Locks with fencing tokens, permits and elections, on a Redis or Valkey server with the Palisade module, or on several by an agent.
+"""Locks, permits and elections with fencing tokens, on a Redis or Valkey server with the Palisade module.
+
+An agent offers the same on several servers.
 
 >>> from palisade import Palisade
 >>> locks = Palisade("redis://localhost:6379")
 >>> with locks.lock("orders:42", ttl=10) as lock:
 ...     pay(42, lock.token)
 
-``palisade.aio`` has the same for programs with asyncio.
+``palisade.aio`` is the same for programs with asyncio.
 """
 
 from ._leading import Leader

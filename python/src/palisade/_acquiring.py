@@ -1,4 +1,4 @@
-"""How a lock is taken, by which everything else is done too: permits, leaderships."""
+"""Acquires locks, also for permits and leaderships."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ._replies import Granted, to_granted, to_holder
 from .errors import NoQuorum, NotAcquired, PalisadeError, Unavailable, shown
 from .options import DAY
 
-# A wait without a limit ends when the server could not be asked for so long.
+# A wait without a limit ends after the server has been unreachable for this long.
 _LOOKED_FOR = 10.0
 _LOOK_AGAIN = 0.2
-# A request that stood for longer than this before it failed shows that the server was there meanwhile.
+# Shows that the server was there meanwhile: a request was pending for longer than this before it failed.
 _STOOD = 1.0
 
 _log = logging.getLogger("palisade")
@@ -28,31 +28,31 @@ _log = logging.getLogger("palisade")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for. Times are in seconds."""
+    """The parameters of an acquisition. Times are in seconds."""
 
     acquisition: Acquisition
     mode: Sequence[Word]
-    """The words that say in which mode."""
+    """The words of the command that name the mode."""
     note: bytes
     wait: float | None
-    """``None``: as long as it takes."""
+    """Maximum wait; ``None`` for no limit."""
     tells_holder: bool
-    """Whether the error of a lock that is held says who has it."""
+    """Whether the error of a held lock names the holder."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What was granted, and until when that may be relied on."""
+    """A granted lock, and until when it may be relied on."""
 
     granted: Granted
     valid_until: float
 
 
 async def acquire(connections: Connections, wanted: Wanted) -> Grant:
-    """Takes a lock, or tells why not.
+    """Acquires a lock, or raises why not.
 
-    Whatever ends this, a cancellation included, leaves neither a lock nor a place in the queue behind: that is seen to in the
-    background.
+    However this ends, also by a cancellation, it leaves neither a lock nor a place in the queue behind: both are
+    cleaned up in the background.
     """
     connections.throw_if_closing()
     attempt = _Attempt(connections, wanted)
@@ -71,11 +71,11 @@ class _Attempt:
     def __init__(self, connections: Connections, wanted: Wanted) -> None:
         self._connections = connections
         self._wanted = wanted
-        # The request whose answer is not there yet, or was not understood.
+        # The request whose answer has not arrived, or was not understood.
         self._under_way: UnderWay | None = None
-        # A request has had no answer: the server may have it still, even if a later one was refused.
+        # Whether a request had no answer: the server may still have it, even if it refused a later one.
         self._is_unsure = False
-        # What stood in the way when the server was asked last.
+        # The obstacle when the server was last asked.
         self._trouble: PalisadeError | None = None
 
     async def run(self) -> Grant:
@@ -89,15 +89,15 @@ class _Attempt:
         return await self._wait(by)
 
     def give_back(self, error: BaseException) -> None:
-        """Frees what the server may have granted, or keeps in its queue, unless it has said that there is nothing."""
+        """Frees what the server may have granted or queued, unless it answered that there is nothing."""
         is_too_late = isinstance(error, NotAcquired) and error.reason == "too-late"
         if self._under_way is not None or self._is_unsure or is_too_late:
             self._connections.give_back(self._wanted.acquisition, self._under_way)
 
     async def _ask(self, by: float) -> Grant | None:
-        """Asks without waiting, on the connection that all share: most locks are free. ``None``: there is something to wait for.
+        """Asks without waiting, on the shared connection: most locks are free.
 
-        That is a holder, or a server or nodes behind it that are away.
+        Returns ``None`` if there is something to wait for: a holder, or a server or nodes behind it that are away.
         """
         is_repeated = False
         while True:
@@ -120,10 +120,10 @@ class _Attempt:
                     return None
 
     def _await_end_of(self, trouble: PalisadeError, was_connected: bool) -> None:
-        """Remembers ``trouble``, which is told if nothing else has come by the end of the wait."""
+        """Remembers ``trouble``, which is raised if nothing else happens before the end of the wait."""
         self._trouble = trouble
         if isinstance(trouble, Unavailable):
-            # The server may be as silent on these.
+            # The server may be just as silent on the idle connections.
             self._connections.destroy_idle()
         if isinstance(trouble, NoQuorum) or not was_connected:
             key = shown(self._wanted.acquisition.key)
@@ -144,7 +144,8 @@ class _Attempt:
                 self._connections.idle(connection)
                 connection = trouble_since = self._trouble = None
                 if grant is not None and grant.valid_until - now() < self._wanted.acquisition.ttl / 2:
-                    # A long wait is counted with its error, and this program may have slept: a lease from now on is worth a question.
+                    # A long wait adds to the clocks' drift, and this program may have slept: a lease counted from now
+                    # is worth another request.
                     self._is_unsure = True
                     grant = await self._ask(by)
                 if grant is not None:
@@ -166,17 +167,17 @@ class _Attempt:
 
     async def _stand_in_queue(self, connection: Connection, by: float) -> Grant | None:
         left = min(max(0.0, by - now()), DAY)
-        # A server that says nothing by then has hung.
+        # A server that has not answered by then hangs.
         return await self._send(connection, ["WAIT", ceil(left * 1000)], left + self._connections.answer_within)
 
     def _ends_wait(self, error: PalisadeError) -> bool:
-        """Tells errors that end a wait at once, when a request that waits is answered with them."""
-        # An agent waits for nodes itself: NOQUORUM before the end of the wait does not pass. But it looks only once for a grant that
-        # this owner may have already.
+        """Returns whether an error that answers a waiting request ends the wait at once."""
+        # An agent waits for nodes itself: NOQUORUM before the end of the wait is final. But it searches only once for a
+        # grant that this owner may already have.
         return is_lasting(error) or (isinstance(error, NoQuorum) and not self._is_unsure)
 
     async def _send(self, connection: Connection, more: Sequence[Word], within: float) -> Grant | None:
-        """Sends the request; ``within`` so many seconds there must be an answer."""
+        """Sends the request, which must be answered within ``within`` seconds."""
         acquisition, note = self._wanted.acquisition, self._wanted.note
         words: list[Word] = ["LOCK.ACQUIRE", acquisition.key, acquisition.owner, milliseconds(acquisition.ttl)]
         words += [*self._wanted.mode, *more, "RETRY"]

@@ -1,4 +1,4 @@
-"""Where the server is, and how connections to it are made."""
+"""The server's address, and connections to it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from redis.backoff import NoBackoff
 from .errors import BadArgument
 
 Client = redis.Redis | redis.asyncio.Redis
-"""A client of redis-py, of which the address, the user and what else it connects with are taken."""
+"""A client of redis-py, of which the address, the user and other connection options are used."""
 
-# A machine that has vanished is noticed after three quarters of a minute, where the system has such options.
+# With these options, where the system has them, a machine that has vanished is noticed after three quarters of a
+# minute.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
-# What belongs to a client alone stays there: its cache, its retries, its encoding, its time limits.
+# Other options belong to that client alone: its cache, its retries, its encoding, its time limits.
 _TAKEN = re.compile(r"host|port|path|db|username|password|credential_provider|client_name|ssl_.*|socket_keepalive.*|socket_type")
 
 
@@ -39,13 +40,16 @@ _NOT_ONE_SERVER = f"the address must be of one server: reach a cluster, or a mas
 
 
 class _Parser(_AsyncRESP2Parser):  # type: ignore[misc, unused-ignore]
-    """Leaves errors as the server says them: redis-py takes the first word off some, and makes others look like a broken connection."""
+    """Keeps errors as the server sends them.
+
+    redis-py removes the first word of some errors, and makes others look like a broken connection.
+    """
 
     EXCEPTION_CLASSES = {}  # noqa: RUF012
 
 
 class Address:
-    """Where to connect to, and how."""
+    """An address with its connection options."""
 
     def __init__(self, address: str | Client) -> None:
         if _are_several(address):
@@ -60,14 +64,15 @@ class Address:
         self._options = given
 
     def __str__(self) -> str:
-        """Without passwords."""
+        """Returns the address without passwords."""
         if self._kind is UnixDomainSocketConnection:
             return f"unix://{self._options.get('path', '')}"
         scheme = "rediss" if self._kind is SSLConnection else "redis"
         return f"{scheme}://{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
 
     def connection(self, within: float) -> AbstractConnection:
-        """A connection that is still to be made. It repeats nothing by itself, and waits for answers for as long as it takes."""
+        """Returns a connection that is not open yet. It repeats nothing by itself, and waits for answers without a
+        limit."""
         return self._kind(
             **self._options,
             protocol=2,
@@ -84,7 +89,7 @@ def _are_several(address: object) -> bool:
     if not isinstance(address, str):
         return False
     scheme, _, rest = address.partition("://")
-    # A comma may be in a password, and in a path.
+    # A comma may be in a password, or in a path.
     hosts = re.split("[/?]", rest.rpartition("@")[2])[0] if scheme in ("redis", "rediss") else ""
     return "," in hosts or re.search(r"[,;\s]\s*(rediss?|unix)://", address) is not None
 
@@ -97,11 +102,11 @@ def _from_url(url: str) -> tuple[type[AbstractConnection], Mapping[str, Any]]:
     try:
         options = dict(parse_url(url))
         kind = cast("type[AbstractConnection]", options.pop("connection_class", Connection))
-        # What the URL says behind its question mark is for clients; what is unknown there is told of here.
+        # The options after the URL's question mark are for clients; unknown ones raise an error here.
         chosen = _chosen(options)
         kind(**chosen)
     except Exception:
-        # Without what it says: that may have the password.
+        # The address is not shown, since it may contain the password.
         raise BadArgument("the address cannot be read: redis://user:password@host:port, or unix:///path") from None
     return kind, chosen
 

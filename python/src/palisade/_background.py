@@ -1,4 +1,4 @@
-"""The thread in which the locks of programs without an event loop are waited for, extended and given back."""
+"""The thread that waits for, extends and releases the locks of programs without an event loop."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from .errors import Closed
 
 T = TypeVar("T")
 
-# The end of a program is held up for no longer.
+# Maximum delay of the end of a program, in seconds.
 _END_WITHIN = 1.0
 
 
 class Background:
-    """One event loop on a thread that does not keep the program alive. All of a process share it."""
+    """One event loop on a thread that does not keep the program alive, shared by the whole process."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self.loop = asyncio.SelectorEventLoop(self._selector)
-        # Set at the end of the program: daemons that still wait are not woken any more, and end with the process.
+        # Set at the end of the program: daemons that still wait are no longer woken, and end with the process.
         self.is_ended = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="palisade", daemon=True)
         self._thread.start()
 
     def run(self, work: Callable[[], Awaitable[T]], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
-        """What ``work`` comes to. ``KeyboardInterrupt``, and whatever else a signal raises, ends the wait for it.
+        """Returns the result of ``work``.
 
-        Then ``work`` is cancelled, or undone if it was through just then. Without ``undo`` it goes on.
+        ``KeyboardInterrupt``, and any other exception of a signal, ends the wait for it. Then ``work`` is cancelled, or
+        undone if it has just finished. Without ``undo`` it goes on.
         """
         call = _Call(self, work)
         try:
@@ -54,13 +55,13 @@ class Background:
                 raise Closed() from None
 
     def end(self) -> None:
-        """At the end of the program. Leases are left to run out."""
+        """Ends the loop at the end of the program. Leases run out by themselves."""
         self.is_ended = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_END_WITHIN)
         if self._thread.is_alive():
             return
-        # What a task that is cancelled begins is cancelled in the next round.
+        # A task started by a cancelled one is cancelled in the next round.
         for _ in range(3):
             tasks = asyncio.all_tasks(self.loop)
             for task in tasks:
@@ -70,12 +71,15 @@ class Background:
         self.loop.close()
 
     def forsake(self) -> None:
-        """In a forked process: its thread is not here, and the kernel's part of its event loop is the parent's."""
+        """Gives up the loop in a forked process.
+
+        The thread does not exist there, and the kernel's part of the event loop is the parent's.
+        """
         self._selector.close()
 
 
 class _Call(Generic[T]):
-    """One call, from a thread into the event loop."""
+    """A call from a thread into the event loop."""
 
     def __init__(self, background: Background, work: Callable[[], Awaitable[T]]) -> None:
         self.done = threading.Event()
@@ -111,14 +115,14 @@ async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 _background: Background | None = None
-# A handler of a signal may ask for it just then.
+# The lock is re-entrant, since a signal handler may need it at any moment.
 _lock = threading.RLock()
-# What was made before a fork is not touched again: the parent uses it. Closing a connection would be heard on the other side.
+# Objects from before a fork are never touched: the parent uses them. Closing a connection would affect the other side.
 _forsaken: list[object] = []
 
 
 def background() -> Background:
-    """That of this process."""
+    """Returns the event loop of this process."""
     global _background
     with _lock:
         if _background is None:
@@ -127,7 +131,7 @@ def background() -> Background:
 
 
 def forsake(left: object) -> None:
-    """Keeps ``left``, of the process from which this one was forked, as it is."""
+    """Keeps ``left``, an object of the process that this one was forked from, as it is."""
     _forsaken.append(left)
 
 
@@ -135,7 +139,7 @@ def _after_fork() -> None:
     global _background, _lock
     _lock = threading.RLock()
     if sys.implementation.name == "cpython":
-        # Not at the end of this process either, which collects everything else.
+        # The reference keeps it also at the end of this process, which collects everything else.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_forsaken))
     if _background is not None:
         _forsaken.append(_background)
@@ -152,5 +156,5 @@ def _at_exit() -> None:
         _background.end()
 
 
-# Registered before whatever a program registers that uses locks, so called after it.
+# Handlers run in reverse order of registration: this one runs after those of programs that use locks.
 atexit.register(_at_exit)

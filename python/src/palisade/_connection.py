@@ -21,10 +21,10 @@ Answer = Reply | PalisadeError
 
 
 class Connection:
-    """A connection that never connects again by itself and keeps nothing for later.
+    """A connection that never reconnects by itself, and queues nothing for later.
 
-    Whoever sends a command is told of its answer, or that there is none: a request for a lock is never sent behind the back of who
-    has given it up. Any number of commands can be under way; one that nobody waits for any more does not disturb the others.
+    Every sender gets an answer or an error: a request for a lock is never sent after its caller has cancelled it. Any
+    number of commands can be in flight; one that nobody awaits any longer does not disturb the others.
     """
 
     def __init__(self, link: AbstractConnection, address: str) -> None:
@@ -36,7 +36,7 @@ class Connection:
 
     @classmethod
     async def open(cls, address: Address, within: float) -> Connection:
-        """A connection, if it can be had within so many seconds, the first answers of the server included."""
+        """Opens a connection within this many seconds, including the server's first answers."""
         link = address.connection(within)
         connecting: asyncio.Future[None] = asyncio.ensure_future(_connected(link))
         try:
@@ -47,7 +47,7 @@ class Connection:
                 raise translated(error, str(address)) from error
         except BaseException:
             connecting.cancel()
-            # What became of it is of no interest, but it has to be looked at.
+            # Its outcome does not matter, but has to be retrieved.
             connecting.add_done_callback(lambda late: late.cancelled() or late.exception())
             await _disconnect(link)
             raise
@@ -59,7 +59,7 @@ class Connection:
         return not self._is_retired and not self._reader.done() and bool(self._link.is_connected)
 
     async def post(self, words: Sequence[Word]) -> asyncio.Future[Answer]:
-        """Sends ``words``, and returns where their answer, or the error, will be."""
+        """Sends ``words``, and returns a future of their answer or error."""
         if not self.is_usable:
             raise Unavailable(f"{self._address}: the connection has ended", is_broken=True)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -71,7 +71,7 @@ class Connection:
         return answer
 
     async def send(self, words: Sequence[Word], within: float) -> Reply:
-        """Sends ``words``, and returns the answer. Without one in time the command may still be carried out."""
+        """Sends ``words``, and returns the answer. Without one in time the command may still be executed."""
         answer = await self.post(words)
         await asyncio.wait({answer}, timeout=within)
         if not answer.done():
@@ -79,8 +79,11 @@ class Connection:
         return reply_of(answer)
 
     async def give_up(self, answer: asyncio.Future[Answer], within: float) -> None:
-        """Fails, since ``answer`` was not there within so many seconds. What is behind it may be late as well: this retires."""
-        # Answers that came while the event loop was busy are read first.
+        """Raises an error, since ``answer`` did not arrive within this many seconds.
+
+        Later answers may be late as well, so the connection retires.
+        """
+        # Answers that arrived while the event loop was busy are read first.
         for _ in range(3):
             await asyncio.sleep(0)
         if not answer.done():
@@ -88,20 +91,20 @@ class Connection:
             raise Unavailable(f"{self._address} did not answer within {within:g} s")
 
     def retire(self) -> None:
-        """Is sent nothing more, and ends when what was sent is answered."""
+        """Stops sending. The connection ends once all commands are answered."""
         self._is_retired = True
         if not self._due:
             self.destroy()
 
     def destroy(self) -> None:
-        """Ends at once. What is not answered fails."""
+        """Closes the connection at once. Pending commands fail."""
         self._is_retired = True
         self._reader.cancel()
         self._fail(Unavailable(f"the connection to {self._address} was closed"))
 
     @property
     def ended(self) -> asyncio.Future[None]:
-        """Is done when it has ended."""
+        """A future that is done when the connection has ended."""
         return self._reader
 
     async def _read(self) -> None:
@@ -134,7 +137,7 @@ class Connection:
 
 
 def reply_of(answer: asyncio.Future[Any]) -> Reply:
-    """What a command was answered, or its error."""
+    """Returns the answer to a command, or raises its error."""
     result: Any = answer.result()
     if isinstance(result, PalisadeError):
         raise result
@@ -147,6 +150,6 @@ async def _connected(link: Any) -> None:
 
 
 async def _disconnect(link: AbstractConnection) -> None:
-    # It is gone anyway.
+    # The connection is gone anyway.
     with suppress(Exception):
         await link.disconnect(nowait=True)

@@ -1,4 +1,4 @@
-"""The connections of a ``Palisade``, and what is done on them in the background."""
+"""The connections of a ``Palisade``, and its work in the background."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ._replies import Reply, to_fields, to_granted
 from .errors import Closed, Misconfigured, PalisadeError, ServerError, Unavailable
 from .loss import Released
 
-# So many connections that nothing waits on are kept for the next waits.
+# Maximum number of idle connections kept for later waits.
 _IDLE_MAX = 4
 
-# Most locks that are watched at once: a program that holds thousands leaves connections of the agent to others.
+# Maximum number of watched locks: a program with thousands leaves the agent's connections to others.
 _WATCHES_MAX = 32
 
-# After a wait was given up its answer is waited for so long, and a lock that it brings is given back.
+# Time to wait for the answer to a cancelled wait; a lock that it grants is released.
 _LATE_ANSWER = 1.0
 
-# Pauses between attempts to give a lock back; the last one again and again.
+# Pauses between attempts to release a lock; the last one repeats.
 _AGAIN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -43,14 +43,17 @@ class Acquisition:
 
 @dataclass(frozen=True)
 class UnderWay:
-    """A request that was sent and not heard of any more."""
+    """A request that was sent, and whose answer nobody awaits any longer."""
 
     connection: Connection
     answer: asyncio.Future[Answer]
 
 
 class Connections:
-    """One that all commands share which are answered at once, and one for each that waits: it holds up all others on its connection."""
+    """A shared connection for commands that are answered at once, and one for each command that waits.
+
+    A waiting command blocks all others on its connection.
+    """
 
     def __init__(self, address: Address, answer_within: float) -> None:
         self.address = address
@@ -61,14 +64,14 @@ class Connections:
         self._idle: list[Connection] = []
         self._waiting: set[Connection] = set()
         self._open: set[Connection] = set()
-        # Taken while a lock is watched.
+        # Held while a lock is watched.
         self.watches = asyncio.Semaphore(_WATCHES_MAX)
         self._is_agent: bool | None = None
         self._background: set[asyncio.Future[Any]] = set()
-        # Is done once ``close`` was called.
+        # Done once ``close`` was called.
         self.closing: asyncio.Future[None] = self.loop.create_future()
         self._is_closed = False
-        # Nothing in the event loop refers to a connection on which nothing is due, so this does until they are closed.
+        # The event loop does not refer to a connection without pending answers, so this set does until they are closed.
         self._finalizer = weakref.finalize(self, _drop, self.loop, self._open, os.getpid())
         self._finalizer.atexit = False
 
@@ -78,14 +81,14 @@ class Connections:
         return self.closing.done()
 
     def throw_if_closing(self) -> None:
-        """Fails once ``close`` was called."""
+        """Raises ``Closed`` once ``close`` was called."""
         if self.is_closing:
             raise Closed()
 
     async def unless_closing(self, future: asyncio.Future[Any], within: float | None = None) -> bool:
-        """Whether ``future`` is there in time. It is left alone if not, and if this is cancelled.
+        """Returns whether ``future`` is done in time. It is left alone if not, and if this call is cancelled.
 
-        Fails with ``Closed`` when ``close`` is called first.
+        Raises ``Closed`` when ``close`` is called first.
         """
         await asyncio.wait({future, self.closing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
@@ -93,12 +96,12 @@ class Connections:
         return future.done()
 
     async def pause(self, seconds: float) -> None:
-        """Waits for so long, or fails with ``Closed``."""
+        """Waits for this many seconds, or raises ``Closed``."""
         await asyncio.wait({self.closing}, timeout=max(seconds, 0.001))
         self.throw_if_closing()
 
     async def shared(self, within: float | None = None) -> Connection:
-        """The connection that is shared, connected. Who asks meanwhile shares the attempt, and its failure."""
+        """Returns the shared connection, connected. Concurrent callers share one attempt, and its failure."""
         if self._shared is not None and self._shared.is_usable:
             return self._shared
         if self._opening is None:
@@ -111,7 +114,7 @@ class Connections:
         return opening.result()
 
     async def for_wait(self) -> Connection:
-        """A connection for a command that waits. It is handed back by ``idle``, or destroyed."""
+        """Returns a connection for a command that waits. ``idle`` or ``destroy`` takes it back."""
         connection = None
         while self._idle and (connection is None or not connection.is_usable):
             connection = self._idle.pop()
@@ -120,7 +123,7 @@ class Connections:
             try:
                 await self.unless_closing(opening)
             except BaseException:
-                # One that is there only after the wait was given up is for others.
+                # A connection that opens only after the wait was cancelled is kept for others.
                 opening.add_done_callback(self._keep)
                 raise
             connection = opening.result()
@@ -128,7 +131,7 @@ class Connections:
         return connection
 
     def idle(self, connection: Connection) -> None:
-        """Nothing waits on ``connection`` any more."""
+        """Marks ``connection`` as idle: nothing waits on it any longer."""
         self._waiting.discard(connection)
         if connection.is_usable and len(self._idle) < _IDLE_MAX and not self.is_closing:
             self._idle.append(connection)
@@ -136,24 +139,24 @@ class Connections:
             connection.destroy()
 
     def destroy_idle(self) -> None:
-        """Ends the connections that are kept for the next waits."""
+        """Closes the idle connections."""
         while self._idle:
             self._idle.pop().destroy()
 
     def destroy(self, connection: Connection) -> None:
-        """Ends a connection on which something may wait."""
+        """Closes a connection on which something may wait."""
         self._waiting.discard(connection)
         connection.destroy()
 
     async def ask(self, words: Sequence[Word], within: float | None = None) -> Reply:
-        """Sends a command that may be repeated and is answered at once.
+        """Sends a repeatable command that is answered at once.
 
         It is sent again if its connection breaks, or the server is not ready yet.
         """
         return (await self._ask(words, within))[0]
 
     async def _ask(self, words: Sequence[Word], within: float | None = None) -> tuple[Reply, bool]:
-        """The answer, and whether the command was sent twice."""
+        """Returns the answer, and whether the command was sent twice."""
         within = self.answer_within if within is None else within
         until = now() + within
         is_repeated = False
@@ -166,41 +169,42 @@ class Connections:
                 if pause is not None and now() + pause < until:
                     await asyncio.sleep(pause)
                 elif isinstance(error, Unavailable) and error.is_broken and not is_repeated:
-                    # Its connection may have ended long ago: a new one is tried once. One that is slow is not asked twice.
+                    # Its connection may have ended long ago: a new one is tried once. On a slow connection the command
+                    # is not sent twice.
                     is_repeated = True
                 else:
                     raise
 
     async def is_agent(self) -> bool:
-        """Tells an agent from a node, once: an agent says how many nodes it has."""
+        """Returns whether the server is an agent, asking once: an agent reports its number of nodes."""
         if self._is_agent is None:
             self._is_agent = b"nodes" in (to_fields(await self.ask(["LOCK.NODE"])) or {})
         return self._is_agent
 
     async def release(self, acquisition: Acquisition, level: int = 1) -> Released:
-        """Gives holds back down to below ``level``."""
+        """Releases holds down to below ``level``."""
         words: list[Word] = ["LOCK.RELEASE", acquisition.key, acquisition.owner, "LEVEL", level]
         try:
             reply, is_repeated = await self._ask(words)
         except ServerError as error:
-            # Somebody has put something else into the place of the lock.
+            # The key has another value by now.
             if error.code == "WRONGTYPE":
                 return Released.NOT_HELD
             raise
         if reply is not None:
             return Released.FREED
-        # To a repetition Null may say that the first request has done it.
+        # After a repetition, Null may mean that the first request released it.
         return Released.UNKNOWN if is_repeated else Released.NOT_HELD
 
     def give_back(self, acquisition: Acquisition, under_way: UnderWay | None = None) -> None:
-        """Gives an acquisition back in the background, whatever became of it; it is tried until its lease has ended."""
+        """Releases an acquisition in the background, whatever its state; tries until its lease has ended."""
         self.in_background(self._giving_back(acquisition, under_way))
 
     async def _giving_back(self, acquisition: Acquisition, under_way: UnderWay | None) -> None:
         await self._release_at_last(acquisition)
         if under_way is None:
             return
-        # The request may reach the server only now, and be granted: nothing but its answer tells.
+        # The request may reach the server only now, and be granted: only its answer tells.
         connection, answer = under_way.connection, under_way.answer
         await asyncio.wait({answer}, timeout=_LATE_ANSWER)
         is_free = False
@@ -224,14 +228,14 @@ class Connections:
                 await self.release(acquisition)
                 return
             except PalisadeError as error:
-                # It ends by itself then.
+                # The lock ends with its lease then.
                 if now() >= until or self.is_closing or isinstance(error, Misconfigured):
                     return
             await asyncio.sleep(_AGAIN[min(attempt, len(_AGAIN) - 1)])
             attempt += 1
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Does ``work`` whatever becomes of the caller; ``close`` waits for it."""
+        """Does ``work`` even if its caller ends; ``close`` waits for it."""
         task = self.loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._done)
@@ -239,7 +243,7 @@ class Connections:
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """What goes on meanwhile is waited for by ``close``."""
+        """Makes ``close`` wait for the block."""
         done: asyncio.Future[None] = self.loop.create_future()
         self._background.add(done)
         try:
@@ -249,7 +253,7 @@ class Connections:
             done.set_result(None)
 
     async def close(self) -> None:
-        """Tells that they are closed, waits for what goes on in the background, and closes them."""
+        """Announces the end, waits for work in the background, and closes all connections."""
         if not self.is_closing:
             self.closing.set_result(None)
         while self._background:
@@ -261,7 +265,7 @@ class Connections:
             await asyncio.wait({connection.ended for connection in self._open})
 
     def _opened(self) -> asyncio.Task[Connection]:
-        # Others may share it, so nobody's cancellation ends it.
+        # Others may share it, so no single cancellation ends it.
         return self.in_background(self._opening_one())
 
     async def _opening_one(self) -> Connection:
@@ -270,7 +274,7 @@ class Connections:
         connection = await Connection.open(self.address, self.answer_within)
         known = self._open
         known.add(connection)
-        # Without a reference to this, which the garbage collector may find before the connection ends.
+        # The callback does not refer to ``self``, which may be collected before the connection ends.
         connection.ended.add_done_callback(lambda _: known.discard(connection))
         return connection
 
@@ -285,17 +289,17 @@ class Connections:
 
     def _done(self, task: asyncio.Future[Any]) -> None:
         self._background.discard(task)
-        # What failed is told to who asked for it; nobody may have.
+        # A failure is raised to those who asked for the task, perhaps nobody.
         if not task.cancelled():
             task.exception()
 
 
 def _drop(loop: asyncio.AbstractEventLoop, known: set[Connection], pid: int) -> None:
-    """Closes the connections of a ``Palisade`` that nothing refers to any more. Called wherever the garbage collector runs."""
+    """Closes the connections of a collected ``Palisade``. Called wherever the garbage collector runs."""
     if pid != os.getpid():
         forsake(known)
         return
-    # An event loop that is closed has ended them.
+    # A closed event loop has ended them.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_destroy, known)
 

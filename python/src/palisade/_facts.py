@@ -1,4 +1,4 @@
-"""What locks of both faces tell without asking anybody."""
+"""What locks of both faces report without asking a server."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Facts:
-    """A lock that is held, as long as it ``is_valid``.
+    """A held lock, for as long as it ``is_valid``.
 
-    Look at that before each step that must not happen without the lock, and give the ``token`` to the resource, which refuses a
-    smaller one than it has seen: no check on this side can catch a process that is paused right after it.
+    Check that before each step that must not happen without the lock. Give the ``token`` to the resource, which refuses
+    a smaller one than it has seen: no check on this side can catch a process that is paused right after it.
     """
 
     def __init__(self, hold: Hold) -> None:
@@ -23,37 +23,39 @@ class Facts:
 
     @property
     def key(self) -> bytes:
-        """The key that is locked."""
+        """The key of the lock."""
         return self._hold.held.acquisition.key
 
     @property
     def owner(self) -> str:
-        """The name under which the server knows this acquisition, new and random. Who knows it can release the lock."""
+        """The owner, which names this acquisition on the server: new and random. Anyone who knows it can release the
+        lock."""
         return self._hold.held.acquisition.owner
 
     @property
     def token(self) -> int:
         """The fencing token: larger than that of every earlier holder, and below 2^53.
 
-        Behind a ``palisade agent`` it can rise while the lock is held, and never falls: ask for it at each use.
+        It never falls, but behind a ``palisade agent`` it can rise while the lock is held: read it at each use.
         """
         return self._hold.held.token
 
     @property
     def valid_for(self) -> float:
-        """For how many seconds the lock may be relied on from now; 0: not any more.
+        """Seconds for which the lock may be relied on from now; 0 once it may not.
 
-        Counted on a clock of this machine that nobody sets, from before the server was asked, less 1 % and a few milliseconds.
+        Counted on a clock of this machine that nobody sets, from before the server was asked, less 1 % and a few
+        milliseconds.
         """
         return self._hold.valid_for
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lock may be relied on, now. Decided by the clock at each look, not by timers."""
+        """Whether the lock may be relied on now. The clock decides at each read, not timers."""
         return self._hold.valid_for > 0
 
     def _again(self, hold: Hold) -> Self:
-        """Another lock of the same acquisition."""
+        """Returns another lock of the same acquisition."""
         return type(self)(hold)
 
     def __repr__(self) -> str:
@@ -61,16 +63,16 @@ class Facts:
 
 
 class PermitFacts(Facts):
-    """One of so many permits."""
+    """A permit of a semaphore."""
 
     @property
     def number(self) -> int:
-        """Its number, from 1 to the limit. Nobody else has it meanwhile."""
+        """The number of the permit, from 1 to the limit. No other holder has it meanwhile."""
         return self._hold.held.number
 
 
 class LeadershipFacts(Facts):
-    """Leads until it resigns or is ``lost``; with all that a ``Lock`` tells."""
+    """A leadership, until it is resigned or ``lost``. Has all members of a ``Lock``."""
 
     def __init__(self, leading: Leading, hold: Hold | None = None) -> None:
         super().__init__(leading.hold if hold is None else hold)
@@ -78,15 +80,15 @@ class LeadershipFacts(Facts):
 
     @property
     def term(self) -> int:
-        """Larger than that of every earlier leader, and the same as long as this one leads.
+        """The term: larger than that of every earlier leader, and constant while this one leads.
 
-        It is a fencing token, as ``token`` is, which can rise meanwhile: give a resource always the one or always the other.
+        It is a fencing token, as is ``token``, which can rise meanwhile: use only one of the two with a resource.
         """
         return self._leading.term
 
     @property
     def sequence(self) -> int:
-        """The number of what was proclaimed last: 1 at first."""
+        """The number of the last proclamation, from 1."""
         return self._leading.sequence
 
     def _again(self, hold: Hold) -> Self:

@@ -1,4 +1,4 @@
-"""An acquisition that is held, and kept."""
+"""A held acquisition, which is kept by extending it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from .errors import LockLost, PalisadeError, Unavailable, shown
 from .loss import Loss, LossReason
 from .options import Checked, checked_ttl
 
-# An extension is given so long to be answered, and no more than a third of the ttl.
+# Maximum time to answer an extension; never more than a third of the ttl.
 _EXTEND_WITHIN = 1.0
 
-# One that failed is tried again after a part of the ttl, within these bounds.
+# Bounds of the pause after a failed extension, which is a part of the ttl.
 _AGAIN_LEAST = 0.02
 _AGAIN_MOST = 1.0
 
-# A loss is told a little before the validity ends, so that who is told can still rely on it. A part of the ttl, and at most so long.
+# A loss is reported a little before the validity ends, so that the lock is still valid then: a part of the ttl, at most
+# this.
 _AHEAD_PART = 0.01
 _AHEAD_MOST = 0.005
 
 
 class Held:
-    """What all locks of one acquisition share: where it was re-entered, there are several.
+    """The state that all locks of one acquisition share; after a re-entry there are several.
 
-    One timer extends it, and ends it in time. Everything but looking happens in the event loop of its connections. It does not
-    refer to the locks, so that one which nothing refers to any more is noticed (``drop``).
+    One timer extends it, and ends it in time. Everything but reads happens in the event loop of its connections. It
+    does not refer to the locks, so that the collection of a lock is noticed (``drop``).
     """
 
     def __init__(
@@ -73,40 +74,40 @@ class Held:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was lost or given back."""
+        """Whether it was lost or released."""
         return self._is_ended
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is lost, if it is."""
+        """The reason of its loss, if it is lost."""
         return Loss.of(LossReason.FORKED) if self.is_elsewhere else self._loss
 
     @property
     def valid_for(self) -> float:
-        """For how many seconds it may be relied on. By the clock alone: whether a timer has run does not matter."""
+        """Seconds for which it may be relied on. The clock alone decides, not whether a timer has run."""
         if self._is_ended or self.is_elsewhere:
             return 0.0
         return max(0.0, self._valid_until - self._ahead - now())
 
     @property
     def held_for(self) -> float:
-        """How many seconds ago it was granted."""
+        """Seconds since the grant."""
         return now() - self._since
 
     def listen(self, listener: Callable[[], object]) -> None:
-        """Calls ``listener`` in the event loop when it is lost or given back; at once if it is."""
+        """Calls ``listener`` in the event loop when it is lost or released; at once if it already is."""
         if self._is_ended:
             listener()
         else:
             self._listeners.append(listener)
 
     def forget(self, listener: Callable[[], object]) -> None:
-        """Does not call ``listener`` any more."""
+        """Stops calling ``listener``."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     async def extend(self, ttl: object = None) -> None:
-        """Asks for a lease of ``ttl`` from now."""
+        """Requests a lease of ``ttl`` from now."""
         seconds = self._keeping.ttl if ttl is None else checked_ttl(ttl)
         self.throw_if_lost()
         try:
@@ -118,7 +119,7 @@ class Held:
         self._schedule()
 
     def end(self) -> None:
-        """It is not extended any more, and no loss is told of."""
+        """Ends the extensions, without reporting a loss."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -132,7 +133,7 @@ class Held:
         self._listeners.clear()
 
     def lose(self, reason: LossReason, more: str | None = None) -> None:
-        """It is lost: whoever relies on it is told."""
+        """Marks it as lost, and notifies those who rely on it."""
         if self._is_ended:
             return
         self._loss = loss = Loss.of(reason, more)
@@ -144,7 +145,7 @@ class Held:
                 warnings.warn(f"on_lost of the lock {shown(self.acquisition.key)} failed: {error!r}", RuntimeWarning, stacklevel=1)
 
     def drop(self) -> None:
-        """Nothing refers to one of its locks any more, and it was not released. The last one leaves the lease to run out."""
+        """Handles a lock that was collected without being released. After the last one the lease runs out."""
         if self._is_ended:
             return
         self.holds -= 1
@@ -154,12 +155,12 @@ class Held:
             warnings.warn(message, ResourceWarning, stacklevel=1)
 
     def lose_if_over(self) -> None:
-        """It is lost if its lease is over, though no timer has run yet."""
+        """Marks it as lost if its lease is over, even if no timer has run yet."""
         if not self._is_ended and self.valid_for == 0:
             self._lease_is_over()
 
     def throw_if_lost(self) -> None:
-        """Fails if it is not valid any more."""
+        """Raises ``LockLost`` if it is no longer valid."""
         if not self.is_elsewhere:
             self.lose_if_over()
         loss = self.loss
@@ -169,8 +170,8 @@ class Held:
             raise LockLost(Loss.of(LossReason.RELEASED))
 
     def answered(self, reply: Reply) -> int:
-        """The number that a command was answered which only a holder can send. Null, or an answer that comes too late: it is lost."""
-        # An answer that is heard only after the lease has ended does not bring a lock back that was not valid meanwhile.
+        """Returns the number in the answer to a holder's command. Null, or an answer that is too late, means a loss."""
+        # An answer that arrives after the end of the lease does not revive a lock that was not valid meanwhile.
         self.throw_if_lost()
         if reply is None:
             self.lose(LossReason.TAKEN_AWAY)
@@ -190,7 +191,8 @@ class Held:
         if self.is_elsewhere or self._is_ended or self._is_extending:
             return
         self._is_extending = True
-        # A lock that is not extended keeps its lease: it is asked for what is left, which tells as well whether it is held.
+        # A lock that is not to be extended keeps its lease: this requests what is left of it, which also shows whether
+        # it is held.
         ttl = self._keeping.ttl if self._may_extend else self.valid_for
         self.connections.in_background(self._extend_in_background(ttl))
 
@@ -206,7 +208,7 @@ class Held:
             self._schedule()
 
     def _when_to_extend(self) -> float:
-        """When a third of a lease has gone. A lease that is longer than those to come is left for longer."""
+        """Returns when a third of a lease has passed. A lease longer than later ones waits longer."""
         return self._valid_until - self._keeping.ttl * 2 / 3
 
     @property

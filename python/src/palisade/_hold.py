@@ -1,4 +1,4 @@
-"""What is done with a held lock: re-entry, release, leaving. Both faces do it through this."""
+"""The operations of a held lock, for both faces: re-entry, release, leaving."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _log = logging.getLogger("palisade")
 
 
 class Hold:
-    """One hold of an acquisition, of which there are several where it was re-entered. It is given back once.
+    """One hold of an acquisition, which has several after a re-entry. It is released once.
 
-    Coroutines of it run in the event loop of its connections, also where threads use it.
+    Its coroutines run in the event loop of its connections, even if threads use it.
     """
 
     def __init__(self, held: Held) -> None:
@@ -31,42 +31,42 @@ class Hold:
 
     @property
     def valid_for(self) -> float:
-        """For how many seconds it may be relied on."""
+        """Seconds for which it may be relied on."""
         return 0.0 if self.is_released else self.held.valid_for
 
     @property
     def is_over(self) -> bool:
-        """Whether its validity has ended, and nobody was told yet."""
+        """Whether its validity has ended, and nobody was notified yet."""
         return not (self.is_released or self.held.is_ended or self.held.is_elsewhere) and self.held.valid_for == 0
 
     async def settle(self) -> None:
-        """Whoever relies on it is told if it is over."""
+        """Notifies those who rely on it if it is over."""
         self.held.lose_if_over()
 
     @property
     def key(self) -> bytes:
-        """The key that is locked."""
+        """The key of the lock."""
         return self.held.acquisition.key
 
     def throw_if_released(self) -> None:
-        """Fails if it was given back, or is lost."""
+        """Raises ``LockLost`` if it was released, or is lost."""
         with naming(self.key):
             self.held.throw_if_lost()
             if self.is_released:
                 raise LockLost(Loss.of(LossReason.RELEASED))
 
     async def check(self) -> None:
-        """As ``throw_if_released``."""
+        """Does the same as ``throw_if_released``, as a coroutine."""
         self.throw_if_released()
 
     async def extend(self, ttl: object = None) -> None:
-        """A lease of ``ttl`` from now on, or of the ttl of the lock."""
+        """Extends the lease from now to ``ttl``, or to the ttl of the lock."""
         self.throw_if_released()
         with naming(self.key):
             await self.held.extend(ttl)
 
     async def reenter(self) -> Hold:
-        """One hold more."""
+        """Adds a hold."""
         self.throw_if_released()
         held = self.held
         held.holds += 1
@@ -81,7 +81,7 @@ class Hold:
         return inner
 
     async def release(self) -> Released:
-        """Gives it back, and tells what that came to. Cancelling this does not cancel that."""
+        """Releases it, and returns the outcome. A cancellation of this call does not cancel the release."""
         if self.held.is_elsewhere:
             return Released.NOT_HELD
         releasing = self._begin_release()
@@ -90,7 +90,10 @@ class Hold:
             return releasing.result()
 
     async def release_unless_lost(self) -> None:
-        """Releases, and fails if the lock was lost. Nothing else is a reason to, since it was valid until now: the log has it."""
+        """Releases, and raises ``LockLost`` if the lock was lost.
+
+        Any other failure is only logged, since the lock was valid until now.
+        """
         if self.is_released:
             return
         try:
@@ -102,18 +105,18 @@ class Hold:
             raise LockLost(self.held.loss or Loss.of(LossReason.TAKEN_AWAY))._of(self.key)
 
     async def release_quietly(self) -> None:
-        """Releases, where there is another error already to tell of."""
+        """Releases, while another error is already being raised."""
         with contextlib.suppress(PalisadeError):
             await self.release()
 
     async def leave(self) -> None:
-        """Leaves the lock as it is until its lease ends."""
+        """Leaves the lock to the end of its lease."""
         self.is_released = True
         self._finalizer.detach()
         self.held.end()
 
     async def discard(self) -> None:
-        """Gives it back in the background: nobody has heard of it."""
+        """Releases it in the background: nobody has learnt of it."""
         self._begin_release()
 
     def _begin_release(self) -> asyncio.Task[Released]:
@@ -135,7 +138,7 @@ async def _release(held: Held) -> Released:
     held.holds -= 1
     is_last = level == 1
     if is_last and not was_valid:
-        # Its loss is told, if no timer has run yet; it may still be held on the server.
+        # The loss is reported even if no timer has run yet; the server may still hold the lock.
         held.lose_if_over()
         connections.give_back(acquisition)
         return Released.NOT_HELD
@@ -157,6 +160,6 @@ def _drop(held: Held) -> None:
     # Called wherever the garbage collector runs.
     if held.is_ended or held.is_elsewhere:
         return
-    # An event loop that is closed extends nothing either.
+    # A closed event loop extends nothing either.
     with contextlib.suppress(RuntimeError):
         held.connections.loop.call_soon_threadsafe(held.drop)

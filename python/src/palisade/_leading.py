@@ -1,4 +1,4 @@
-"""How a leader is elected, and proclaims that."""
+"""Election of a leader, and its proclamations."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .errors import LockLost, naming
 from .loss import LossReason
 from .options import DAY, checked, checked_text
 
-# Most bytes that a leader can proclaim: a note, less its term.
+# Maximum length of a leader's value, in bytes: a note, less its term.
 _VALUE_BYTES_MAX = 1002
 
 
 @dataclass(frozen=True)
 class Leader:
-    """Who leads, as an observer knows."""
+    """The leader, as an observer knows it."""
 
     term: int
-    """Larger than that of every earlier leader."""
+    """The term: larger than that of every earlier leader."""
     sequence: int
-    """The number of what it proclaims, in its term: from 1 on."""
+    """The number of the proclamation within its term, from 1."""
     value: bytes
-    """What it proclaims: an address, for example."""
+    """The proclaimed value, such as an address."""
 
 
 def read_note(note: bytes, sequence: int) -> Leader | None:
-    """What a note proclaims, as every client of an election writes it; ``None`` if it is another text."""
+    """Returns the proclamation in a note, as every client of an election writes it; ``None`` if it is another text."""
     match = re.match(rb"term ([1-9][0-9]{0,15}) ", note)
     if match is None or int(match[1]) >= INTEGERS_END:
         return None
@@ -45,11 +45,11 @@ class Leading:
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.term = hold.held.token
-        # The number of what was proclaimed last.
+        # The number of the last proclamation.
         self.sequence = 0
 
     async def proclaim(self, hold: Hold, value: object) -> None:
-        """Proclaims another value, as long as ``hold`` is not given back."""
+        """Proclaims another value, while ``hold`` is not released."""
         hold.throw_if_released()
         with naming(hold.key):
             await self._proclaim(hold.held, checked_text("value", value, _VALUE_BYTES_MAX))
@@ -63,7 +63,7 @@ class Leading:
             current = held.answered(await held.connections.ask(words))
             if current == sequence:
                 return
-            # A later one is there already, so this one was not taken: it goes behind that.
+            # A later proclamation is already there, so the server ignored this one: the next goes behind that.
             self.sequence = max(self.sequence, current)
 
 
@@ -81,7 +81,7 @@ async def campaign(locks: Locks, asked: Asked, value: object) -> Leading:
             return leading
         except LockLost as error:
             await leading.hold.release_quietly()
-            # It had won and lost again, and nobody has heard of it.
+            # The candidate had won and lost again, and nobody heard of it.
             if error.loss.reason is LossReason.CLOSED:
                 raise
         except BaseException:

@@ -1,4 +1,4 @@
-"""The locks of one ``Palisade`` in one event loop: takes them, and gives all back at the end."""
+"""The locks of one ``Palisade`` in one event loop: acquires them, and releases all at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .options import checked
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of a caller, and the holder id of the thread or task in which it is made."""
+    """A caller's request, and the holder id of its thread or task."""
 
     key: bytes
     mode: Sequence[Word]
@@ -36,7 +36,7 @@ class Asked:
 
 
 class Locks:
-    """Made, and used, in a running event loop."""
+    """The locks of one event loop. Created and used while it runs."""
 
     def __init__(self, address: Address, answer_within: float, defaults: dict[str, Any]) -> None:
         self.connections = Connections(address, answer_within)
@@ -45,11 +45,11 @@ class Locks:
         self._closing: asyncio.Task[None] | None = None
 
     async def take(self, wanted: Asked, min_hold: float = 0, tells_holder: bool = True) -> Hold:
-        """Takes a lock. Its first lease lasts for ``min_hold`` at least."""
+        """Acquires a lock. Its first lease lasts for at least ``min_hold``."""
         with naming(wanted.key):
             options = checked({**self.defaults, **wanted.options})
             ttl = max(options.ttl, min_hold)
-            # New for each acquisition, so that nobody takes another's grant for their own.
+            # The owner is new for each acquisition, so that no one mistakes another's grant for their own.
             acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
             note = noted(default_note() if options.note is None else options.note, options.holder or wanted.holder)
             grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
@@ -61,7 +61,7 @@ class Locks:
             return Hold(held)
 
     async def try_take(self, wanted: Asked, min_hold: float = 0) -> Hold | None:
-        """Takes a lock if it is free now."""
+        """Acquires a lock if it is free now."""
         with naming(wanted.key):
             if "wait" in wanted.options:
                 raise BadArgument("there is no option 'wait' where a lock is not waited for")
@@ -73,12 +73,12 @@ class Locks:
             raise
 
     async def lead(self, wanted: Asked) -> Hold:
-        """Takes the lock of an election. A leader is meant to stay."""
+        """Acquires the lock of an election, by default without a limit."""
         max_hold = self.defaults.get("max_hold", math.inf)
         return await self.take(replace(wanted, options={"max_hold": max_hold, **wanted.options}))
 
     async def close(self) -> None:
-        """Gives back all locks that are held, ends all waits, and closes the connections when the server has been told."""
+        """Releases all held locks, ends all waits, and closes the connections once the server has answered."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         closing = self._closing

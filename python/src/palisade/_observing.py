@@ -1,4 +1,4 @@
-"""How it is known who leads."""
+"""Observation of leaders."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from ._refusals import is_lasting
 from ._replies import Reply, text_of, to_fields, to_integer
 from .errors import Closed, Guarded, PalisadeError, naming
 
-# The server answers after so many ms even if nothing happens; a connection on which it does not is given up a little later.
+# Milliseconds after which the server answers even without a change. A connection without that answer is closed a little
+# later.
 _WATCH_MS = 3_000
 _ANSWER_WITHIN = 6.0
 
-# Pause before a server that could not be asked, or is guarded, is asked again.
+# Pause before a server that is unreachable or guarded is asked again.
 _AGAIN = 0.3
 
 
 @dataclass(frozen=True)
 class _State:
-    """What the lock of an election is: by whom, and what was proclaimed with it."""
+    """The state of an election's lock: its grant, and the proclamation."""
 
     token: int
     sequence: int
@@ -34,11 +35,11 @@ class _State:
 
 
 class _Nothing:
-    """Nobody was told anything yet."""
+    """The state before the first report."""
 
 
 async def leader_now(connections: Connections, key: bytes) -> Leader | None:
-    """Who leads now."""
+    """Returns the present leader."""
     with naming(key):
         state = _to_state(await connections.ask(["LOCK.INFO", key]))
         await _throw_if_forgetful(connections, state)
@@ -46,7 +47,7 @@ async def leader_now(connections: Connections, key: bytes) -> Leader | None:
 
 
 class Watch:
-    """Tells each change of who leads. It is used by one task at a time; ``end`` can be called meanwhile."""
+    """Reports each change of the leader. One task uses it at a time; ``end`` can be called meanwhile."""
 
     def __init__(self, connections: Connections, key: bytes) -> None:
         self._connections = connections
@@ -60,7 +61,7 @@ class Watch:
         self._finalizer.atexit = False
 
     async def next(self) -> Leader | None:
-        """The next change. Fails with ``Closed`` when this, or the connections, are closed."""
+        """Returns the next change. Raises ``Closed`` when this, or the connections, are closed."""
         if self._pid != os.getpid():
             raise Closed()
         while True:
@@ -75,7 +76,7 @@ class Watch:
                     return state.leader
             except PalisadeError as error:
                 self._forget()
-                # What does not pass by itself is told.
+                # A lasting error is raised.
                 if is_lasting(error):
                     raise error._of(self._key) from error.__cause__
                 await self._pause()
@@ -84,7 +85,7 @@ class Watch:
                 raise
 
     async def end(self) -> None:
-        """Ends it. Can be called again. Does nothing in a forked process, since it belongs to the parent."""
+        """Ends the watch. May be called again. Does nothing in a forked process, since it belongs to the parent."""
         if self._pid != os.getpid():
             return
         if not self._ended.done():
@@ -92,12 +93,12 @@ class Watch:
         self._forget()
 
     async def _look(self) -> _State | None:
-        """The state when it is another one than that which is known; ``None`` if nothing happened."""
+        """Returns the state if it differs from the known one; ``None`` if nothing happened."""
         if self._ended.done() or self._connections.is_closing:
             raise Closed()
         if self._link.connection is None:
             self._link.connection = await self._connections.for_wait()
-        # Without anything known LOCK.INFO tells the present state; a lock that is free would not be told of by LOCK.WATCH.
+        # Without a known state, LOCK.INFO reports the present one; LOCK.WATCH would not report a free lock.
         words: list[Word] = ["LOCK.INFO", self._key]
         if self._known is not None:
             words = ["LOCK.WATCH", self._key, _WATCH_MS]
@@ -112,7 +113,7 @@ class Watch:
             reply = answering.result()
         finally:
             answering.cancel()
-        # Null to LOCK.INFO says that the lock is free, to LOCK.WATCH that nothing happened.
+        # Null means for LOCK.INFO that the lock is free, for LOCK.WATCH that nothing happened.
         return None if reply is None and self._known is not None else _to_state(reply)
 
     async def _pause(self) -> None:
@@ -124,7 +125,7 @@ class Watch:
 
 
 class _Link:
-    """The connection that is taken meanwhile."""
+    """The connection that the watch holds."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
@@ -138,10 +139,10 @@ class _Link:
 
 
 def _drop(link: _Link) -> None:
-    # Called wherever the garbage collector runs, if the iteration was left.
+    # Called wherever the garbage collector runs, if the iteration was abandoned.
     if link.pid != os.getpid():
         return
-    # An event loop that is closed has ended it.
+    # A closed event loop has ended it.
     with suppress(RuntimeError):
         link.connections.loop.call_soon_threadsafe(link.end)
 
@@ -152,7 +153,7 @@ def _to_state(reply: Reply) -> _State:
     if not fields or token == 0:
         return _State(0, 0, None)
     sequence = to_integer(fields.get(b"seq"))
-    # Who holds the lock and has not proclaimed that is on the way, or is no candidate.
+    # A holder without a proclamation is about to proclaim, or is no candidate.
     return _State(token, sequence, read_note(text_of(fields, b"note"), sequence) if sequence > 0 else None)
 
 
@@ -163,7 +164,7 @@ def _is_news(leader: Leader | None, told: Leader | type[_Nothing] | None) -> boo
 
 
 async def _throw_if_forgetful(connections: Connections, state: _State) -> None:
-    """A server that has forgotten who holds what cannot say that nobody leads."""
+    """Raises ``Guarded`` if the server has forgotten its grants, and so cannot report that nobody leads."""
     if state.token > 0:
         return
     fields = to_fields(await connections.ask(["LOCK.NODE"])) or {}

@@ -1,4 +1,4 @@
-"""Jobs that run once, though many hosts start them."""
+"""Jobs that run once, although many hosts start them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Once(Generic[T]):
-    """What became of a function that runs at most once in a time. True if it ran."""
+    """The outcome of a function that runs at most once per period. True if it ran."""
 
     ran: bool
     value: T | None = None
-    """What it returned, if it ran."""
+    """Its return value, if it ran."""
 
     def __bool__(self) -> bool:
         return self.ran
 
 
 def checked_min_hold(min_hold: object) -> float:
-    """A time for which a lock is held at least."""
+    """Returns ``min_hold`` in seconds, if it is a valid minimum hold."""
     return checked_time("min_hold", min_hold, 0.001, DAY)
 
 
 async def end(hold: Hold, min_hold: float) -> None:
-    """Ends a job: its lock stays for ``min_hold`` at least. Fails if it was lost."""
+    """Ends a job: its lock stays for at least ``min_hold``. Raises ``LockLost`` if it was lost."""
     if hold.valid_for > 0 and hold.held.held_for < min_hold:
         await hold.leave()
     else:
@@ -37,7 +37,7 @@ async def end(hold: Hold, min_hold: float) -> None:
 
 
 async def end_quietly(hold: Hold, min_hold: float) -> None:
-    """The same, where there is another error already to tell of."""
+    """Ends a job, while another error is already being raised."""
     if hold.valid_for > 0 and hold.held.held_for < min_hold:
         await hold.leave()
     else:

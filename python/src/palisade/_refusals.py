@@ -1,4 +1,4 @@
-"""What errors of redis-py and of the server mean to who uses a lock."""
+"""Conversion of redis-py's and the server's errors to those of this package."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .errors import Guarded, Misconfigured, NoQuorum, PalisadeError, ServerError
 
 
 def translated(error: BaseException, address: str) -> PalisadeError:
-    """What ``error`` means."""
+    """Converts ``error``."""
     if isinstance(error, PalisadeError):
         return error
-    # While it connects, redis-py puts what the server says into an error of the connection.
+    # While it connects, redis-py wraps the server's error in one of the connection.
     refusal = error if isinstance(error, ResponseError) else error.__cause__
     if not isinstance(refusal, ResponseError):
         return Unavailable(f"{address}: {str(error) or type(error).__name__}", is_broken=True)
@@ -40,7 +40,7 @@ def translated(error: BaseException, address: str) -> PalisadeError:
 
 
 def passes_in(error: BaseException) -> float | None:
-    """After how many seconds a request that was refused so is sent again; ``None``: it is not worth it."""
+    """Returns the seconds before a request that was refused so is sent again; ``None`` if a retry makes no sense."""
     if not isinstance(error, ServerError):
         return None
     if error.code == "NOTYET":
@@ -49,14 +49,14 @@ def passes_in(error: BaseException) -> float | None:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Tells errors that do not pass by themselves: somebody has to do something about them."""
+    """Returns whether an error does not pass by itself, so that somebody has to act."""
     if isinstance(error, ServerError):
         return error.code in ("ERR", "WRONGTYPE", "OWNED", "LOCKPANIC")
     return not isinstance(error, (Unavailable, NoQuorum, Guarded))
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server has said by this that it has done nothing."""
+    """Returns whether the error proves that the server has done nothing."""
     return isinstance(error, (Guarded, Misconfigured, ServerError))
 
 

@@ -1,4 +1,4 @@
-"""What a server answers, checked."""
+"""Answers of the server, checked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .errors import Holder, UnexpectedReply
 
 Reply = Union[None, int, bytes, "list[Reply]"]
 
-# Tokens are below this, by the server's word.
+# Tokens are below this, by the server's guarantee.
 INTEGERS_END = 2**53
 
 
 @dataclass(frozen=True)
 class Granted:
-    """What was granted: a token, for how many seconds it was waited for, and the number of a permit (0: it is none)."""
+    """A grant: its token, the wait in seconds, and the number of a permit (0 if it is none)."""
 
     token: int
     waited: float
@@ -25,14 +25,14 @@ class Granted:
 
 
 def to_integer(reply: Reply) -> int:
-    """An integer. One that no server with the module answers is refused."""
+    """Returns an integer. Refuses one that no server with the module answers."""
     if isinstance(reply, int) and 0 <= reply < INTEGERS_END:
         return reply
     raise UnexpectedReply(f"the server answered {reply!r} where an integer below 2^53 belongs")
 
 
 def to_granted(reply: Reply) -> Granted | None:
-    """The answer to LOCK.ACQUIRE; ``None`` if the lock is not this owner's."""
+    """Returns the answer to LOCK.ACQUIRE; ``None`` if the lock is not this owner's."""
     if reply is None:
         return None
     if not isinstance(reply, list):
@@ -44,7 +44,7 @@ def to_granted(reply: Reply) -> Granted | None:
 
 
 def to_fields(reply: Reply) -> Mapping[bytes, Reply] | None:
-    """The fields of a map, which RESP2 has as a flat list; ``None`` for Null."""
+    """Returns the fields of a map, which RESP2 encodes as a flat list; ``None`` for Null."""
     if reply is None:
         return None
     if not isinstance(reply, list):
@@ -54,7 +54,7 @@ def to_fields(reply: Reply) -> Mapping[bytes, Reply] | None:
 
 
 def text_of(fields: Mapping[bytes, Reply], name: bytes) -> bytes:
-    """The bytes of the text ``name``."""
+    """Returns the bytes of the text ``name``."""
     text = fields.get(name)
     if isinstance(text, bytes):
         return text
@@ -62,7 +62,7 @@ def text_of(fields: Mapping[bytes, Reply], name: bytes) -> bytes:
 
 
 def to_holder(reply: Reply) -> Holder | None:
-    """The holder that LOCK.INFO tells of, if any."""
+    """Returns the holder in an answer to LOCK.INFO, if any."""
     fields = to_fields(reply)
     token = to_integer(fields.get(b"token")) if fields else 0
     if not fields or token == 0:

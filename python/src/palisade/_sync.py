@@ -1,4 +1,4 @@
-"""Locks for programs with threads, or with none of their own."""
+"""Locks for programs with threads, or without any of their own."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ P = ParamSpec("P")
 
 
 def _run(work: Callable[[], Awaitable[T]]) -> T:
-    """Does ``work``, also if this thread does not wait for it any more."""
+    """Does ``work``, even if this thread stops waiting for it."""
     return background().run(work)
 
 
 def _call_soon(held: Held, work: Callable[[Callable[[], object]], object], listener: Callable[[], object]) -> None:
-    # At the end of the program the event loop is closed before daemons end.
+    # At the end of the program, the event loop is closed before daemons end.
     with suppress(RuntimeError):
         held.connections.loop.call_soon_threadsafe(work, listener)
 
 
 class Lost:
-    """Whether and why a lock is lost: to look at, and to wait for. Any thread may."""
+    """The loss of a lock, to check and to wait for. Any thread may use it."""
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
     def is_set(self) -> bool:
-        """Whether it is lost, by the clock at each look."""
+        """Returns whether the lock is lost. The clock decides at each call."""
         return self.loss is not None
 
     __bool__ = is_set
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is lost; ``None``: it is not."""
+        """The loss; ``None`` if the lock is not lost."""
         if self._hold.is_over:
             _run(self._hold.settle)
         return self._hold.held.loss
 
     def wait(self, timeout: float | None = None) -> Loss | None:
-        """Returns the loss when there is one, or ``None`` when the lock is given back or after ``timeout`` seconds."""
+        """Waits for the loss and returns it, or ``None`` once the lock is released or after ``timeout`` seconds."""
         held = self._hold.held
         if self.is_set() or held.is_ended:
             return held.loss
@@ -79,31 +79,30 @@ class Lock(Facts):
 
     @property
     def lost(self) -> Lost:
-        """Whether and why it is lost: ``lock.lost.is_set()``, ``lock.lost.loss``, ``lock.lost.wait(timeout)``."""
+        """The loss of the lock: ``lock.lost.is_set()``, ``lock.lost.loss``, ``lock.lost.wait(timeout)``."""
         return Lost(self._hold)
 
     def extend(self, ttl: Seconds | None = None) -> None:
-        """Makes the lease last for the ttl of the lock from now on, or for ``ttl``.
+        """Extends the lease from now to the ttl of the lock, or to ``ttl``.
 
-        Raises ``LockLost``; ``Unavailable``: the lock stays valid for as long as it was.
+        Raises ``LockLost``; ``Unavailable``: the lock stays valid until its previous end.
         """
         _run(lambda: self._hold.extend(ttl))
 
     def reenter(self) -> Self:
-        """One lock more of the same acquisition, for code that takes a lock which it may have already.
+        """Returns another lock of this acquisition, for code that acquires a lock it may already hold.
 
-        It is free when all of them were released.
+        The lock is free once all are released.
         """
         return self._again(background().run(self._hold.reenter, Hold.discard))
 
     def release(self) -> Released:
-        """Gives the lock back, and tells what that came to: it was ``FREED``, it was ``NOT_HELD`` any more, or that is ``UNKNOWN``.
+        """Releases the lock, and returns the outcome: ``FREED``, ``NOT_HELD`` (it was no longer held) or ``UNKNOWN``.
 
-        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now, and is given
-        back in the background. Later calls return what the first one did. Of a lock that was re-entered it gives one hold
-        back.
+        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now,
+        and is released in the background. Later calls return the first outcome. A re-entered lock releases one hold.
 
-        Raises ``Misconfigured`` or ``ServerError``: the server refuses to.
+        Raises ``Misconfigured`` or ``ServerError``: the server refuses the release.
         """
         return _run(self._hold.release)
 
@@ -113,9 +112,10 @@ class Lock(Facts):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself.
+        """Releases the lock. Raises ``LockLost`` if it was lost, unless the block raises something itself.
 
-        That the server cannot be told is no error, since the work was done under a valid lock: it is logged (``palisade``).
+        A release that does not reach the server is no error, since the work was done under a valid lock: it is logged
+        (``palisade``).
         """
         _run(self._hold.release_unless_lost if error is None else self._hold.release_quietly)
 
@@ -128,19 +128,20 @@ class Leadership(Lock, LeadershipFacts):
     __doc__ = LeadershipFacts.__doc__
 
     def proclaim(self, value: str | bytes) -> None:
-        """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: it does not lead any more."""
+        """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: the leadership is over."""
         _run(lambda: self._leading.proclaim(self._hold, value))
 
     def resign(self) -> Released:
-        """Stops leading: the next candidate leads at once. As ``release``."""
+        """Stops leading; the next candidate leads at once. See ``release``."""
         return self.release()
 
 
 class Semaphore:
-    """Permits, of which there are so many.
+    """A limited number of permits.
 
-    Each has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its token is
-    larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+    Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a
+    shard or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one
+    largest token per number.
     """
 
     def __init__(self, palisade: Palisade, key: Key, limit: int) -> None:
@@ -153,13 +154,13 @@ class Semaphore:
         return Permit(self._palisade._take(self._key, self._mode, options))
 
     def try_acquire(self, **options: Unpack[TryOptions]) -> Permit | None:
-        """A permit if one is free now, else ``None``."""
+        """Acquires a permit if one is free now; returns ``None`` otherwise."""
         hold = self._palisade._try_take(self._key, self._mode, options)
         return None if hold is None else Permit(hold)
 
 
 class Observation:
-    """Tells each change of who leads: iterate over it. ``close`` ends it."""
+    """The changes of the leader: iterate over it. ``close`` ends it."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -174,7 +175,8 @@ class Observation:
             raise StopIteration from None
 
     def close(self) -> None:
-        """Ends the iteration, and gives its connection back. Can be called while another thread waits for the next change."""
+        """Ends the iteration, and closes its connection. May be called while another thread waits for the next
+        change."""
         _run(self._watch.end)
 
     def __enter__(self) -> Self:
@@ -185,11 +187,11 @@ class Observation:
 
 
 class Election:
-    """One leader of many.
+    """An election: one leader among many candidates.
 
-    The leader is whoever holds the lock of this name and has proclaimed that: its *term* is larger than that of every earlier
-    leader. What a leader does to something that others can write to goes there with the term, and a smaller one than was seen is
-    refused: a leader that was paused does not know yet that there is another one.
+    The leader holds the lock of this name and has proclaimed that. Its *term* is larger than that of every earlier
+    leader. A leader sends its term with each write to a shared resource, which refuses a term smaller than the largest
+    it has seen: a paused leader does not know yet that another one leads.
     """
 
     def __init__(self, palisade: Palisade, name: Key) -> None:
@@ -199,26 +201,27 @@ class Election:
     def campaign(self, value: str | bytes, **options: Unpack[LockOptions]) -> Leadership:
         """Waits in turn until this candidate leads, and proclaims ``value``, at most 1002 bytes.
 
-        Every observer that asks from then on sees this leader or a later one. Raises ``NotAcquired``, as ``Palisade.lock``.
+        Every observer that asks afterwards sees this leader or a later one. Raises ``NotAcquired``, as
+        ``Palisade.lock``.
         """
         asked = Asked(self._key, (), _threaded(options))
         locks = self._palisade._locks
         return Leadership(background().run(lambda: campaign(locks(), asked, value), _discarded))
 
     def leader(self) -> Leader | None:
-        """Who leads, as the server says now; ``None``: nobody.
+        """Returns the leader that the server reports now, or ``None`` if nobody leads.
 
-        A leader that was seen may have gone by the time this returns: nobody is sent anything that must not be done twice without
-        its term. Raises ``Guarded``: the server may have forgotten who leads.
+        The leader may have gone by the time this returns: send it nothing that must not be done twice, unless with its
+        term. Raises ``Guarded``: the server may have forgotten who leads.
         """
         return _run(lambda: leader_now(self._palisade._locks().connections, self._key))
 
     def observe(self) -> Observation:
-        """Tells each change of who leads from now on, the present state first; ``None``: nobody leads.
+        """Reports each change of the leader from now on, beginning with the present state; ``None`` if nobody leads.
 
-        Terms grow, and within one the sequence. As long as the server cannot be asked or is guarded nothing is told: what was told
-        last is the best that is known. One connection is taken meanwhile, and nobody polls. The iteration ends when it, or the
-        ``Palisade``, is closed.
+        Terms grow, and within one term the sequence. While the server is unreachable or guarded, nothing is reported,
+        and the last report is the best knowledge there is. The iteration holds one connection, and does not poll. It
+        ends when it, or the ``Palisade``, is closed.
         """
 
         async def watch() -> Watch:
@@ -228,7 +231,7 @@ class Election:
 
 
 class Job:
-    """A job that runs if nobody has run it for a while; of ``Palisade.once``. A decorator for it, too."""
+    """A job that runs unless it ran a short while ago; of ``Palisade.once``. Also a decorator."""
 
     def __init__(self, palisade: Palisade, name: Key, min_hold: Seconds, options: TryOptions) -> None:
         self._palisade = palisade
@@ -246,9 +249,9 @@ class Job:
         return once
 
     def run(self, work: Callable[[Lock], T]) -> Once[T]:
-        """Runs ``work``, which is given the lock, if the lock is free; skips it otherwise.
+        """Runs ``work`` with the lock if the lock is free, and skips it otherwise.
 
-        Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not fail itself.
+        Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not raise itself.
         """
         min_hold, locks, asked = self._min_hold, self._palisade._locks, Asked(self._key, (), self._options)
         hold = background().run(lambda: locks().try_take(asked, min_hold), _discarded_if_any)
@@ -264,66 +267,68 @@ class Job:
 
 
 class Palisade:
-    """Locks on one server with the Palisade module, or on several by a ``palisade agent``.
+    """Locks on one server with the Palisade module, or on several through a ``palisade agent``.
 
-    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch.
-    Any number of threads may use it. ``with Palisade(…) as locks`` closes it at the end.
+    It opens connections of its own when they are needed: one for commands that are answered at once, and one for each
+    wait and each watch. Any number of threads may use it. ``with Palisade(…) as locks`` closes it at the end.
     """
 
     def __init__(self, address: str | Client, *, answer_within: Seconds = 3.0, **defaults: Unpack[LockOptions]) -> None:
-        """``address``: ``redis://[user:password@]host:port``, ``rediss://…``, ``unix:///path``, or a client of redis-py.
+        """Creates a client of ``address``: ``redis://[user:password@]host:port``, ``rediss://…`` or ``unix:///path``.
 
-        ``answer_within``: for how long the server is given to answer. Waiting for a lock is not counted. The rest: options of every
-        lock, unless it is told otherwise.
+        It may also be a client of redis-py. ``answer_within`` is the server's time to answer; waiting for a lock does
+        not count. The rest are the default options of every lock.
         """
         self._aio = aio.Palisade(address, answer_within=answer_within, **cast("LockOptions", _threaded(defaults)))
         self._locks = self._aio._locks
 
     def lock(self, key: Key, **options: Unpack[LockOptions]) -> Lock:
-        """Takes a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
+        """Acquires a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
 
-        ``with locks.lock(key) as lock`` gives it back at the end of the block.
+        ``with locks.lock(key) as lock`` releases it at the end of the block.
 
-        Raises ``NotAcquired``: not in time. ``Guarded``, ``NoQuorum``, ``Unavailable``, ``Misconfigured``, ``ServerError``: it could
-        not be asked for.
+        Raises ``NotAcquired``: not in time. ``Guarded``, ``NoQuorum``, ``Unavailable``, ``Misconfigured``,
+        ``ServerError``: no answer could be had.
         """
         return Lock(self._take(key, (), options))
 
     def try_lock(self, key: Key, **options: Unpack[TryOptions]) -> Lock | None:
-        """The lock if it is free now, else ``None``."""
+        """Acquires the lock if it is free now; returns ``None`` otherwise."""
         hold = self._try_take(key, (), options)
         return None if hold is None else Lock(hold)
 
     def read_lock(self, key: Key, **options: Unpack[LockOptions]) -> Lock:
-        """As ``lock``, together with others who read: for those who do not change what the lock protects."""
+        """Acquires the lock together with other readers, for callers that do not change what it protects. See
+        ``lock``."""
         return Lock(self._take(key, ("SHARED",), options))
 
     def write_lock(self, key: Key, **options: Unpack[LockOptions]) -> Lock:
-        """As ``lock``: alone. Neither readers nor writers pass one who waits longer."""
+        """Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See ``lock``."""
         return Lock(self._take(key, (), options))
 
     def semaphore(self, key: Key, limit: int) -> Semaphore:
-        """Permits of which at most ``limit`` are held at a time, 1 to 65 535."""
+        """Returns a semaphore of at most ``limit`` permits at a time, from 1 to 65 535."""
         return Semaphore(self, key, limit)
 
     def election(self, name: Key) -> Election:
-        """The election of this name."""
+        """Returns the election of this name."""
         return Election(self, name)
 
     def once(self, name: Key, min_hold: Seconds, **options: Unpack[TryOptions]) -> Job:
-        """A decorator: the function runs if the lock ``name`` is free, and is skipped otherwise; it returns a ``Once``.
+        """Returns a decorator: the function runs if the lock ``name`` is free, and is skipped otherwise.
 
-        The lock stays held for at least ``min_hold`` from its grant, also if the function takes less or fails: so hosts whose clocks
-        differ by less than that do not run one cron job twice. Nobody waits for it; its lease is left to run out. Longer work is
-        done under a lock that is extended as usual, and the lock is free afterwards. The lease is as long as ``min_hold`` at first:
-        that must not be longer than the server's ``lock.max-ttl``. ``once(…).run(work)`` gives ``work`` the lock.
+        The decorated function returns a ``Once``. The lock stays held for at least ``min_hold`` from its grant, even if
+        the function takes less or fails: so hosts whose clocks differ by less than that do not run one cron job twice.
+        The call does not wait for that time; the lease runs out by itself. Longer work runs under a lock that is
+        extended as usual, and is free afterwards. The first lease is ``min_hold`` long: that must not exceed the
+        server's ``lock.max-ttl``. ``once(…).run(work)`` passes the lock to ``work``.
         """
         return Job(self, name, min_hold, options)
 
     def close(self) -> None:
-        """Gives back all locks that are held (they are lost, ``closed``), ends all waits (with ``Closed``), closes the connections.
+        """Releases all held locks, ends all waits, and closes the connections.
 
-        Returns when the server has been told.
+        The locks are lost (``closed``), and the waits raise ``Closed``. Returns once the server has answered.
         """
         _run(self._aio.close)
 
@@ -343,7 +348,7 @@ class Palisade:
 
 
 def _threaded(options: LockOptions | TryOptions) -> dict[str, Any]:
-    """``options``, with ``on_lost`` on a thread of its own: it may take long, and ask for locks itself."""
+    """Returns ``options`` with ``on_lost`` on a thread of its own: it may take long, and acquire locks itself."""
     given = cast("dict[str, Any]", dict(options))
     on_lost = given.get("on_lost")
     if callable(on_lost):

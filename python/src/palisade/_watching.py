@@ -1,4 +1,4 @@
-"""Hears at once from a ``palisade agent`` that a lock was taken away."""
+"""Notices at once, through a ``palisade agent``, that a lock was taken away."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from ._connections import Connections
 from ._refusals import is_lasting
 from .errors import PalisadeError
 
-# Time for which a lock is held before it is watched. Most are given back before, and a watch takes a connection, here and to each node.
+# Seconds for which a lock is held before it is watched. Most are released before; a watch takes a connection, here and
+# to each node.
 _AFTER = 0.5
 
-# Milliseconds after which the agent answers even if nothing happens. A connection on which it does not is given up.
+# Milliseconds after which the agent answers even without a change. A connection without that answer is closed.
 _WATCH_MS = 60_000
 
 # Pause before the next watch, after an answer and after an error.
@@ -22,9 +23,9 @@ _AGAIN = 1.0
 
 
 async def watch(connections: Connections, key: bytes, token: Callable[[], int], check: Callable[[], None]) -> None:
-    """Calls ``check`` when the agent says that no grant has the ``token``, until this is cancelled.
+    """Calls ``check`` when the agent reports that no grant has the ``token``, until this is cancelled.
 
-    Returns if the address is none of an agent. Errors are ignored: extensions tell what has become of the lock.
+    Returns if the address is no agent's. Ignores errors: extensions show the state of the lock.
     """
     pid = os.getpid()
     await asyncio.sleep(_AFTER)
@@ -42,7 +43,7 @@ async def watch(connections: Connections, key: bytes, token: Callable[[], int], 
 
 
 async def _taken_away(connections: Connections, key: bytes, token: Callable[[], int]) -> None:
-    """Returns when the agent says that no grant has the token."""
+    """Waits until the agent reports that no grant has the token."""
     connection = await connections.for_wait()
     try:
         is_same = True

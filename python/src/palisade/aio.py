@@ -1,4 +1,4 @@
-"""Locks for programs with asyncio: as in ``palisade`` itself, with ``await``."""
+"""Locks for programs with asyncio: the API of ``palisade`` itself, with ``await``."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ __all__ = ["Election", "Leadership", "Lock", "Lost", "Observation", "Palisade", 
 
 
 class Lost:
-    """Whether and why a lock is lost: to look at, and to wait for."""
+    """The loss of a lock, to check and to wait for."""
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
     def is_set(self) -> bool:
-        """Whether it is lost, by the clock at each look."""
+        """Returns whether the lock is lost. The clock decides at each call."""
         return self.loss is not None
 
     __bool__ = is_set
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is lost; ``None``: it is not."""
+        """The loss; ``None`` if the lock is not lost."""
         if self._hold.is_over:
             self._hold.held.lose_if_over()
         return self._hold.held.loss
 
     async def wait(self) -> Loss | None:
-        """Returns the loss when there is one, or ``None`` when the lock is given back."""
+        """Waits for the loss and returns it, or ``None`` once the lock is released."""
         held = self._hold.held
         if self.is_set() or held.is_ended:
             return held.loss
@@ -70,7 +70,7 @@ class Lost:
 
 
 class Taking(Generic[L]):
-    """A lock that is being taken: ``await`` it, or enter it by ``async with``."""
+    """An acquisition in progress: ``await`` it, or enter it by ``async with``."""
 
     def __init__(self, take: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._take = take
@@ -93,20 +93,20 @@ class Lock(Facts):
 
     @property
     def lost(self) -> Lost:
-        """Whether and why it is lost: ``lock.lost.is_set()``, ``lock.lost.loss``, ``await lock.lost.wait()``."""
+        """The loss of the lock: ``lock.lost.is_set()``, ``lock.lost.loss``, ``await lock.lost.wait()``."""
         return Lost(self._hold)
 
     async def extend(self, ttl: Seconds | None = None) -> None:
-        """Makes the lease last for the ttl of the lock from now on, or for ``ttl``.
+        """Extends the lease from now to the ttl of the lock, or to ``ttl``.
 
-        Raises ``LockLost``; ``Unavailable``: the lock stays valid for as long as it was.
+        Raises ``LockLost``; ``Unavailable``: the lock stays valid until its previous end.
         """
         await self._hold.extend(ttl)
 
     def reenter(self) -> Taking[Self]:
-        """One lock more of the same acquisition, for code that takes a lock which it may have already.
+        """Returns another lock of this acquisition, for code that acquires a lock it may already hold.
 
-        It is free when all of them were released.
+        The lock is free once all are released.
         """
 
         async def take() -> Self:
@@ -115,13 +115,13 @@ class Lock(Facts):
         return Taking(take)
 
     async def release(self) -> Released:
-        """Gives the lock back, and tells what that came to: it was ``FREED``, it was ``NOT_HELD`` any more, or that is ``UNKNOWN``.
+        """Releases the lock, and returns the outcome: ``FREED``, ``NOT_HELD`` (it was no longer held) or ``UNKNOWN``.
 
-        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now, and is given
-        back in the background. Later calls return what the first one did. Of a lock that was re-entered it gives one hold
-        back. Cancelling does not end it: it goes on in the background.
+        The first is true, the others are not. A server that does not answer is no error: the lock was valid until now,
+        and is released in the background. Later calls return the first outcome. A re-entered lock releases one hold. A
+        cancelled release goes on in the background.
 
-        Raises ``Misconfigured`` or ``ServerError``: the server refuses to.
+        Raises ``Misconfigured`` or ``ServerError``: the server refuses the release.
         """
         return await self._hold.release()
 
@@ -130,9 +130,10 @@ class Lock(Facts):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Gives it back. Raises ``LockLost`` if it was lost, unless the block raises something itself.
+        """Releases the lock. Raises ``LockLost`` if it was lost, unless the block raises something itself.
 
-        That the server cannot be told is no error, since the work was done under a valid lock: it is logged (``palisade``).
+        A release that does not reach the server is no error, since the work was done under a valid lock: it is logged
+        (``palisade``).
         """
         if error is None:
             await self._hold.release_unless_lost()
@@ -148,19 +149,20 @@ class Leadership(Lock, LeadershipFacts):
     __doc__ = LeadershipFacts.__doc__
 
     async def proclaim(self, value: str | bytes) -> None:
-        """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: it does not lead any more."""
+        """Proclaims another value, at most 1002 bytes. Raises ``LockLost``: the leadership is over."""
         await self._leading.proclaim(self._hold, value)
 
     async def resign(self) -> Released:
-        """Stops leading: the next candidate leads at once. As ``release``."""
+        """Stops leading; the next candidate leads at once. See ``release``."""
         return await self.release()
 
 
 class Semaphore:
-    """Permits, of which there are so many.
+    """A limited number of permits.
 
-    Each has a number, from 1 to the limit, that nobody else has at the time: it can be a worker's id, a shard, a port. Its token is
-    larger than that of every earlier permit with its number, so a resource remembers one largest token a number.
+    Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a
+    shard or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one
+    largest token per number.
     """
 
     def __init__(self, palisade: Palisade, key: Key, limit: int) -> None:
@@ -178,13 +180,13 @@ class Semaphore:
         return Taking(take)
 
     async def try_acquire(self, **options: Unpack[TryOptions]) -> Permit | None:
-        """A permit if one is free now, else ``None``."""
+        """Acquires a permit if one is free now; returns ``None`` otherwise."""
         hold = await self._palisade._locks().try_take(Asked(self._key, self._mode, cast("dict[str, Any]", options)))
         return None if hold is None else Permit(hold)
 
 
 class Observation:
-    """Tells each change of who leads: iterate over it by ``async for``. ``aclose`` ends it."""
+    """The changes of the leader: iterate over it by ``async for``. ``aclose`` ends it."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -199,7 +201,7 @@ class Observation:
             raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
-        """Ends the iteration, and gives its connection back. Can be called while another task waits for the next change."""
+        """Ends the iteration, and closes its connection. May be called while another task waits for the next change."""
         await self._watch.end()
 
     async def __aenter__(self) -> Self:
@@ -210,11 +212,11 @@ class Observation:
 
 
 class Election:
-    """One leader of many.
+    """An election: one leader among many candidates.
 
-    The leader is whoever holds the lock of this name and has proclaimed that: its *term* is larger than that of every earlier
-    leader. What a leader does to something that others can write to goes there with the term, and a smaller one than was seen is
-    refused: a leader that was paused does not know yet that there is another one.
+    The leader holds the lock of this name and has proclaimed that. Its *term* is larger than that of every earlier
+    leader. A leader sends its term with each write to a shared resource, which refuses a term smaller than the largest
+    it has seen: a paused leader does not know yet that another one leads.
     """
 
     def __init__(self, palisade: Palisade, name: Key) -> None:
@@ -224,7 +226,8 @@ class Election:
     def campaign(self, value: str | bytes, **options: Unpack[LockOptions]) -> Taking[Leadership]:
         """Waits in turn until this candidate leads, and proclaims ``value``, at most 1002 bytes.
 
-        Every observer that asks from then on sees this leader or a later one. Raises ``NotAcquired``, as ``Palisade.lock``.
+        Every observer that asks afterwards sees this leader or a later one. Raises ``NotAcquired``, as
+        ``Palisade.lock``.
         """
         asked = Asked(self._key, (), cast("dict[str, Any]", options))
 
@@ -234,25 +237,25 @@ class Election:
         return Taking(take)
 
     async def leader(self) -> Leader | None:
-        """Who leads, as the server says now; ``None``: nobody.
+        """Returns the leader that the server reports now, or ``None`` if nobody leads.
 
-        A leader that was seen may have gone by the time this returns: nobody is sent anything that must not be done twice without
-        its term. Raises ``Guarded``: the server may have forgotten who leads.
+        The leader may have gone by the time this returns: send it nothing that must not be done twice, unless with its
+        term. Raises ``Guarded``: the server may have forgotten who leads.
         """
         return await leader_now(self._palisade._locks().connections, self._key)
 
     def observe(self) -> Observation:
-        """Tells each change of who leads from now on, the present state first; ``None``: nobody leads.
+        """Reports each change of the leader from now on, beginning with the present state; ``None`` if nobody leads.
 
-        Terms grow, and within one the sequence. As long as the server cannot be asked or is guarded nothing is told: what was told
-        last is the best that is known. One connection is taken meanwhile, and nobody polls. The iteration ends when it, or the
-        ``Palisade``, is closed.
+        Terms grow, and within one term the sequence. While the server is unreachable or guarded, nothing is reported,
+        and the last report is the best knowledge there is. The iteration holds one connection, and does not poll. It
+        ends when it, or the ``Palisade``, is closed.
         """
         return Observation(Watch(self._palisade._locks().connections, self._key))
 
 
 class Job:
-    """A job that runs if nobody has run it for a while; of ``Palisade.once``. A decorator for it, too."""
+    """A job that runs unless it ran a short while ago; of ``Palisade.once``. Also a decorator."""
 
     def __init__(self, palisade: Palisade, name: Key, min_hold: Seconds, options: TryOptions) -> None:
         self._palisade = palisade
@@ -270,9 +273,9 @@ class Job:
         return once
 
     async def run(self, work: Callable[[Lock], Awaitable[T]]) -> Once[T]:
-        """Runs ``work``, which is given the lock, if the lock is free; skips it otherwise.
+        """Runs ``work`` with the lock if the lock is free, and skips it otherwise.
 
-        Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not fail itself.
+        Raises ``LockLost`` if the lock was lost before ``work`` had ended, and ``work`` did not raise itself.
         """
         hold = await self._palisade._locks().try_take(Asked(self._key, (), self._options), self._min_hold)
         if hold is None:
@@ -287,17 +290,18 @@ class Job:
 
 
 class Palisade:
-    """Locks on one server with the Palisade module, or on several by a ``palisade agent``.
+    """Locks on one server with the Palisade module, or on several through a ``palisade agent``.
 
-    It has connections of its own, made when they are needed: one for what is answered at once, and one for each wait and each watch.
-    It is used in one event loop; in a later one, when that is closed, it begins anew. ``async with Palisade(…) as locks`` closes it.
+    It opens connections of its own when they are needed: one for commands that are answered at once, and one for each
+    wait and each watch. It is used in one event loop; in a later one, after that is closed, it begins anew. ``async
+    with Palisade(…) as locks`` closes it.
     """
 
     def __init__(self, address: str | Client, *, answer_within: Seconds = 3.0, **defaults: Unpack[LockOptions]) -> None:
-        """``address``: ``redis://[user:password@]host:port``, ``rediss://…``, ``unix:///path``, or a client of redis-py.
+        """Creates a client of ``address``: ``redis://[user:password@]host:port``, ``rediss://…`` or ``unix:///path``.
 
-        ``answer_within``: for how long the server is given to answer. Waiting for a lock is not counted. The rest: options of every
-        lock, unless it is told otherwise.
+        It may also be a client of redis-py. ``answer_within`` is the server's time to answer; waiting for a lock does
+        not count. The rest are the default options of every lock.
         """
         self._answer_within = checked_time("answer_within", answer_within, 0.001, 86_400)
         self._defaults = cast("dict[str, Any]", defaults)
@@ -308,50 +312,52 @@ class Palisade:
         self._is_closed = False
 
     def lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
-        """Takes a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
+        """Acquires a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released.
 
-        ``async with locks.lock(key) as lock``, or ``lock = await locks.lock(key)``.
+        Use ``async with locks.lock(key) as lock``, or ``lock = await locks.lock(key)``.
 
-        Raises ``NotAcquired``: not in time. ``Guarded``, ``NoQuorum``, ``Unavailable``, ``Misconfigured``, ``ServerError``: it could
-        not be asked for.
+        Raises ``NotAcquired``: not in time. ``Guarded``, ``NoQuorum``, ``Unavailable``, ``Misconfigured``,
+        ``ServerError``: no answer could be had.
         """
         return self._taking(key, (), options)
 
     async def try_lock(self, key: Key, **options: Unpack[TryOptions]) -> Lock | None:
-        """The lock if it is free now, else ``None``."""
+        """Acquires the lock if it is free now; returns ``None`` otherwise."""
         hold = await self._locks().try_take(Asked(checked_key(key), (), cast("dict[str, Any]", options)))
         return None if hold is None else Lock(hold)
 
     def read_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
-        """As ``lock``, together with others who read: for those who do not change what the lock protects."""
+        """Acquires the lock together with other readers, for callers that do not change what it protects. See
+        ``lock``."""
         return self._taking(key, ("SHARED",), options)
 
     def write_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
-        """As ``lock``: alone. Neither readers nor writers pass one who waits longer."""
+        """Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See ``lock``."""
         return self._taking(key, (), options)
 
     def semaphore(self, key: Key, limit: int) -> Semaphore:
-        """Permits of which at most ``limit`` are held at a time, 1 to 65 535."""
+        """Returns a semaphore of at most ``limit`` permits at a time, from 1 to 65 535."""
         return Semaphore(self, key, limit)
 
     def election(self, name: Key) -> Election:
-        """The election of this name."""
+        """Returns the election of this name."""
         return Election(self, name)
 
     def once(self, name: Key, min_hold: Seconds, **options: Unpack[TryOptions]) -> Job:
-        """A decorator: the function runs if the lock ``name`` is free, and is skipped otherwise; it returns a ``Once``.
+        """Returns a decorator: the function runs if the lock ``name`` is free, and is skipped otherwise.
 
-        The lock stays held for at least ``min_hold`` from its grant, also if the function takes less or fails: so hosts whose clocks
-        differ by less than that do not run one cron job twice. Nobody waits for it; its lease is left to run out. Longer work is
-        done under a lock that is extended as usual, and the lock is free afterwards. The lease is as long as ``min_hold`` at first:
-        that must not be longer than the server's ``lock.max-ttl``. ``once(…).run(work)`` gives ``work`` the lock.
+        The decorated function returns a ``Once``. The lock stays held for at least ``min_hold`` from its grant, even if
+        the function takes less or fails: so hosts whose clocks differ by less than that do not run one cron job twice.
+        The call does not wait for that time; the lease runs out by itself. Longer work runs under a lock that is
+        extended as usual, and is free afterwards. The first lease is ``min_hold`` long: that must not exceed the
+        server's ``lock.max-ttl``. ``once(…).run(work)`` passes the lock to ``work``.
         """
         return Job(self, name, min_hold, options)
 
     async def close(self) -> None:
-        """Gives back all locks that are held (they are lost, ``closed``), ends all waits (with ``Closed``), closes the connections.
+        """Releases all held locks, ends all waits, and closes the connections.
 
-        Returns when the server has been told.
+        The locks are lost (``closed``), and the waits raise ``Closed``. Returns once the server has answered.
         """
         self._is_closed = True
         if self._present is not None and self._pid == os.getpid():
@@ -372,12 +378,12 @@ class Palisade:
         return Taking(take)
 
     def _locks(self) -> Locks:
-        """The locks in the running event loop."""
+        """Returns the locks in the running event loop."""
         if self._is_closed:
             raise Closed()
         loop = asyncio.get_running_loop()
         if self._pid != os.getpid():
-            # What the parent has stays the parent's.
+            # The parent's objects stay the parent's.
             self._pid = os.getpid()
             forsake(self._present)
             self._present = None

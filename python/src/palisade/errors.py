@@ -1,4 +1,4 @@
-"""Every error of this package. A cancelled task and a ``KeyboardInterrupt`` stay what they are."""
+"""The errors of this package. A cancelled task and a ``KeyboardInterrupt`` are raised unchanged."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from .loss import Loss
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Of a key, so many characters are shown.
+# Maximum number of characters shown of a key.
 _SHOWN_CHARS = 100
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, as the server tells."""
+    """The holder of a lock, as the server reports it."""
 
     note: str
-    """What the holder left for people; empty if nothing."""
+    """The holder's note for people; empty if there is none."""
     token: int
     """The fencing token of its grant."""
     held_for: float
-    """For how many seconds it has held the lock."""
+    """Time since the grant, in seconds."""
     lease_left: float
-    """For how many seconds its lease still runs, if it is not extended."""
+    """Remaining time of the lease in seconds, unless it is extended."""
 
 
 def shown(key: bytes) -> str:
-    """Returns a key as people read it: text where it is text, and nothing that moves a cursor."""
+    """Returns a key as people read it: text if it is text, with nothing that moves a cursor."""
     text = key.decode(errors="replace")
     cut = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)
 
 
 class PalisadeError(Exception):
-    """The base of every error of this package. All of them can be pickled, and so pass from one process to another."""
+    """The base class of all errors of this package. All can be pickled, and so pass between processes."""
 
     key: bytes | None = None
-    """The lock that this is about; ``None``: no lock in particular."""
+    """The lock of this error; ``None`` if the error concerns no single lock."""
 
     def __str__(self) -> str:
         message = super().__str__()
@@ -52,14 +52,14 @@ class PalisadeError(Exception):
         return _again, (type(self), self.args, self.__dict__)
 
     def _of(self, key: bytes) -> Self:
-        """Returns a copy that names this lock. Other callers may have been told the same error, of other locks."""
+        """Returns a copy that names this lock. Other callers may share the same error for other locks."""
         named = copy.copy(self)
         named.key = key
         return named.with_traceback(self.__traceback__)
 
 
 def _again(kind: type[PalisadeError], args: tuple[Any, ...], state: dict[str, Any]) -> PalisadeError:
-    """Restores an error, whatever its class is made of."""
+    """Restores a pickled error of any class."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -77,31 +77,31 @@ def naming(key: bytes) -> Iterator[None]:
 
 
 class BadArgument(PalisadeError, ValueError):
-    """An argument is out of its bounds. Nothing was sent."""
+    """An argument is out of bounds. Nothing was sent."""
 
 
 class NotAcquired(PalisadeError):
-    """The lock was not taken, since somebody else has it.
+    """The lock was not acquired, because another owner has it.
 
-    It is no ``TimeoutError``: that one is an ``OSError``, and a lock that is held is no fault of the system.
+    It is no ``TimeoutError``: that one is an ``OSError``, and a held lock is no fault of the system.
     """
 
     def __init__(self, message: str, reason: Literal["held", "timed-out", "too-late"], holder: Holder | None = None) -> None:
         super().__init__(message)
         self.reason = reason
-        """``held``: it was not free, and was not to be waited for. ``timed-out``: not in time. ``too-late``: granted, and heard of
-        when nothing was left of the lease."""
+        """``held``: not free, and no wait was allowed. ``timed-out``: not free in time. ``too-late``: granted, but
+        nothing of the lease was left."""
         self.holder = holder
-        """Who holds it, where the server could tell. Of several the one who has held it longest."""
+        """The holder, if the server reported it; of several, the one that has held the lock longest."""
 
 
 class LockLost(PalisadeError):
-    """The lock was held, and is not any more: stop what it protects."""
+    """The lock was held, and no longer is: stop the work that it protects."""
 
     def __init__(self, loss: Loss) -> None:
         super().__init__(f"the lock is lost: {loss.message}")
         self.loss = loss
-        """Why."""
+        """The reason."""
 
 
 class Guarded(PalisadeError):
@@ -110,37 +110,40 @@ class Guarded(PalisadeError):
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """After so many seconds it is worth to ask again."""
+        """Seconds until a retry makes sense."""
 
 
 class NoQuorum(PalisadeError):
-    """From a ``palisade agent``: too few nodes can be asked. The message says why, node by node."""
+    """From a ``palisade agent``: too few nodes can answer. The message has each node's reason."""
 
 
 class Unavailable(PalisadeError):
-    """The server cannot be reached, or did not answer in time. Whether it did what it was asked is not known."""
+    """The server cannot be reached, or did not answer in time. It may have executed the command."""
 
     def __init__(self, message: str, *, is_broken: bool = False) -> None:
         super().__init__(message)
         self.is_broken = is_broken
-        """Whether there is no connection, or it ended before the answer came. Else it is there, and there was no answer in time."""
+        """Whether the connection was missing or ended before the answer. Otherwise the answer was late."""
 
 
 class Misconfigured(PalisadeError):
-    """Somebody has to do something about it: no module on the server, no password, no permission. The message says what."""
+    """Somebody has to act: the server lacks the module, or the client lacks a password or a permission.
+
+    The message says which.
+    """
 
 
 class ServerError(PalisadeError):
-    """What the server says otherwise: docs/errors.md."""
+    """Any other error of the server: docs/errors.md."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
-        """Its first word, which is stable."""
+        """The first word of the error, which is stable."""
 
 
 class UnexpectedReply(PalisadeError):
-    """The server's answer is not one that this command has. It is refused rather than guessed at."""
+    """The server's answer is not one of this command's. It is refused rather than guessed at."""
 
 
 class Closed(PalisadeError):

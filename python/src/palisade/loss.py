@@ -7,15 +7,15 @@ from enum import Enum
 
 
 class Released(str, Enum):
-    """The outcomes of a release. Each is also a text: ``lock.release() == "freed"``. True if it is ``FREED``."""
+    """The outcome of a release, which is also a text: ``lock.release() == "freed"``. True if it is ``FREED``."""
 
     FREED = "freed"
-    """The lock was held until then, and was given back."""
+    """The lock was held until then, and was released."""
     NOT_HELD = "not-held"
-    """The lock was not held any more: what was done last may have been done without it."""
+    """The lock was no longer held. The last steps may have been done without it."""
     UNKNOWN = "unknown"
-    """No answer tells: the server, or too many of the nodes behind an agent, are away, or an answer was lost. The lock was valid until
-    the release; it is given back in the background, and ends with its lease otherwise."""
+    """No answer tells: the server, or too many of the nodes behind an agent, are away, or an answer was lost. The
+    lock was valid until the release. It is released in the background, or ends with its lease."""
 
     def __bool__(self) -> bool:
         return self is Released.FREED
@@ -25,24 +25,25 @@ class Released(str, Enum):
 
 
 class LossReason(str, Enum):
-    """Why a lock is lost. Each is also a text: ``loss.reason == "taken-away"``."""
+    """The reason why a lock is lost, which is also a text: ``loss.reason == "taken-away"``."""
 
     TAKEN_AWAY = "taken-away"
-    """The server says that this owner does not hold it: an operator broke it, its key was deleted, or the server lost its memory."""
+    """The server reports that this owner does not hold it: an operator broke it, its key was deleted, or the server
+    lost its memory."""
     NOT_EXTENDED_IN_TIME = "not-extended-in-time"
-    """Its lease ended, since no extension was answered in time."""
+    """Its lease ended, because no extension was answered in time."""
     NOT_EXTENDED = "not-extended"
-    """Its lease ended, and nobody extended it (``auto_extend`` is off, or nothing refers to the lock any more)."""
+    """Its lease ended without an extension: ``auto_extend`` is off, or nothing refers to the lock any longer."""
     MAX_HOLD = "max-hold"
-    """Its lease ended, and it is not extended for longer than ``max_hold``."""
+    """Its lease ended, and ``max_hold`` forbids extending it further."""
     ASLEEP = "asleep"
-    """Its lease ended while this program could not run: it was stopped, or its event loop was busy."""
+    """Its lease ended while this program could not run: it was suspended, or its event loop was busy."""
     CLOSED = "closed"
-    """Its ``Palisade`` was closed, and gave it back."""
+    """Its ``Palisade`` was closed, and released it."""
     RELEASED = "released"
-    """It was released by this program, which then asked for something that only a holder can do."""
+    """This program released it, and then asked for something that only a holder can do."""
     FORKED = "forked"
-    """It belongs to the process that took it, and this one is a child of that."""
+    """The lock belongs to the process that acquired it, and this one is a child of that."""
 
     def __str__(self) -> str:
         return self.value
@@ -62,13 +63,13 @@ _MESSAGES = {
 
 @dataclass(frozen=True)
 class Loss:
-    """Why a lock is lost, for programs and for people."""
+    """The loss of a lock, for programs and for people."""
 
     reason: LossReason
     message: str
 
     @classmethod
     def of(cls, reason: LossReason, more: str | None = None) -> Loss:
-        """A loss, with ``more`` that is known of it."""
+        """Returns a loss, with the detail ``more``."""
         message = _MESSAGES[reason]
         return cls(reason, message if more is None else f"{message}: {more}")

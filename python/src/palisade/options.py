@@ -1,4 +1,4 @@
-"""How locks are taken and kept: the options, and what is checked before anything is sent."""
+"""Options of acquiring and keeping locks, which are checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -20,43 +20,44 @@ Key = str | bytes
 
 
 class TryOptions(TypedDict, total=False):
-    """How a lock is taken and kept, if it is not waited for."""
+    """Options of a lock that is not waited for."""
 
     ttl: Seconds
-    """Length of the lease, 10 s unless set: for so long others wait when a holder dies. Up to the server's ``lock.max-ttl`` (60 s
-    unless set otherwise there)."""
+    """Length of the lease, 10 s by default: others wait this long after a holder dies. Up to the server's
+    ``lock.max-ttl`` (60 s by default)."""
     note: str | bytes
-    """For people, up to 1024 bytes: who holds the lock, and what for. Shown to those who find it held. Unless set: host, process and
-    program."""
+    """A note for people, up to 1024 bytes: who holds the lock, and what for. Clients that find the lock held see it.
+    Host, process and program by default."""
     holder: str
-    """Names who takes the lock: one id for everything that one flow of control holds and waits for, by which ``palisade deadlocks`` finds
-    holders that wait for each other. 1 to 64 letters, digits, and ``. _ : / @ + -``. Unless set: an id of this thread or task."""
+    """The holder id: one id for everything that one flow of control holds and waits for. ``palisade deadlocks`` uses
+    it to find holders that wait for each other. 1 to 64 letters, digits, and ``. _ : / @ + -``. An id of this thread
+    or task by default."""
     auto_extend: bool
-    """Whether the lease is extended in the background, whenever a third of it has gone. It is, unless this is ``False``."""
+    """Whether the lease is extended in the background, whenever a third of it has passed. On by default."""
     max_hold: Seconds
-    """For how long the lease is extended at most: a holder that hangs is let go then. An hour unless set; a leader has no limit
-    unless set."""
+    """Maximum time for which the lease is extended: a holder that hangs then loses the lock. An hour by default; no
+    limit for a leader."""
     on_lost: Callable[[Loss], object] | None
-    """Called once if the lock is lost: in the event loop, or on a thread of its own where there is none."""
+    """Called once if the lock is lost: in the event loop, or on a thread of its own if there is none."""
 
 
 class LockOptions(TryOptions, total=False):
-    """How a lock is taken and kept."""
+    """Options of acquiring and keeping a lock."""
 
     wait: Seconds | None
-    """How long to wait for the lock at most, up to a day. Unless set, or ``None``: as long as it takes. 0: not at all."""
+    """Maximum wait for the lock, up to a day; 0 for no wait. By default, or if ``None``, as long as needed."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Options, checked and complete. Times are in seconds."""
+    """Checked and complete options. Times are in seconds."""
 
     ttl: float
     wait: float | None
     note: bytes | None
-    """``None``: the default one."""
+    """``None`` for the default note."""
     holder: str | None
-    """``None``: that of the thread or task."""
+    """``None`` for that of the thread or task."""
     auto_extend: bool
     max_hold: float
     on_lost: Callable[[Loss], object] | None
@@ -74,7 +75,7 @@ _HOLDER = re.compile(r"[A-Za-z0-9._:/@+-]{1,64}")
 
 
 def checked_time(name: str, value: object, least: float, most: float) -> float:
-    """``value`` as seconds, if it is within these bounds."""
+    """Returns ``value`` in seconds, if it is within these bounds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not is_number or not least <= float(seconds) <= most:  # type: ignore[arg-type]
@@ -83,24 +84,24 @@ def checked_time(name: str, value: object, least: float, most: float) -> float:
 
 
 def checked_ttl(ttl: object) -> float:
-    """A lease that the server may accept."""
+    """Returns ``ttl`` if a server may accept it as a lease."""
     return checked_time("ttl", ttl, 0.001, DAY)
 
 
 def checked_limit(limit: object) -> int:
-    """A number of permits."""
+    """Returns ``limit`` if it is a valid number of permits."""
     if isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= PERMITS_MAX:
         return limit
     raise BadArgument(f"limit must be an integer from 1 to {PERMITS_MAX}, not {limit!r}")
 
 
 def checked_key(key: object) -> bytes:
-    """The bytes of a key."""
+    """Returns the bytes of a key."""
     return _bytes_of("key", key)
 
 
 def checked_text(name: str, text: object, most: int) -> bytes:
-    """The bytes of ``text``, of which there are at most ``most``."""
+    """Returns the bytes of ``text``, at most ``most``."""
     encoded = _bytes_of(name, text)
     if len(encoded) > most:
         raise BadArgument(f"{name} must be at most {most} bytes long, not {len(encoded)}")
@@ -119,7 +120,7 @@ def _bytes_of(name: str, value: object) -> bytes:
 
 
 def checked(options: dict[str, Any]) -> Checked:
-    """``options``, checked."""
+    """Returns ``options``, checked."""
     for name in options:
         if name not in _NAMES:
             raise BadArgument(f"there is no option {name!r}: {', '.join(sorted(_NAMES))}")

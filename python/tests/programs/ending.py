@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 import redis
 
-# Daemons of a step.
+# The daemons of a step.
 daemons: list[threading.Thread] = []
 
 
 @atexit.register
 def give_daemons_time() -> None:
-    """Registered before the package, so called after it has ended: what daemons say then is heard."""
+    """Registered before the package, so called after its end: what daemons print then is captured."""
     for daemon in daemons:
         daemon.join(0.5)
 
@@ -29,21 +29,21 @@ def give_daemons_time() -> None:
 from palisade import Palisade, aio  # noqa: E402
 
 url, key, step = sys.argv[1:]
-# Whoever runs the tests in the background may have had Ctrl-C ignored, and a program inherits that.
+# Tests that run in the background may ignore Ctrl-C, and a program inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# What is held until the end.
+# Objects that are kept until the end.
 left: list[object] = []
 
 
 def holds() -> None:
-    """A lock is held, somebody waits for its loss, and nobody closes anything."""
+    """Holds a lock, waits for its loss, and closes nothing."""
     lock = Palisade(url).lock(key, ttl=60)
     left.append(lock)
     threading.Thread(target=lock.lost.wait, daemon=True).start()
 
 
 def idle() -> None:
-    """Connections of earlier waits are there."""
+    """Leaves connections of earlier waits."""
     locks = Palisade(url)
     first = locks.lock(key)
     threading.Timer(0.1, first.release).start()
@@ -67,7 +67,7 @@ def closes_async() -> None:
 
 
 def left_async() -> None:
-    """Nobody closes anything, in one event loop after the other."""
+    """Closes nothing, in one event loop after the other."""
     locks = aio.Palisade(url)
 
     async def main(key: str) -> None:
@@ -80,7 +80,7 @@ def left_async() -> None:
 
 
 def collected() -> None:
-    """Nobody closes anything, and the garbage collector finds it while other locks are used."""
+    """Closes nothing, and the garbage collector finds it while other locks are used."""
     server = redis.Redis(unix_socket_path=url.removeprefix("unix://"))
 
     def connections() -> int:
@@ -101,7 +101,7 @@ def collected_async() -> None:
         for _ in range(5):
             assert await (await aio.Palisade(url).lock(key)).release()
             gc.collect()
-        # A lock keeps its connections alone.
+        # A lock keeps its connections alive by itself.
         lock = await aio.Palisade(url).lock(key, ttl=1)
         for _ in range(15):
             gc.collect()
@@ -113,7 +113,7 @@ def collected_async() -> None:
 
 
 def daemon_waits() -> None:
-    """A daemon waits for a lock, another one for its loss, and one looks for that again and again."""
+    """Runs daemons that wait for a lock, wait for its loss, and keep checking for it."""
     locks = Palisade(url)
     lock = locks.lock(key, ttl=60)
     left.append(lock)
@@ -138,8 +138,8 @@ def observed() -> None:
 
 
 def forks() -> None:
-    """A child ends as a program does, with all that it has from its parent; the parent's locks are extended all the same."""
-    # Of Python 3.12 and later: it cannot know what threads do.
+    """Ends a child as a program ends, with everything from its parent; the parent's locks are extended all the same."""
+    # The warning is of Python 3.12 and later, which cannot know what threads do.
     warnings.simplefilter("ignore", DeprecationWarning)
     locks = Palisade(url)
     lock = locks.lock(key, ttl=30)
@@ -171,13 +171,13 @@ def waits_async() -> None:
 def stopped() -> None:
     with Palisade(url) as locks:
         lock = locks.lock(key, ttl=1.5)
-        # It may be stopped as soon as it has said that.
+        # It may be suspended right after this report.
         last = time.monotonic()
         print("held", flush=True)
         while time.monotonic() - last < 0.75:
             last = time.monotonic()
             time.sleep(0.005)
-        # As soon as it runs again.
+        # This runs as soon as the program resumes.
         first = lock.is_valid
         loss = lock.lost.loss
         print(loss.reason if loss else loss, first)
