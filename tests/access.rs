@@ -1,4 +1,4 @@
-//! Users that an ACL limits.
+//! Users with ACL restrictions.
 
 use crate::harness::{Client, Reply, Server, Setup, acl_rules, error, int, not_here, null, text, wait_until, waits};
 
@@ -6,7 +6,7 @@ use crate::harness::{Client, Reply, Server, Setup, acl_rules, error, int, not_he
 fn a_user_reaches_only_the_keys_of_its_pattern() {
     let server = Server::start();
     let mut operator = server.client();
-    // By name, so that it works on servers without categories for modules too.
+    // Commands by name, so that it also works on servers without categories for modules.
     let rules = "ACL SETUSER app on nopass ~orders:* +lock.acquire +lock.release +lock.extend +lock.reenter +lock.info";
     assert_eq!(operator.say(rules), text("OK"));
     let mut app = server.client();
@@ -32,7 +32,7 @@ fn read_permission_is_enough_to_look() {
     assert!(error(watcher.say("LOCK.RELEASE k me")).starts_with("NOPERM"));
 }
 
-/// Checks the permissions of the user of docs/acl.md, and their limits.
+/// Checks the permissions of the user in docs/acl.md, and their limits.
 fn assert_limited(server: &Server) {
     let mut app = server.client();
     assert!(app.say("LOCK.INFO orders:1").is_error("NOAUTH"), "nobody gets in without a password");
@@ -50,7 +50,7 @@ fn assert_limited(server: &Server) {
     assert_eq!(app.say(&format!("LOCK.FENCE orders:1 me {token}")), int(token));
     assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
     assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
-    // Handed over by the node's timer, which no user's rules bind.
+    // Granted by the node's timer, to which no user's rules apply.
     app.say("LOCK.ACQUIRE orders:1 me 300");
     let mut next = server.client();
     next.say("AUTH app secret");
@@ -84,7 +84,7 @@ fn assert_limited(server: &Server) {
     }
 }
 
-/// Restarts a server where nobody gets in without a password, with an application's user.
+/// Restarts a server that requires a password, with an application's user.
 fn locked(rule: &str) {
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users.acl");
@@ -95,7 +95,7 @@ fn locked(rule: &str) {
         assert_eq!(operator.say(line), text("OK"), "{line}");
     }
     assert_limited(&server);
-    // Rules that name the module's commands are read at a start, and the node's memory needs no user.
+    // Rules that name the module's commands are read at a start, and the node's own records need no user.
     let mut holder = server.client();
     holder.say("AUTH app secret");
     let token = holder.insist("LOCK.ACQUIRE orders:9 me 60000").as_int();
@@ -123,7 +123,7 @@ fn the_user_of_the_page_by_category_can_lock_and_little_else() {
     locked(&acl_rules("+@lock")[0]);
 }
 
-/// Rules that change bind waiting users too: a lock that a user may no longer ask for does not pass to it.
+/// Changed rules apply to waiting users, too: a lock that a user may no longer request is not granted to it.
 #[test]
 fn a_user_that_is_deleted_no_longer_waits() {
     let server = Server::start();
@@ -144,7 +144,7 @@ fn a_user_that_is_deleted_no_longer_waits() {
     assert!(matches!(app.hear(), Reply::Error(_)), "hung up on");
 }
 
-/// Starts a client of user `app`, which has the permissions, and waits for k.
+/// Starts a client of user `app`, which has the permissions and waits for k.
 fn app_waits(server: &Server, line: &str) -> Client {
     let before = server.info("waiters");
     let mut app = server.client();
@@ -154,7 +154,8 @@ fn app_waits(server: &Server, line: &str) -> Client {
     app
 }
 
-/// A user that lost a permission does not benefit from an earlier request; the next one gets the lock in the same step.
+/// A user that lost a permission does not benefit from an earlier request; the next waiter gets the lock in the same
+/// step.
 #[test]
 fn who_lost_the_permission_while_waiting_is_passed_over() {
     let rules = "ACL SETUSER app on nopass ~k +lock.acquire +lock.wait";
@@ -182,7 +183,7 @@ fn who_lost_the_permission_while_waiting_is_passed_over() {
     }
 }
 
-/// A user that is deleted in the very step that frees the lock: the server has not hung up on it yet.
+/// A user is deleted in the very step that frees the lock; the server has not closed its connection yet.
 #[test]
 fn who_was_deleted_while_waiting_is_passed_over() {
     let server = Server::start();
@@ -197,7 +198,8 @@ fn who_was_deleted_while_waiting_is_passed_over() {
     assert_eq!(server.info("hand_overs"), 1);
 }
 
-/// A user that still has the permission gets the lock: also one that was switched off, which the server lets go on too.
+/// A user that still has the permission gets the lock, even one that was disabled, whose connection the server leaves
+/// open, too.
 #[test]
 fn who_kept_the_permission_is_served() {
     for change in ["off", "~other", "+get", "-lock.release"] {

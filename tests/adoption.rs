@@ -1,8 +1,10 @@
-//! A grant that another process of its owner adopted: a plain RELEASE leaves it, wherever its record has been since.
+//! A grant adopted by another process of its owner: a plain RELEASE leaves it alone, wherever its record has been
+//! since.
 
 use crate::harness::{Client, Reply, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 
-/// Takes locks: alone and adopted; adopted with two holds and a later note; of two readers one adopted.
+/// Takes locks: one alone and adopted, one adopted with two holds and a later note, and one with two readers, of which
+/// one is adopted.
 fn fill(client: &mut Client) {
     for line in [
         "LOCK.ACQUIRE alone me 60000",
@@ -20,7 +22,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Checks that a plain RELEASE leaves what was adopted and frees the rest, and LEVEL or TOKEN frees what was adopted.
+/// Checks that a plain RELEASE leaves adopted grants and frees the rest, and that LEVEL or TOKEN frees adopted ones.
 #[track_caller]
 fn assert_adopted(client: &mut Client) {
     for (key, holds) in [("alone", 1), ("noted", 2), ("shared", 1)] {
@@ -119,13 +121,13 @@ fn stays_with_a_lock_that_moves_or_changes() {
         assert_eq!(client.say(&format!("LOCK.RELEASE {key} me")), null(), "{change}");
         assert_eq!(client.say(&format!("LOCK.INFO {key}")).field("holds"), int(1), "{change}");
     }
-    // A payload that a client hands in is suspect, and still adopted.
+    // A payload from a client is suspect, but still adopted.
     let dump = client.say("DUMP k");
     assert_eq!(client.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
     assert_eq!(client.say("LOCK.RELEASE copy me"), null());
     assert!(error(client.say("LOCK.REENTER copy me LEVEL 1 ADOPT")).starts_with("GUARDED "));
     assert_eq!(client.say("LOCK.RELEASE copy me LEVEL 1"), int(0));
-    // The next grant of the same owner is a new one.
+    // The next grant to the same owner is a new one.
     assert_eq!(client.say("LOCK.RELEASE k me LEVEL 1"), int(0));
     assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));

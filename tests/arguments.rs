@@ -173,7 +173,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(me.say("EXISTS k"), int(0), "{line}");
     }
-    // The same on a held lock: nothing of it changes.
+    // The same on a held lock: nothing about it changes.
     let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
     for (line, expected) in cases {
         let error = error(me.say(line));

@@ -1,4 +1,4 @@
-//! Three masters: each lock is granted by one, waiters follow a slot that moves, a replica takes over.
+//! Three masters: each lock is granted by one of them, waiters follow a moving slot, a replica takes over.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn each_lock_is_granted_by_one_master_alone() {
     }
 }
 
-/// A slot is moved as operators move it: the keys by MIGRATE, the slot by SETSLOT on every master.
+/// A slot is moved as operators do it: the keys by MIGRATE, the slot by SETSLOT on every master.
 #[test]
 fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     let members = three();
@@ -74,7 +74,7 @@ fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     for member in [target, source, &members[0]] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", target.id)), text("OK"));
     }
-    // They repeat their requests, are redirected, and stand in the queue there.
+    // They repeat their requests, are redirected, and join the queue there.
     let mut there: Vec<Client> = vec![];
     for (waiter, line) in waiters.iter_mut().zip(lines) {
         let moved = error(waiter.say(line));
@@ -93,7 +93,7 @@ fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     assert_eq!((source.server.info("held"), source.server.info("waiters")), (0, 0));
 }
 
-/// Locks of the others go on while one master is frozen.
+/// Locks of the other masters are unaffected while one is frozen.
 #[test]
 fn a_master_that_is_away_concerns_its_own_locks_alone() {
     let members = three();
@@ -122,7 +122,7 @@ fn a_replica_takes_over_and_is_guarded() {
     wait_until("the replica is known", || me.say("INFO replication").as_text().contains("connected_slaves:1"));
     let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(me.say("WAIT 1 60000"), int(1));
-    // More than are answered in one pass.
+    // More than can be answered in one pass.
     let queues = |n| waits(&old.server, &format!("LOCK.ACQUIRE k owner{n} 60000 WAIT 60000")).0;
     let waiters: Vec<_> = (0..150).map(queues).collect();
     take_over(&mut copy);
@@ -147,7 +147,7 @@ fn a_replica_takes_over_and_is_guarded() {
     assert_eq!(copy.insist("LOCK.RELEASE k nobody"), null());
 }
 
-/// A master steps down in the middle of a BREAK of many grants: not every server ends its clients' waits.
+/// A master steps down in the middle of a BREAK of many grants; not every server ends its clients' waits.
 #[test]
 fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     const HOLDERS: i64 = 50_000;
@@ -176,8 +176,8 @@ fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     wait_until("the old master follows", || me.say("ROLE").as_list()[0] == text("slave"));
 }
 
-/// Fails over to this replica. The server gives such a failover up after 5 s, which a busy machine may need: it is
-/// repeated.
+/// Fails over to this replica. The server abandons a failover after 5 s, which may be too short on a busy machine, so
+/// it is repeated.
 fn take_over(replica: &mut Client) {
     let mut asked: Option<Instant> = None;
     wait_until("it took over", || {
@@ -190,7 +190,7 @@ fn take_over(replica: &mut Client) {
     });
 }
 
-/// A node that listens on no port is named after its socket; with a port, after that: also in a cluster.
+/// A node without a port names its file after its socket; with a port, after that, even in a cluster.
 #[test]
 fn state_files_are_named_after_where_the_server_listens() {
     let alone = Server::start();

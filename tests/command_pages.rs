@@ -1,5 +1,5 @@
-//! docs/commands: the page of each command, with the server's description, its errors as they are, and its examples as
-//! they run; docs/errors.md, which has all errors. `documented.rs` checks which pages there are.
+//! docs/commands: the page of each command has the server's description, the exact errors, and examples that run as
+//! shown. docs/errors.md has all errors. `documented.rs` checks which pages there are.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use palisade_core::{Cause, Refusal};
 use crate::descriptions::{has_categories, typed};
 use crate::harness::{Client, Reply, Server, error, text};
 
-/// The placeholder for the part that differs between the uses of one text.
+/// The placeholder for a part that varies between uses of one text.
 const ANY: &str = "…";
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
 }
 
-/// Returns every page by its command's name; the index as README.
+/// Returns every page under its command's name; the index under README.
 pub fn pages() -> Vec<(String, String)> {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let mut pages: Vec<_> = files
@@ -30,7 +30,7 @@ pub fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Returns the lines that begin with `start`, without it.
+/// Returns the rest of each line that begins with `start`.
 fn after<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     page.lines().filter_map(move |line| line.strip_prefix(start))
 }
@@ -96,7 +96,7 @@ fn pages_say_what_the_server_tells() {
     }
 }
 
-/// Returns the command with values for its required arguments, and an unknown option.
+/// Returns the command with values for its required arguments and an unknown option.
 fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     let required = arguments.iter().filter(|argument| !argument.starts_with('['));
     let values = required.map(|argument| match argument.as_str() {
@@ -107,10 +107,10 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     format!("{name} {} NOSUCH", values.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns every refusal, with `ANY` for words of its text from elsewhere.
+/// Returns every refusal, with `ANY` where its text contains words from elsewhere.
 fn refusals() -> Vec<Refusal> {
     use Refusal::*;
-    // A new one does not compile until it is here; it belongs into the list too.
+    // A new refusal does not compile until it is listed here; it belongs in the list below, too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         BytesFull { .. } | ShareTaken { .. } | OutOfMemory => {}
@@ -247,7 +247,7 @@ fn the_errors_of_the_pages_are_those_that_there_are() {
     }
 }
 
-/// A reader who looks for the text of an error in docs/errors.md finds what to do.
+/// A reader who looks up the text of an error in docs/errors.md finds what to do.
 #[test]
 fn the_page_of_errors_has_each_and_no_others() {
     let page = fs::read_to_string(folder().with_file_name("errors.md")).unwrap();
@@ -266,8 +266,8 @@ fn the_page_of_errors_has_each_and_no_others() {
     }
 }
 
-/// Returns true if an example's `line` is what was `shown`: numbers of more than one digit are any numbers, and `ANY`
-/// is any text.
+/// Returns true if `line` of an example matches `shown`: numbers of more than one digit match any number, and `ANY` any
+/// text.
 pub fn fits(line: &str, shown: &str) -> bool {
     if let Some((start, end)) = line.split_once(ANY).or_else(|| shown.split_once(ANY)) {
         let whole = if line.contains(ANY) { shown } else { line };
@@ -301,7 +301,7 @@ fn examples_run_as_they_are_shown() {
     for (name, page) in pages() {
         let server = Server::start();
         let mut client = server.client_resp3();
-        // A busy machine may take longer from one command to the next than a reservation in the example lasts.
+        // A busy machine may take longer between two commands than a reservation in the example lasts.
         client.say("CONFIG SET lock.handoff-window 10000");
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
@@ -319,7 +319,7 @@ fn examples_run_as_they_are_shown() {
     assert!(examples > 50, "{examples} examples");
 }
 
-/// Sends a line as redis-cli reads it: words between double quotes are one.
+/// Sends a line as redis-cli parses it: words between double quotes are one.
 pub fn ask(client: &mut Client, line: &str) -> Reply {
     let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
         0 => part.split_whitespace().collect(),
@@ -328,7 +328,7 @@ pub fn ask(client: &mut Client, line: &str) -> Reply {
     client.send(&words.map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Returns a reply as redis-cli shows it, as far as the examples need it.
+/// Returns a reply as redis-cli shows it, as far as the examples need.
 pub fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Null => "(nil)".to_owned(),

@@ -164,7 +164,7 @@ fn break_frees_whoever_holds() {
 fn an_expired_lock_is_free_for_every_command() {
     let server = Server::start();
     let mut me = server.client();
-    // The background sweeps nothing while writes are paused, so the expired lock stays in memory for this check.
+    // The background work sweeps nothing while writes are paused, so the expired lock stays in memory for this check.
     let mut operator = server.client();
     let token = me.say("LOCK.ACQUIRE k me 20").as_int();
     operator.say("CLIENT PAUSE 100000 WRITE");
@@ -251,7 +251,7 @@ fn watchers_are_told_of_changes_and_of_nothing_else() {
         watcher.say("PING");
         watcher.say("EXEC") != null()
     };
-    // (before WATCH, after it, whether the key is as it was)
+    // (before WATCH, after it, whether the key is unchanged)
     let cases = [
         ("PING", "LOCK.ACQUIRE k me 10000", false),
         ("PING", "LOCK.RELEASE k me", true),

@@ -1,4 +1,4 @@
-//! The operator's settings, and the server's report of them.
+//! The operator's settings, and how the server reports them.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ fn defaults_and_what_can_be_changed() {
     assert_eq!(client.say("CONFIG GET lock.max-clock-skew").field("lock.max-clock-skew"), text("500"));
 }
 
-/// The table of docs/configuration.md: the default and the bounds of each parameter. (`documented.rs` checks that it is
-/// complete.)
+/// The table in docs/configuration.md has the default and the bounds of each parameter. (`documented.rs` checks that it
+/// is complete.)
 #[test]
 fn the_page_has_every_parameter_as_it_is() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
@@ -32,7 +32,7 @@ fn the_page_has_every_parameter_as_it_is() {
         let name = row[0].split('`').nth(1).unwrap();
         let (default, bounds) = (row[1], row[2]);
         if name == "lock.state-file" {
-            // The default has the port, which these servers do not have.
+            // The default has the port, which these servers lack.
             assert_eq!(default, "lock-node-*port*.state");
             continue;
         }
@@ -122,7 +122,7 @@ fn the_shipped_configuration_is_a_safe_master() {
     assert!(client.say("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Redis 7.0 went on calling a module whose loading had failed, and crashed at its next cron.
+/// Redis 7.0 went on calling a module that had failed to load, and crashed at its next cron.
 #[test]
 fn a_failed_load_at_run_time_leaves_the_server_alone() {
     let server = Setup::new().module_later().start();

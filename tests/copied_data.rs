@@ -1,5 +1,5 @@
-//! A state file counts only for its own data: not for a copy of either, not for data that another incarnation used
-//! since, not for an older AOF.
+//! A state file counts only for its own data: not for a copy of either, not for data that another incarnation has used
+//! since, and not for an older AOF.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Replaces the server's files by the copy in `from`.
+/// Replaces the server's files with the copy in `from`.
 fn restore(from: &Path, server: &Server) {
     for entry in fs::read_dir(server.dir()).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
@@ -40,7 +40,7 @@ fn snapshots() -> Setup {
 }
 
 /// A node ends in order, and its proof is not used up: the next server in its folder has another state file, or none.
-/// That one grants something and is killed.
+/// That server grants something and is killed.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];
@@ -60,7 +60,7 @@ fn data_that_another_life_used_proves_nothing() {
     }
 }
 
-/// A state file without a name of its own is named after the port: another port makes it another file.
+/// A state file without a configured name is named after the port, so another port means another file.
 #[test]
 fn data_that_was_used_under_another_port_proves_nothing() {
     let mut server = snapshots().start();
@@ -77,7 +77,7 @@ fn data_that_was_used_under_another_port_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A copy that was made while the node served does not have its later grants.
+/// A copy made while the node served lacks its later grants.
 #[test]
 fn a_copy_of_a_node_that_served_is_guarded() {
     for setup in [snapshots(), Setup::new().aof()] {
@@ -112,7 +112,7 @@ fn a_copy_of_a_node_that_had_ended_in_order_is_guarded_once_that_went_on() {
     }
 }
 
-/// The state file is in its place, but the AOF comes from a backup: as new files, or written over the present ones.
+/// The state file is in place, but the AOF comes from a backup: as new files, or written over the current ones.
 #[test]
 fn an_older_aof_that_was_put_back_is_not_believed() {
     for in_place in [false, true] {
@@ -144,7 +144,7 @@ fn known_bytes(server: &Server) -> u64 {
     aof_line(server).get(2).copied().unwrap_or(0)
 }
 
-/// Returns the files of the present AOF. The server may remove those of a former one meanwhile.
+/// Returns the files of the current AOF. The server may remove those of an earlier one meanwhile.
 fn increments(folder: &Path) -> Vec<fs::Metadata> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));
@@ -180,7 +180,7 @@ fn without_its_stamp_data_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A lock that was saved while it was held, and has long ended: the file still has it at every start.
+/// A lock was saved while held and ended long ago; the file still has it at every start.
 #[test]
 fn a_lock_that_had_ended_before_does_not_stand_in_the_way_of_a_proof() {
     let mut server = snapshots().start();

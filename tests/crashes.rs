@@ -1,5 +1,5 @@
 //! Crashes at random moments under load, many in a row: no token comes back, and nothing is granted while an
-//! acknowledged lock can still be valid. If the node can prove what it granted, nobody waits.
+//! acknowledged lock can still be valid. If the node can prove what it granted, nobody has to wait.
 //!
 //! `PALISADE_ROUNDS` sets the number of crashes of each kind (default 3; `make crash` runs 100).
 
@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, seed, state_file};
 
-/// The longest lease, so that a guard is short: 200 ms × 1.01 + 50 ms.
+/// A longest lease short enough for a short guard: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
 const KEYS: usize = 12;
 const WORKERS: usize = 4;
@@ -25,7 +25,7 @@ const WORKERS: usize = 4;
 struct Told {
     /// The largest token.
     token: i64,
-    /// The end of its last acknowledged holder's validity, counted from before the request.
+    /// The end of the validity of its last acknowledged holder, counted from before the request.
     valid_until: Instant,
 }
 
@@ -51,7 +51,7 @@ impl History {
     }
 }
 
-/// Works on keys of its own, so that each key's history has one writer, until the server is gone.
+/// Works on its own keys until the server is gone, so that each key's history has only one writer.
 fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, history: &History, over: &AtomicBool) {
     let mut serial = 0;
     while !over.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, hist
             }
         }
         if random.random_range(0..2) == 0 {
-            // From the moment of sending it may be free.
+            // From the moment of sending, it may be free.
             history.gave_back(key);
             if client.try_say(&format!("LOCK.RELEASE k{key} {owner}")).is_none() {
                 return;
@@ -87,7 +87,7 @@ type Between = fn(&mut Server, usize);
 
 fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
     let rounds = std::env::var("PALISADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
-    // The same choices again; not at the same moments of the server.
+    // The choices are repeated, though not at the same moments of the server's work.
     let mut random = StdRng::seed_from_u64(seed());
     let history = History::default();
     let mut server = setup.start();
@@ -112,7 +112,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         let ttl_ms = server.info("max_ttl_ms");
         let mut client = server.client();
         let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
-        // The node's own verdict. (A short guard may be over before a busy machine lets us ask.)
+        // The node's own verdict. (A short guard may end before a busy machine lets us ask.)
         let log = server.log();
         let verdict = log.lines().rfind(|line| line.ends_with("of its last incarnation")).unwrap();
         assert_eq!(verdict.contains(", remembers every grant "), remembers, "{what}, round {round}:\n{log}");
@@ -185,7 +185,7 @@ fn with_the_state_file_deleted() {
 fn with_the_state_file_cut_short() {
     campaign("state file cut short", short().aof(), false, |server, round| {
         let text = fs::read(state_file(server)).unwrap();
-        // A different length each round; over a hundred rounds every third byte.
+        // A different length each round: over a hundred rounds, every third byte.
         fs::write(state_file(server), &text[..(round * 3) % text.len()]).unwrap();
     });
 }

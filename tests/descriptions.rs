@@ -1,8 +1,8 @@
-//! The server's descriptions of the commands: COMMAND DOCS, INFO, GETKEYS, HELP. redis-cli makes its hints of them.
+//! The server's descriptions of the commands: COMMAND DOCS, INFO, GETKEYS, HELP. redis-cli derives its hints from them.
 
 use crate::harness::{Client, Reply, Server, text};
 
-/// Name, arity, flags of the key, whether it writes, and its arguments as a person types them.
+/// The name, arity, flags of the key, whether the command writes, and its arguments as a person types them.
 const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
     (
         "LOCK.ACQUIRE",

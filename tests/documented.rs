@@ -13,7 +13,7 @@ use crate::command_pages::{error_texts, fact, pages, told, words};
 use crate::harness::{Client, Server};
 use crate::links::documents;
 
-/// Commands between servers, or in builds for tests: not for clients.
+/// Commands between servers or in test builds, which are not for clients.
 const INTERNAL: [&str; 3] = ["LOCK.EFFECT", "LOCK.CEILING", "LOCK.PANIC"];
 
 /// Errors that no node answers; agent/src/refused.rs compares them with their section.
@@ -32,7 +32,7 @@ enum Told {
     Features,
 }
 
-/// A document, or the program that prints it; the function that finds the entries; their source.
+/// A document, or the program that prints it; the function that finds the entries; the source to compare with.
 type List = (&'static str, fn(&str) -> Words, Told);
 
 const LISTS: [List; 12] = [
@@ -71,7 +71,7 @@ fn lists_have_what_the_server_tells_and_nothing_else() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The pages of commands are those of LOCK.HELP, which has all that the server knows.
+/// The pages of commands match LOCK.HELP, which has everything that the server knows.
 #[test]
 fn each_command_has_a_page_and_each_page_a_command() {
     let server = Server::start();
@@ -88,7 +88,7 @@ fn each_command_has_a_page_and_each_page_a_command() {
     }
 }
 
-/// A row of the README has the command as LOCK.HELP shows it, except for options that it leaves out (`…`).
+/// A row of the README has the command as LOCK.HELP shows it, except for options that it abbreviates (`…`).
 #[test]
 fn the_readme_has_arguments_as_they_are() {
     let server = Server::start();
@@ -117,7 +117,7 @@ fn the_readme_has_arguments_as_they_are() {
     assert!(rows > 10, "{rows}");
 }
 
-/// The categories of docs/acl.md are those on the pages of commands, which are compared with servers that have
+/// The categories in docs/acl.md match those on the pages of commands, which are compared with servers that have
 /// categories.
 #[test]
 fn the_categories_of_users_have_the_commands_of_the_pages() {
@@ -141,7 +141,7 @@ fn the_categories_of_users_have_the_commands_of_the_pages() {
     assert_eq!(categories, 5);
 }
 
-/// No document keeps a name that was removed or changed.
+/// No document has a name that was removed or changed.
 #[test]
 fn no_document_names_a_command_or_parameter_that_there_is_not() {
     let server = Server::start();
@@ -161,7 +161,7 @@ fn no_document_names_a_command_or_parameter_that_there_is_not() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// There is one figure for the memory of a lock, in one place: that of the benchmark.
+/// The figure for the memory of a lock appears in one place only, and is that of the benchmark.
 #[test]
 fn the_memory_of_a_lock_is_as_measured() {
     let measured = text_of("docs/benchmarks/memory-redis-7.md");
@@ -239,7 +239,7 @@ fn quoted_after(text: &str, before: &str) -> Words {
     rest.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Returns the arguments of a syntax, each option with its value as one.
+/// Returns the arguments in a syntax, each option with its value as one argument.
 fn arguments(syntax: &str) -> Vec<String> {
     let mut arguments: Vec<String> = vec![];
     for word in syntax.split(' ').skip(1) {

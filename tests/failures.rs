@@ -1,6 +1,6 @@
 //! A failure inside the module does not end the server: it is reported, and nothing is granted from then on.
 
-// LOCK.PANIC, which fails on purpose, is in debug builds of the module alone.
+// LOCK.PANIC, which fails on purpose, exists only in debug builds of the module.
 #![cfg(debug_assertions)]
 
 use crate::harness::{Server, error, int, null, text};

@@ -1,4 +1,4 @@
-//! A disk without a free byte, with each setting of the AOF, as docs/operations.md describes it.
+//! A disk without a free byte, under each setting of the AOF, as docs/operations.md describes it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::harness::{Server, Setup, int, not_here, null, wait_until};
 
-/// A small file system in memory in place of a server's folder; dropping it unmounts it.
+/// A small file system in memory in place of a server's folder; it is unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -35,7 +35,7 @@ impl Drop for Disk {
     }
 }
 
-/// Returns a server on a disk that has become full, where `held` is held. It logs to another disk, into this file.
+/// Returns a server on a disk that has become full, on which `held` is held. It logs to this file on another disk.
 fn on_a_full_disk(fsync: &str, log: &Path) -> Option<(Server, Disk)> {
     let log = log.to_str().unwrap();
     let mut server = Setup::new().aof().option("appendfsync", fsync).option("logfile", log).start();
@@ -51,7 +51,7 @@ fn on_a_full_disk(fsync: &str, log: &Path) -> Option<(Server, Disk)> {
     Some((server, disk))
 }
 
-/// With `always` the server cannot take back what it has done, and ends. It has forgotten nothing that it had answered.
+/// With `always`, the server cannot take back what it has done, and ends. It has lost nothing that it had answered.
 #[test]
 fn a_server_that_writes_each_grant_ends() {
     let log = NamedTempFile::new().unwrap();
@@ -80,7 +80,7 @@ fn a_server_that_writes_each_grant_ends() {
     assert_eq!(client.say("LOCK.RELEASE held me"), int(0));
 }
 
-/// With `everysec` it goes on, refuses all writes, and writes again as soon as there is room.
+/// With `everysec` it continues, refuses all writes, and accepts them again once there is room.
 #[test]
 fn a_server_that_writes_every_second_refuses() {
     let log = NamedTempFile::new().unwrap();

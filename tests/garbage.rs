@@ -1,4 +1,4 @@
-//! Random bytes and arguments: the server lives and keeps its locks.
+//! Random bytes and arguments: the server survives and keeps its locks.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -111,7 +111,7 @@ fn random_bytes_on_the_wire() {
             let at = random.random_range(0..bytes.len());
             bytes[at] = random.random();
         }
-        // The server may hang up in the middle of it; that is its right.
+        // The server may close the connection in the middle; that is its right.
         let _ = stream.write_all(&bytes);
         let _ = stream.read(&mut [0; 1000]);
     }

@@ -1,4 +1,4 @@
-//! The guard of a node that is new, whose locks were dropped or evicted, or whose operator says so.
+//! The guard of a node that is new, whose locks were dropped or evicted, or that an operator guards.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
         let left = guarded_ms(client.say("LOCK.ACQUIRE k you 1000"));
         assert!(left <= 40_000, "{line}: {left}, the released lock counts for nothing");
         assert_eq!(client.say("LOCK.NODE").field("guard_reason"), text("flush"), "{line}");
-        // A crash does not forget it, though the AOF proves everything else.
+        // The guard survives a crash, though the AOF proves everything else.
         drop(client);
         server.kill();
         server.start_again();
@@ -81,7 +81,7 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
     client.say("FLUSHALL");
     assert!(client.outlast_guard("LOCK.ACQUIRE k you 1000").as_int() > 0, "it ends with the last lease");
     client.say("LOCK.RELEASE k you");
-    // Nothing live, nothing to guard.
+    // Without live locks, there is nothing to guard.
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEBUG RELOAD"] {
         client.say(line);
         assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > 0, "{line}");
@@ -89,7 +89,7 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
     }
 }
 
-/// The end of loading mistook the guard of a flush that the AOF replayed for that of a reload, and undid it.
+/// The end of loading used to mistake the guard of a flush replayed from the AOF for that of a reload, and to undo it.
 #[test]
 fn a_flush_that_only_the_aof_knows_of_is_guarded() {
     let dir = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn a_flush_that_only_the_aof_knows_of_is_guarded() {
         let mut server = Setup::new().aof().module_arguments(&arguments).start();
         let mut client = server.client();
         client.insist("LOCK.ACQUIRE k me 60000");
-        // From here on the state file stands still.
+        // From here on, the state file does not change.
         fs::rename(&folder, &away).unwrap();
         client.say(line);
         assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
@@ -158,7 +158,7 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// A load after a flush was mistaken for a reload of what the flush had dropped.
+/// A load after a flush used to be mistaken for a reload of what the flush had dropped.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());
@@ -174,7 +174,7 @@ fn a_reload_that_brings_nothing_back_is_guarded() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "not in the file");
 }
 
-/// The eviction of an ordinary key was blamed on the lock that had been released before.
+/// The eviction of an ordinary key used to be attributed to the lock that had been released before.
 #[test]
 fn an_evicted_key_that_is_no_lock_bars_nothing() {
     let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
@@ -193,7 +193,7 @@ fn an_evicted_key_that_is_no_lock_bars_nothing() {
     assert_eq!(server.info("evicted"), 0);
 }
 
-/// Locks that survive a flush were never in doubt: their holders go on.
+/// Locks that survive a flush were never in doubt: their holders continue.
 #[test]
 fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     let server = Server::start();
@@ -212,7 +212,7 @@ fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 1_000, "nothing is granted");
 }
 
-/// The AOF has the flush, and its replay armed the guard again that an operator had lifted.
+/// The AOF has the flush, and its replay used to arm the guard again after an operator had lifted it.
 #[test]
 fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {

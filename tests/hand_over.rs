@@ -1,4 +1,4 @@
-//! A free lock passes to the first waiter, whatever freed it, before any later request.
+//! A free lock passes to the first waiter, whatever freed it, and before any later request.
 
 use crate::harness::{Reply, Server, Setup, int, null, queues, text, wait_until, waits};
 
@@ -15,7 +15,7 @@ fn whatever_frees_the_lock_passes_it_on_in_order_with_growing_tokens() {
     let server = Server::start();
     let mut me = server.client();
     let mut last = me.say("LOCK.ACQUIRE k o0 60000").as_int();
-    // The causes that free the lock of owner n, and their answers.
+    // The causes that free the lock of owner n, with their answers.
     let causes = [
         ("LOCK.RELEASE k o0", int(0)),
         ("LOCK.BREAK k", Reply::Null),
@@ -127,12 +127,12 @@ fn a_repeated_request_waits_for_no_one_else_and_a_grant_answers_both() {
     let (token, _) = grant(&first.hear());
     assert_eq!(grant(&again.hear()).0, token);
     assert_eq!((server.info("waiters"), server.info("grants")), (1, 2));
-    // Repeated again, it does not wait for itself either.
+    // Repeated once more, it does not wait for itself, either.
     assert!(crate::harness::error(again.say("LOCK.ACQUIRE k a 60000 WAIT 60000")).starts_with("OWNED"));
     assert_eq!(grant(&again.say("LOCK.ACQUIRE k a 60000 WAIT 60000 RETRY")).0, token);
 }
 
-/// With two requests for leases of different length, their owner has the lock for the longer.
+/// With two requests for leases of different lengths, their owner gets the longer lease.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_asked_for() {
     let server = Server::start();
@@ -179,7 +179,7 @@ fn inside_transactions_and_scripts_the_answer_is_at_once() {
     assert_eq!(server.info("waiters"), 0);
 }
 
-/// A hand-over in a transaction takes effect from there on.
+/// A hand-over in a transaction takes effect within it.
 #[test]
 fn a_release_in_a_transaction_passes_on_in_it() {
     let server = Server::start();
@@ -211,7 +211,7 @@ fn a_wait_outlives_steps_of_the_wall_clock() {
     }
 }
 
-/// Nothing is written while writes are paused, and nobody is forgotten for it.
+/// Nothing is written while writes are paused, but nobody is forgotten.
 #[test]
 fn a_hand_over_waits_until_writes_go_on() {
     let server = Setup::new().aof().start();
@@ -227,8 +227,8 @@ fn a_hand_over_waits_until_writes_go_on() {
     grant(&next.hear());
 }
 
-/// The background may not grant what the server would refuse a client: otherwise a master that lost its replicas would
-/// go on granting what its successor grants too.
+/// The background work may not grant what the server would refuse a client: otherwise a master that lost its replicas
+/// would grant what its successor grants as well.
 #[test]
 fn without_enough_replicas_a_lease_that_ends_passes_to_nobody() {
     let server = Server::start();

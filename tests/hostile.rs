@@ -1,4 +1,5 @@
-//! A hostile client: random commands on many connections at once, garbage on others, and AOFs that end in the middle.
+//! A hostile client: random commands on many connections at once, garbage on others, and AOFs that break off in the
+//! middle.
 //!
 //! `PALISADE_COMMANDS` sets the number of commands (default 20000; `make hostile` sends a million).
 
@@ -24,7 +25,7 @@ const CONNECTIONS: usize = 8;
 /// The number of commands that a connection sends before it reads.
 const BATCH: usize = 40;
 
-/// The interval between two checks of who waits.
+/// The interval between two checks for waiters.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The length of a pause of writes, and the number of checks between two pauses.
@@ -32,7 +33,7 @@ const PAUSE_MS: u32 = 15;
 const PAUSE_EVERY: usize = 100;
 
 /// The most by which memory may grow from the first half of the commands to the end, with everything flushed. (The
-/// servers' own caches fill up in the first ten thousand.)
+/// servers' own caches fill up during the first ten thousand.)
 const GROWTH_BYTES_MAX: u64 = 256 * 1024;
 
 /// Returns the number of commands to send.
@@ -48,7 +49,7 @@ fn assert_calm(server: &Server) {
     }
 }
 
-/// Runs one connection: sends, reads, learns; connects again when it is killed.
+/// Runs one connection: sends, reads, learns, and connects again when it is killed.
 fn attack(server: &Server, source: &mut Source, commands: usize, newest: &AtomicI64) {
     let connect = || {
         let mut client = server.client();
@@ -81,7 +82,7 @@ fn learn(source: &mut Source, command: &Command, reply: &Reply) {
     }
 }
 
-/// Sends bytes that are no command, and some that nearly are.
+/// Sends bytes that are not commands, and some that almost are.
 fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
@@ -92,13 +93,13 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
             bytes[at] = random.random();
         }
         bytes.truncate(random.random_range(0..=bytes.len()));
-        // The server may hang up in the middle of it; that is its right.
+        // The server may close the connection in the middle; that is its right.
         let _ = stream.write_all(&bytes);
         let _ = stream.read(&mut [0; 1000]);
     }
 }
 
-/// Unblocks every waiter, so that long waits keep no connection from its next batch, and pauses writes from time to
+/// Unblocks every waiter, so that long waits do not delay a connection's next batch, and pauses writes from time to
 /// time.
 ///
 /// Always with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or without a module.
@@ -137,7 +138,7 @@ fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut 
         scope.spawn(move || hurry(server, over));
         let attacks: Vec<_> =
             sources.iter_mut().map(|source| scope.spawn(move || attack(server, source, each, newest))).collect();
-        // Whatever becomes of them, the others have to end too.
+        // Whatever becomes of them, the others have to end, too.
         let ends: Vec<_> = attacks.into_iter().map(|attack| attack.join()).collect();
         over.store(true, Ordering::Relaxed);
         for end in ends {
@@ -148,7 +149,7 @@ fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut 
     });
 }
 
-/// Undoes what hostile operators set, empties everything, and returns the memory in use.
+/// Undoes the settings of hostile operators, flushes everything, and returns the memory in use.
 fn calm(server: &Server) -> u64 {
     let mut client = server.client();
     for line in [
@@ -203,7 +204,7 @@ fn random_commands_on_many_connections() {
     assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes used, then {after}");
     assert_calm(&server);
 
-    // The AOF's part of it loads again.
+    // The part that is in the AOF loads again.
     storm(&server, &mut sources, commands / 10, &mut random);
     server.kill();
     server.start_again();
@@ -220,7 +221,7 @@ fn tail_of_the_aof(server: &Server) -> PathBuf {
     incremental.max_by_key(|file| file.to_string_lossy().rsplit('.').nth(2).unwrap().parse::<u32>().unwrap()).unwrap()
 }
 
-/// Returns `command` as an AOF has it.
+/// Returns `command` in the AOF's format.
 fn written(command: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for argument in command {
@@ -264,7 +265,7 @@ fn an_aof_with_any_end_loads_or_is_refused_plainly() {
                 }
             }
         }
-        // An AOF that was cut when it was loaded is shorter now.
+        // An AOF that was truncated when it was loaded is shorter now.
         fs::write(&tail, &bytes).unwrap();
         let told = server.log().len();
         match server.try_start_again() {

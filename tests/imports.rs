@@ -1,7 +1,7 @@
-//! Imports go one way: no files of a crate import each other in a circle, and no folders.
+//! Imports go one way: neither files nor folders of a crate import each other in a circle.
 //!
 //! The paths of `use` count, and those that begin with `crate::` or `super::` anywhere else, except in tests. An import
-//! by way of a `pub use` counts for the file that has the item.
+//! through a `pub use` counts as one of the file that has the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +17,10 @@ type Module = Vec<String>;
 /// The imports of each file.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// A crate's modules: the imports of each, and what it passes on under which name.
+/// A crate's modules: the imports of each, and the names that it re-exports.
 struct Sources {
     imports: BTreeMap<Module, Vec<Module>>,
-    /// The modules of passed-on names; `None` for an item of another crate.
+    /// The modules of re-exported names; `None` for an item of another crate.
     passed_on: BTreeMap<Module, BTreeMap<String, Option<Module>>>,
 }
 
@@ -34,7 +34,7 @@ fn files_and_folders_import_each_other_one_way() {
     }
 }
 
-/// The seam can be read, and changed, without the rest of the module.
+/// The seam can be read and changed without the rest of the module.
 #[test]
 fn the_seam_imports_nothing_from_outside() {
     let graph = Sources::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).graph();
@@ -43,7 +43,7 @@ fn the_seam_imports_nothing_from_outside() {
     }
 }
 
-/// The program and the agent reach nodes over connections of the client: from redis-rs they use commands and values.
+/// The program and the agent reach nodes over connections of the client; of redis-rs they use only commands and values.
 #[test]
 fn programs_have_no_connections_of_their_own() {
     let allowed = ["Arg", "Cmd", "FromRedisValue", "Value", "cmd"];
@@ -90,7 +90,7 @@ impl Sources {
         let (mut imports, mut passed_on) = (BTreeMap::new(), BTreeMap::new());
         for (module, text) in &texts {
             let code = code(text);
-            // Relative to the file: a child, or a crate of its own name, which is none of these.
+            // Relative to the file: a child, or a crate with that name, which is none of these.
             let absolute = |path: &[String]| match path[0].as_str() {
                 "crate" => Some(path[1..].to_vec()),
                 "super" => {
@@ -139,7 +139,7 @@ impl Sources {
     }
 }
 
-/// Returns the modules in the folder `root`, each with its text, except for those of tests.
+/// Returns the modules in the folder `root` with their texts, except for those of tests.
 fn texts(root: PathBuf) -> Vec<(Module, String)> {
     let mut folders = vec![(root, Module::new())];
     let mut texts = vec![];
@@ -208,7 +208,7 @@ fn branches(tree: &str, before: &[String]) -> Vec<(Module, String)> {
     vec![(path, name)]
 }
 
-/// Returns paths from `crate::` or `super::` on, outside of `use`.
+/// Returns the paths that begin with `crate::` or `super::` outside of `use`.
 fn inline(code: &str) -> impl Iterator<Item = Module> {
     let is_part = |c: char| c.is_alphanumeric() || "_:$".contains(c);
     code.split(move |c| !is_part(c))
@@ -229,7 +229,7 @@ fn folders(graph: &Graph) -> Graph {
 }
 
 /// Returns a circle from file to file, if there is one: the files left after removing those that import nothing further
-/// contain one.
+/// contain a circle.
 fn circle(graph: &Graph) -> Option<String> {
     let mut left = graph.clone();
     loop {
@@ -241,7 +241,7 @@ fn circle(graph: &Graph) -> Option<String> {
         left.retain(|file, _| !leaves.contains(file));
         left.values_mut().for_each(|imported| imported.retain(|file| !leaves.contains(file)));
     }
-    // Each of these imports another of them: following the imports comes back.
+    // Each of these imports another one of them, so following the imports leads back.
     let mut path = vec![left.keys().next()?];
     loop {
         let next = left[path[path.len() - 1]].first()?;

@@ -1,4 +1,5 @@
-//! ACQUIRE … KEEPALIVE: a lease lasts as long as its holder's connection is open, and ends with it, however that ends.
+//! ACQUIRE … KEEPALIVE: a lease lasts as long as its holder's connection is open, and ends with the connection, however
+//! that ends.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use crate::harness::{
     Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
 };
 
-/// The ttl in milliseconds: short enough for the patience of a test, and too long to end because a machine is busy.
+/// The ttl in milliseconds: short enough for a test to wait, and too long to end just because a machine is busy.
 const TTL: u64 = 1_000;
 
 /// Returns a client that holds `k` with KEEPALIVE, and its token.
@@ -19,7 +20,7 @@ fn keeps(server: &Server) -> (Client, i64) {
     (client, token)
 }
 
-/// Checks that the lease is prolonged: it is held for longer than its ttl, with the same token.
+/// Checks that the lease is prolonged: the lock is held for longer than its ttl, with the same token.
 fn is_kept(server: &Server, token: i64) {
     let renewals = server.info("renewals");
     wait_until("it is prolonged", || server.info("renewals") >= renewals + 4);
@@ -52,7 +53,7 @@ fn a_lease_lasts_as_long_as_its_connection() {
     assert_eq!(server.info("keepalives"), 0);
 }
 
-/// The lease ends after every end of the connection, of the command and of the server.
+/// The lease ends however the connection ends: by its client, by an operator, or by the server.
 #[test]
 fn however_the_connection_ends() {
     let ends_it: [fn(&Server, Client); 5] = [
@@ -88,7 +89,7 @@ fn however_the_connection_ends() {
     }
 }
 
-/// A process over TCP that holds the lock, and is killed; a connection that is reset.
+/// A process that holds the lock over TCP is killed; a connection is reset.
 #[test]
 fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     let server = Setup::new().option("port", "0").start();
@@ -154,7 +155,7 @@ fn what_its_holder_does_meanwhile() {
         assert!(!matches!(me.say(line), Reply::Error(_)), "{line}");
     }
     is_kept(&server, token);
-    // Its lease may be longer for once, and its token be raised.
+    // A single lease may be longer, and the token may be raised.
     me.say("LOCK.EXTEND k me 5000");
     let raised = me.say(&format!("LOCK.FENCE k me {}", token + 1_000)).as_int();
     wait_until("the long lease has gone", || me.say("LOCK.INFO k").field("ttl").as_int() <= TTL as i64);
@@ -177,7 +178,7 @@ fn a_repeated_request_binds_it_to_another_connection() {
     assert_eq!(second.say(&format!("LOCK.ACQUIRE k me {TTL} RETRY KEEPALIVE 3600000")), int(token));
     drop(first);
     is_kept(&server, token);
-    // One without KEEPALIVE leaves it as it is.
+    // An ACQUIRE without KEEPALIVE leaves it as it is.
     assert_eq!(server.client().say(&format!("LOCK.ACQUIRE k me {TTL} RETRY")), int(token));
     is_kept(&server, token);
     drop(second);
@@ -197,7 +198,7 @@ fn one_who_waited_is_kept_from_its_grant_on() {
     let granted = next.hear().as_list();
     assert_eq!(granted[2], int(1));
     is_kept(&server, granted[0].as_int());
-    // One that leaves while it waits is not kept.
+    // The lease of a client that leaves while it waits is not kept.
     let mut gone = server.client();
     gone.ask(&format!("LOCK.ACQUIRE k gone {TTL} KEEPALIVE 3600000 WAIT 60000"));
     wait_until("it waits", || server.info("waiters") == 1);
@@ -220,7 +221,7 @@ fn whatever_takes_the_lock_away_ends_it() {
     assert_eq!(server.info("renewals"), 0, "nothing was prolonged that is gone");
 }
 
-/// A lock that is back under its name when the next prolongation is due stays kept, as docs/keepalive.md says.
+/// A lock that has its name back when the next prolongation is due stays kept, as docs/keepalive.md says.
 #[test]
 fn a_lock_that_is_renamed_and_back_is_kept() {
     let server = Server::start();
@@ -258,7 +259,7 @@ fn in_transactions_but_not_in_scripts() {
     ends(&server);
 }
 
-/// The lease lives on by the rules of every lease: another process keeps nothing alive.
+/// The lease continues by the rules of every lease: another process keeps nothing alive.
 #[test]
 fn after_a_crash_it_is_an_ordinary_lease() {
     let mut server = Setup::new().aof().option("appendfsync", "always").start();
@@ -270,7 +271,7 @@ fn after_a_crash_it_is_an_ordinary_lease() {
     let mut next = server.client();
     assert_eq!(next.say("LOCK.INFO k").field("keepalive"), int(0));
     wait_until("it ends", || next.say("LOCK.INFO k") == null());
-    // Its owner may bind it again, as long as it lasts.
+    // Its owner may bind it again while it lasts.
     let (_me, token) = keeps(&server);
     is_kept(&server, token);
 }
@@ -284,18 +285,18 @@ fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
     let seen = replica.client().say("LOCK.INFO k");
     assert_eq!((seen.field("token"), seen.field("keepalive")), (int(token), int(0)));
     assert!(seen.field("ttl").as_int() > 0, "it has not ended there");
-    // Promoted, it goes on until its known end.
+    // After the promotion, it continues until its known end.
     let mut next = replica.client();
     next.say("REPLICAOF NO ONE");
     wait_until("it ends", || next.say("LOCK.INFO k") == null());
-    // The master keeps its own until it follows; then it keeps none.
+    // The master keeps its own until it becomes a replica; then it keeps none.
     is_kept(&master, token);
     follow(&master, &replica);
     wait_until("it follows", || master.info("keepalives") == 0);
     drop(me);
 }
 
-/// The prolongation is refused as its holder's EXTEND would be.
+/// The prolongation is refused just as its holder's EXTEND would be.
 #[test]
 fn a_master_without_enough_replicas_prolongs_nothing() {
     let server = Server::start();
@@ -327,7 +328,7 @@ fn a_guard_leaves_it_and_a_suspect_lease_is_not_prolonged() {
     let server = Server::start();
     let (mut me, _) = keeps(&server);
     me.say("LOCK.GUARD ARM 60000");
-    // From before the guard: it cannot be extended either.
+    // Granted before the guard: it cannot be extended, either.
     let renewals = server.info("renewals");
     wait_until("it ends", || me.say("LOCK.INFO k") == null());
     assert_eq!(server.info("renewals"), renewals);
@@ -346,7 +347,7 @@ fn a_slot_that_leaves_takes_it_along() {
     wait_until("it ends", || here.say("LOCK.INFO k") == null());
 }
 
-/// A hundred thousand leases of one connection: it ends, and only those who wait for them notice.
+/// One connection has a hundred thousand leases and ends; only those that wait for the locks notice.
 #[test]
 fn one_connection_that_keeps_very_many() {
     let server = Server::start();
@@ -381,8 +382,8 @@ fn keepalive_has_its_bounds() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// RENAME brought a lock of the same owner without KEEPALIVE to the key: it was shown as kept, and nothing prolonged
-/// it.
+/// RENAME moved a lock of the same owner without KEEPALIVE to the key: it used to be shown as kept, but nothing
+/// prolonged it.
 #[test]
 fn a_lock_that_was_renamed_over_a_kept_one_is_not_shown_as_kept() {
     let server = Server::start();

@@ -74,7 +74,7 @@ fn move_takes_the_lock_to_another_database() {
     let mut client = server.client();
     let token = client.say("LOCK.ACQUIRE k me 300").as_int();
     assert_eq!(client.say("MOVE k 3"), int(1));
-    // Valkey 8.1 leaves a client in the other database when a module listens to key events.
+    // Valkey 8.1 leaves a client in the other database if a module listens to key events.
     assert!(client.say("CLIENT INFO").as_text().contains(" db=0 "));
     assert_eq!(client.say("LOCK.INFO k"), null());
     client.say("SELECT 3");
@@ -83,7 +83,7 @@ fn move_takes_the_lock_to_another_database() {
     assert_nothing_left(&server);
 }
 
-/// In a transaction Valkey 9.1 calls back about a key of another database as if it were in the client's.
+/// In a transaction, Valkey 9.1 calls back about a key of another database as if it were in the client's.
 #[test]
 fn move_takes_the_lock_to_another_database_in_a_transaction() {
     let server = Server::start();
@@ -119,7 +119,7 @@ fn databases_are_apart_and_swapdb_swaps_them() {
     client.say("SELECT 0");
     assert_eq!(client.say("LOCK.INFO k").field("owner"), text("you"));
     client.say("FLUSHDB");
-    // Freeing may be left to a thread of the server.
+    // The server may leave freeing to a thread.
     wait_until("one is left", || (server.info("held"), server.info("deadlines")) == (1, 1));
     client.lift();
     client.say("SELECT 1");
@@ -158,7 +158,7 @@ fn a_restored_lock_is_suspect() {
         assert!((1..=60_000).contains(&ms), "{line}: {error}");
     }
     assert!(error(client.say("LOCK.ACQUIRE k me 1000")).starts_with("OWNED"));
-    // It stays so through a rename, a dump within a dump, and a reload.
+    // It stays suspect through a rename, a dump within a dump, and a reload.
     client.say("RENAME k other");
     assert_eq!(client.say("LOCK.INFO other").field("suspect"), int(1));
     assert_eq!(client.say("LOCK.RELEASE other me"), int(0), "it can be released");
@@ -259,7 +259,7 @@ fn lazy_freeing_and_defragmentation_do_no_harm() {
         .option("lazyfree-lazy-expire", "yes")
         .start();
     let mut client = server.client();
-    // Not every build can defragment: then the server says so and nothing is lost.
+    // Not every build can defragment; if so, the server says so and nothing is lost.
     client.say("CONFIG SET activedefrag yes");
     for n in 0..200 {
         client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));

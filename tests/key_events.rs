@@ -1,4 +1,4 @@
-//! Key events (`notify-keyspace-events` with `d`) report the fate of a lock.
+//! Key events (`notify-keyspace-events` with `d`) report what happens to a lock.
 
 use crate::harness::{Client, Setup, text, wait_until};
 

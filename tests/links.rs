@@ -1,9 +1,9 @@
-//! Links between documents lead to a file that exists, and to a heading in it.
+//! Links between documents lead to an existing file, and to an existing heading in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of build results and of other sources.
+/// Folders of build results and of sources that are not ours.
 const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
 /// Appends every document in `folder`.
@@ -26,7 +26,7 @@ fn links(text: &str) -> Vec<&str> {
     prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next()).collect()
 }
 
-/// Returns the anchor of a heading, as GitHub makes it.
+/// Returns the anchor of a heading, as GitHub forms it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()

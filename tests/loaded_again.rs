@@ -1,8 +1,8 @@
-//! A module that the server dropped after it had loaded it, and loads again, starts from nothing.
+//! A module that the server dropped after loading it, and then loads again, starts from nothing.
 
 use crate::harness::{Setup, error, int, module, not_here, null, text};
 
-/// Some servers notice a parameter that the module does not know only when the module has done all its work.
+/// Some servers notice a parameter unknown to the module only after the module has finished loading.
 #[test]
 fn a_load_that_the_server_undid_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -34,7 +34,8 @@ fn a_load_that_the_server_undid_leaves_nothing_behind() {
     // The server reads locks as the type that it knows now.
     assert_eq!(client.say("DEBUG RELOAD"), text("OK"));
     assert_eq!(client.say("LOCK.INFO k").field("token"), int(token));
-    // Both locks on the state's files are there: also the one on the lock file, which keeps a second server away alone.
+    // Both locks on the state's files are in place, including the one on the lock file, which by itself keeps a second
+    // server away.
     std::fs::remove_file(&path).unwrap();
     let log = Setup::new().module_arguments(&arguments).refused();
     assert!(log.contains("another server uses the state file"), "{log}");

@@ -92,7 +92,7 @@ fn each_way_in_which_a_grant_ends() {
     ends(&mut client, "flushed", "FLUSHALL", "flushed");
     client.say("LOCK.ACQUIRE k expired 50");
     assert_ended(&mut client, "expired", "expired");
-    // A lock that is renamed goes on.
+    // A renamed lock is still held.
     client.say("LOCK.ACQUIRE k renamed 60000");
     client.say("RENAME k other");
     assert_ended(&mut client, "renamed", "renamed");

@@ -1,4 +1,4 @@
-//! A node's knowledge of its quorum's node set (P1 and P2 over a set that changes): LOCK.MEMBERS and LOCK.SETMEMBERS.
+//! A node's knowledge of its quorum's node set (P1 and P2 over a changing set): LOCK.MEMBERS and LOCK.SETMEMBERS.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::harness::{Client, Reply, SHORT, Server, Setup, error, int, null, stat
 
 const BALLOT: &str = "00000000000000000000000000000007";
 
-/// Returns the node itself and others, as a list.
+/// Returns a list of the node itself and others.
 fn list(id: &str, others: &[u8]) -> String {
     let others = others.iter().map(|n| format!(",{n:032x}@10.0.0.{n}:6379"));
     format!("{id}@10.0.0.1:6379{}", others.collect::<String>())
@@ -26,7 +26,7 @@ fn version(client: &mut Client) -> i64 {
     client.say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// Waits until the server ends the connection; nothing sent over it is answered any longer.
+/// Waits until the server ends the connection, on which nothing is answered any longer.
 fn assert_ended(mut client: Client) {
     wait_until("the connection ends", || client.try_say("PING").is_none());
 }
@@ -53,7 +53,7 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_eq!(decide(&server, 1, &one), int(0), "it is no news");
     assert_eq!(version(&mut ahead), 1);
 
-    // Commands behind a JOIN that is too old are not done.
+    // Commands after a JOIN with too old a version are not performed.
     let mut late = server.client();
     let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
     assert!(late.try_pipeline(&[words("LOCK.MEMBERS JOIN 0"), words("LOCK.ACQUIRE other me 5000")]).is_none());
@@ -63,7 +63,7 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_ended(late);
 }
 
-/// A connection that ended at once left a lock that nobody knew of.
+/// A connection that ended at once used to leave a lock that nobody knew of.
 #[test]
 fn nobody_joins_within_a_transaction() {
     let server = Server::start();
@@ -90,7 +90,7 @@ fn the_next_version_waits_for_leases_and_for_nobody_else() {
         assert_eq!(decide(server, 2, &list(&id, &[2, 3, 4])), int(1));
         (client, id)
     };
-    // With leases of a minute, as a busy machine needs more than a moment from one line to the next.
+    // With leases of a minute, as a busy machine may need more than a moment between two lines.
     let server = Server::start();
     let (mut client, _) = two_versions(&server);
     let refused = error(client.insist(&promise(3)));
@@ -160,8 +160,8 @@ fn what_was_answered_survives_a_crash() {
     });
 }
 
-/// Older clients might be granted something between the answer and the moment from which the node counts: they are cut
-/// off first.
+/// Older clients might be granted something between the answer and the moment from which the node counts, so they are
+/// disconnected first.
 #[test]
 fn connections_end_also_where_the_disk_fails() {
     let dir = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn connections_end_also_where_the_disk_fails() {
     assert_eq!(version(&mut client), 1);
 }
 
-/// Without its state file it is another node: it has no vote, whatever it knew before.
+/// Without its state file it is another node, which has no vote, whatever it knew before.
 #[test]
 fn a_node_that_lost_its_state_file_is_no_member() {
     let mut server = Setup::new().aof().start();

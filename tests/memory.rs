@@ -1,4 +1,4 @@
-//! Full memory, and freeing much of it at once.
+//! Full memory, and freeing much memory at once.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn full_memory_refuses_acquire_and_nothing_else() {
     assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
 }
 
-/// A waiting crowd takes memory too: with the shipped configuration, ACQUIRE is refused with QUEUEFULL before it is
+/// A waiting crowd takes memory, too: with the shipped configuration, ACQUIRE is refused with QUEUEFULL before it is
 /// with OOM.
 #[test]
 fn the_shipped_configuration_has_room_for_all_who_may_wait() {
@@ -104,8 +104,8 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
     }
 }
 
-/// Each of 60 leases of one lock kept a copy of its key, also when the lock was deleted: for a third of a ttl of up to
-/// a day.
+/// Each of 60 leases of one lock used to keep a copy of its key, even after the lock was deleted: for a third of a ttl
+/// of up to a day.
 #[test]
 fn leases_with_keepalive_share_the_key_of_their_lock_and_leave_none_of_it() {
     const KEY_BYTES: usize = 1_000_000;

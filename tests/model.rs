@@ -1,4 +1,4 @@
-//! Ten thousand random commands from eight connections, in all modes, each reply checked against a naive model.
+//! Ten thousand random commands from eight connections, in all modes; each reply is checked against a naive model.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Returns true if two grants may hold one lock: the rule itself, and nothing of how it is kept.
+    /// Returns true if two grants may hold one lock: only the rule itself, independent of how locks are kept.
     fn goes_with(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::Shared, Mode::Shared) => true,
@@ -92,8 +92,8 @@ struct Held {
     note: (i64, String),
 }
 
-/// The locks, by the plainest reading of the contract. Leases that may end in the test do so at one place, where the
-/// test waits for the server.
+/// The locks, by the simplest reading of the contract. Leases that may end during the test do so in one place, where
+/// the test waits for the server.
 #[derive(Default)]
 struct Model {
     /// The grants by key, oldest first; none is empty.
@@ -120,7 +120,7 @@ impl Model {
         assert!(token > last, "{token} after {last}");
     }
 
-    /// Records that `reply` is the answer of a grant in `mode`.
+    /// Records that `reply` answers a grant in `mode`.
     fn granted(&mut self, key: usize, owner: usize, (wanted, mode): (Wanted, Mode), reply: &Reply) {
         let token = match reply {
             Reply::List(list) => list[0].as_int(),
@@ -169,7 +169,7 @@ fn run(seed: u64) {
         let (key, owner) = (random.random_range(0..KEYS), random.random_range(0..OWNERS));
         let level: i64 = random.random_range(1..5);
         let wanted = Wanted::random(&mut random);
-        // A token of the key that somebody has, or had, or nobody.
+        // A token of the key that somebody has, that somebody had, or that nobody had.
         let held = model.held(key);
         let token = match random.random_range(0..held.len() + 2) {
             n if n < held.len() => held[n].token,
@@ -225,10 +225,10 @@ fn run(seed: u64) {
                 assert_eq!(reply, expected, "{line}");
             }
             58..60 => {
-                // Half of the time the owner's own, if it has one.
+                // Half of the time the owner's own token, if it has one.
                 let own = model.of(key, owner).filter(|_| random.random()).map(|held| held.token);
                 let token = own.unwrap_or(token);
-                // A number as large, or smaller, changes nothing.
+                // An equal or smaller number changes nothing.
                 let number: Option<i64> = (level > 1).then_some(level * 3);
                 let option = number.map_or(String::new(), |number| format!(" SEQ {number}"));
                 let (reply, line) = say(format!("LOCK.NOTE k{key} o{owner} text{step} TOKEN {token}{option}"));
@@ -302,7 +302,7 @@ fn run(seed: u64) {
                     let before = server.info("expiries");
                     let (reply, line) = say(format!("LOCK.ACQUIRE k{key} o{owner} 3{}", wanted.options()));
                     model.granted(key, owner, (wanted, mode), &reply);
-                    // Until it is out of memory too: RENAME moves an expired lock like any key.
+                    // Until it is out of memory as well: RENAME moves an expired lock like any key.
                     wait_until(&line, || server.info("expiries") == before + 1);
                     model.end(key, |held| held.owner == owner);
                 }
@@ -335,7 +335,7 @@ fn flush(client: &mut Client, model: &mut Model) {
     model.locks.clear();
 }
 
-/// Checks that LOCK.INFO shows these grants, in their order.
+/// Checks that LOCK.INFO shows these grants, in this order.
 #[track_caller]
 fn assert_is_told(reply: &Reply, held: &[Held], line: &str) {
     let Some(first) = held.first() else { return assert_eq!(*reply, null(), "{line}") };

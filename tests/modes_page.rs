@@ -1,4 +1,4 @@
-//! docs/modes.md: its examples as they run, its recipes, and the scripts with which a resource checks tokens.
+//! docs/modes.md: its examples run as shown, its recipes, and the scripts with which a resource checks tokens.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -18,7 +18,7 @@ fn code(marker: &str) -> String {
     behind.split("```").next().unwrap().to_owned()
 }
 
-/// The words of the page for a command that is not answered before others are.
+/// The page's words for a command that is not answered before others are.
 const WAITS: &str = "(waits)";
 const IS_ANSWERED: &str = "(is answered)";
 
@@ -66,7 +66,7 @@ fn the_examples_run_as_they_are_shown() {
     assert_eq!(server.info("waiters"), 0, "somebody still waits at the end");
 }
 
-/// A lock server that makes tokens, and a resource that has never heard of locks.
+/// A lock server that issues tokens, and a resource that knows nothing of locks.
 struct Fenced {
     _servers: [Server; 2],
     locks: Client,
@@ -89,7 +89,7 @@ impl Fenced {
         if mode.contains("LIMIT") { token(&reply) } else { reply.as_int() }
     }
 
-    /// Ends the lock of this owner, who does not know it: as when its lease is over.
+    /// Ends the lock of this owner, which does not know: as when its lease is over.
     fn ends(&mut self, owner: &str) {
         assert_eq!(self.locks.say(&format!("LOCK.RELEASE k {owner}")), int(0));
     }
@@ -122,7 +122,7 @@ fn assert_fenced(reply: Reply) {
     assert!(reply.starts_with("FENCED "), "{reply}");
 }
 
-/// A late writer is refused also if it has not written yet, so that the resource has not heard of it before.
+/// A late writer is refused even if it has not written before, so that the resource has not seen it yet.
 #[test]
 fn a_late_writer_is_refused_after_a_reader_and_after_a_writer() {
     for has_written in [true, false] {
@@ -156,7 +156,7 @@ fn a_late_writer_is_refused_after_a_writer_though_nobody_has_read() {
     assert_eq!(it.read(next), text("1"));
 }
 
-/// A read with a smaller token than others does not take back what they have shown.
+/// A read with a smaller token than earlier ones does not undo what they have shown.
 #[test]
 fn a_late_reader_does_not_let_a_late_writer_in() {
     let mut it = Fenced::start();
@@ -214,7 +214,7 @@ fn numbers_of_permits_have_nothing_to_do_with_each_other() {
     let mut it = Fenced::start();
     let (late, other) = (it.acquire("late", "LIMIT 2"), it.acquire("other", "LIMIT 2"));
     assert!(late < other);
-    // The one with the larger token first, each of them more than once.
+    // The one with the larger token first, each more than once.
     for (number, token) in [("2", other), ("1", late), ("1", late), ("2", other)] {
         assert_eq!(it.write_as(number, token, "1"), text("OK"));
     }
@@ -225,7 +225,7 @@ fn numbers_of_permits_have_nothing_to_do_with_each_other() {
     assert_eq!(it.write_as("2", other, "3"), text("OK"), "of another number, though smaller than the newest");
 }
 
-/// A client that asks before all have taken their hold is served too early: the page says to take all first.
+/// A client that asks before all have taken their hold is served too early: the page says that all must be taken first.
 #[test]
 fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     let server = Server::start();
@@ -240,7 +240,7 @@ fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     assert!(token(&late.hear()) > opened);
 }
 
-/// The latch opens when the lease of a dead worker ends; that worker, if it was only paused, hears that, and is fenced.
+/// The latch opens when the lease of a dead worker ends. If that worker was only paused, it learns that, and is fenced.
 #[test]
 fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     let mut it = Fenced::start();
@@ -255,7 +255,7 @@ fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     assert_fenced(it.read(late));
 }
 
-/// Workers also begin when the one who should start them dies.
+/// Workers also begin when the one that should start them dies.
 #[test]
 fn a_start_opens_when_the_lease_of_the_boss_ends() {
     let server = Server::start();

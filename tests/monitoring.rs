@@ -1,5 +1,5 @@
-//! Monitoring: INFO lock matches docs/monitoring.md, the exporter's script exports its numbers, and the log has
-//! nobody's secrets.
+//! Monitoring: INFO lock matches docs/monitoring.md, the exporter's script exports its numbers, and the log has no
+//! secrets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Returns the fields of INFO lock and their values.
+/// Returns the fields of INFO lock with their values.
 fn fields(client: &mut Client) -> Vec<(String, String)> {
     let info = client.say("INFO lock").as_text();
     let pairs = info.lines().filter_map(|line| line.split_once(':'));
@@ -72,7 +72,7 @@ fn the_exporters_script_exports_every_number() {
 
 #[test]
 fn the_log_has_no_key_owner_or_note() {
-    // Enough of everything to get every line that a client can cause.
+    // Enough of everything to cause every line that a client can cause.
     let mut server = Setup::new().aof().option("loglevel", "debug").option("maxmemory-policy", "allkeys-lru").start();
     let mut client = server.client();
     client.insist("LOCK.ACQUIRE secret-key secret-owner 60000 NOTE secret-note");
@@ -98,7 +98,7 @@ fn the_log_has_no_key_owner_or_note() {
     for line in ["incarnation 2", "a lock was refused", "grants nothing for", "maxmemory-policy"] {
         assert!(log.contains(line), "{line}: {log}");
     }
-    // The server itself names the file of its AOF, its options and its clients' addresses, none of them secret here.
+    // The server itself logs the file of its AOF, its options and its clients' addresses, none of which is secret here.
     let told: Vec<_> = log.lines().filter(|line| line.contains("secret")).collect();
     assert!(told.is_empty(), "{told:?}");
 }

@@ -1,4 +1,4 @@
-//! `lock.metrics-prefixes`: grants, refusals, waits and holds of the locks whose keys begin alike, in INFO.
+//! `lock.metrics-prefixes`: grants, refusals, waits and holds of locks by key prefix, in INFO.
 
 use crate::harness::{Client, Reply, Server, Setup, error, in_step, int, null, pair, text, wait_until, waits};
 
@@ -35,7 +35,7 @@ fn rows(client: &mut Client) -> Vec<(String, Vec<(String, u64)>)> {
     lines.map(row).collect()
 }
 
-/// Returns the numbers of grants, refusals, served waits, and ended grants of these keys.
+/// Returns the numbers of grants, refusals, served waits, and ended grants for this prefix.
 fn figures(client: &mut Client, of: &str) -> [u64; 4] {
     let rows = rows(client);
     let (_, figures) = rows.iter().find(|(prefix, _)| prefix == of).unwrap_or_else(|| panic!("{of}: {rows:?}"));
@@ -78,7 +78,7 @@ fn the_longest_prefix_counts_what_happens_to_its_locks() {
     let (waited, held) = (orders[5].1, orders[9].1);
     assert!(waited >= 19_800 && held >= 19_800, "{orders:?}");
     assert!(client.say("INFO lock").as_text().contains("lock_prefix_1:prefix=invoices:,grants=0,"));
-    // Prefixes that stay listed keep their figures, and nothing is left without a prefix.
+    // Prefixes that stay listed keep their figures; removed ones leave nothing behind.
     configure(&mut client, b"orders: x");
     let mut of = |prefix| figures(&mut client, prefix);
     assert_eq!((of("orders:"), of("x"), of("(other)")), ([3, 1, 1, 2], [0; 4], [2, 0, 0, 2]));
@@ -96,7 +96,7 @@ fn garbage_is_refused_and_changes_nothing() {
         let why = error(configure(&mut client, wrong.as_bytes()));
         assert!(why.contains("at most 32 of 1 to 128 bytes"), "{why}");
     }
-    // All or nothing, also beside another parameter.
+    // All or nothing, even along with another parameter.
     error(client.say("CONFIG SET lock.metrics-prefixes c: lock.max-waiters no"));
     error(client.say("CONFIG SET lock.max-waiters 5 lock.metrics-prefixes %"));
     assert_eq!(client.say("CONFIG GET lock.max-waiters").field("lock.max-waiters"), text("65536"));
@@ -110,7 +110,7 @@ fn garbage_is_refused_and_changes_nothing() {
     assert!(log.contains("at most 32 of 1 to 128 bytes"), "{log}");
 }
 
-/// Spaces, NULs, line ends, commas and bytes that are no text, as they can be written.
+/// Spaces, NULs, line ends, commas and bytes that are not text, in the form in which they can be written.
 #[test]
 fn a_prefix_is_any_bytes_and_info_stays_one_line_a_prefix() {
     let server = Server::start();
@@ -160,7 +160,7 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     assert_eq!(configured(&mut server.client()), "");
 }
 
-/// Waiters notice nothing, and every grant is counted by the prefixes listed when it is given.
+/// Waiters notice nothing, and every grant is counted under the prefixes listed when it is given.
 #[test]
 fn it_can_be_set_while_a_thousand_wait() {
     let server = Setup::new().option("maxclients", "2000").start();

@@ -1,12 +1,12 @@
-//! While nobody listens, changes are sent to nobody; a replica or AOF that starts meanwhile, in the middle of a storm,
-//! misses none.
+//! While nobody listens, changes are not sent; a replica or AOF that starts meanwhile, in the middle of a storm, misses
+//! none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 
 use crate::harness::{Client, Server, Setup, follow, in_step, int, text, wait_until};
 
-/// Calls `body` while clients change locks as fast as they can.
+/// Runs `body` while clients change locks as fast as they can.
 fn under_load(server: &Server, body: impl FnOnce()) {
     let done = AtomicBool::new(false);
     scope(|scope| {
@@ -31,7 +31,7 @@ fn under_load(server: &Server, body: impl FnOnce()) {
     });
 }
 
-/// Waits until the replica has what all clients of the master did.
+/// Waits until the replica has everything that the master's clients did.
 fn all_in_step(master: &mut Client) {
     // WAIT waits for the changes of its own client.
     master.say("SET all done");
@@ -116,7 +116,7 @@ fn a_replica_that_goes_on_from_the_backlog_misses_nothing() {
     let server = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
     let replica = Setup::new().replication().start();
     follow(&replica, &server);
-    // Its link breaks; from the backlog it goes on where it was, without a copy of the data.
+    // Its link breaks, and it resumes from the backlog without a copy of the data.
     let mut master = server.client();
     master.say("CLIENT KILL TYPE replica");
     under_load(&server, || {
@@ -139,7 +139,7 @@ fn a_replica_of_the_old_master_that_follows_the_new_one_misses_nothing() {
     follow(&new_master, &server);
     other.client().say(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     let mut master = server.client();
-    // From here on the master sends nothing more: a replica that is ahead of the new master could not follow it.
+    // From here on the master sends nothing more: a replica ahead of the new master could not follow it.
     let both_follow = |master: &mut Client| {
         master.say("SET all done");
         master.say("WAIT 2 1000") == int(2)
@@ -149,7 +149,7 @@ fn a_replica_of_the_old_master_that_follows_the_new_one_misses_nothing() {
     wait_until("both are at the same place", || master.say("WAIT 2 1000") == int(2));
     new_master.client().say("REPLICAOF NO ONE");
     new_master.lift();
-    // Changes before the other one comes are in the backlog that the new master kept as a replica.
+    // Changes from before the other replica comes are in the backlog that the new master kept as a replica.
     let mut client = new_master.client();
     for n in 0..100 {
         client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));

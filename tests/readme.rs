@@ -1,4 +1,4 @@
-//! The README's first five minutes, as somebody types them who also reads.
+//! The README's first five minutes, as typed by somebody who also reads.
 
 use crate::command_pages::{ask, fits, shown};
 use crate::harness::{Server, int, wait_until};

@@ -65,8 +65,8 @@ fn a_replica_refuses_writes_and_promises_nothing() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
 }
 
-/// The replica hears of it when the lease is over by its own clock too: nobody asks it whether the owner holds the
-/// lock.
+/// The release reaches the replica when the lease is already over by its own clock: nobody asks the replica whether the
+/// owner holds the lock.
 #[test]
 fn a_release_that_comes_late_ends_the_lock_on_the_replica() {
     let (server, replica) = pair();
@@ -111,7 +111,7 @@ fn an_expired_lock_is_free_on_a_replica_whose_master_is_silent() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
     wait_until("the lease ends", || copy.say("LOCK.INFO k") == null());
     assert_eq!(copy.say("EXISTS k"), int(1), "a replica deletes nothing by itself");
-    // Promoted, it cleans up.
+    // Once promoted, it cleans up.
     copy.say("REPLICAOF NO ONE");
     wait_until("it is deleted", || copy.say("EXISTS k") == int(0));
     replica.lift();
@@ -126,7 +126,7 @@ fn a_promoted_replica_knows_the_holder() {
     in_step(&mut master);
     server.kill();
     copy.say("REPLICAOF NO ONE");
-    // Its master may have granted locks that never came here.
+    // Its master may have granted locks that never reached it.
     assert!(error(copy.say("LOCK.ACQUIRE other you 1000")).starts_with("GUARDED "));
     assert!(error(copy.say("LOCK.EXTEND k me 60000")).starts_with("GUARDED "));
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
@@ -182,7 +182,7 @@ fn a_paused_failover_with_expiring_locks_harms_nobody() {
     }
 }
 
-/// A replica that accepts writes from clients granted what its master had granted to another.
+/// A replica that accepts writes from clients used to grant what its master had granted to another.
 #[test]
 fn a_writable_replica_grants_nothing_either() {
     let (server, replica) = pair();

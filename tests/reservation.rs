@@ -1,10 +1,10 @@
-//! LOCK.WAIT: answered in turn, the lock is reserved for a moment, and nothing is granted.
+//! LOCK.WAIT: answered in turn, it reserves the lock for a moment, and grants nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::harness::{Server, Setup, int, null, text, wait_until, waits};
 
-/// A window long enough to inspect a reservation.
+/// A reservation long enough to inspect.
 const LONG: &[&str] = &["handoff-window", "10000"];
 
 #[test]
@@ -98,7 +98,7 @@ fn it_writes_nothing() {
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
 }
 
-/// A free lock cannot always be acquired: a client that asks for its queue sees why.
+/// A free lock cannot always be acquired; a client that asks for its queue sees why.
 #[test]
 fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -129,7 +129,7 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// Clients ask with the smallest ticket again and again, as owners of their own, and never acquire.
+/// Clients repeatedly ask with the smallest ticket, each time as a new owner, and never acquire.
 #[test]
 fn clients_that_never_acquire_keep_nobody_from_a_free_lock() {
     let server = Server::start();

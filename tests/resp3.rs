@@ -1,4 +1,4 @@
-//! RESP3: maps and nulls of their own types, and invalidations for clients that keep copies.
+//! RESP3: maps and nulls of their own types, and invalidations for clients with cached copies.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -76,7 +76,8 @@ fn every_reply_has_its_own_kind() {
     assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
-/// With client-side caching, a client that has read a lock hears, once, that it changed, by any client and in any way.
+/// With client-side caching, a client that has read a lock is notified once that it changed, by any client and in any
+/// way.
 #[test]
 fn who_keeps_a_copy_is_told_of_changes() {
     let server = Server::start();
@@ -97,7 +98,7 @@ fn who_keeps_a_copy_is_told_of_changes() {
         operator.say(change);
         assert_eq!(me.hear(), told, "{change}");
     }
-    // The end of a lease is a change too. (The lock must be read before it ends.)
+    // The end of a lease is a change, too. (The lock must be read before it ends.)
     while !me.say("LOCK.INFO k").starts_with('%') {
         operator.say("LOCK.ACQUIRE k you 300");
         assert_eq!(me.hear(), told);

@@ -1,4 +1,4 @@
-//! A payload made to harm: an error or a possible lock, never a crash.
+//! Malicious payloads: an error or a possible lock, never a crash.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -25,12 +25,12 @@ pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// Returns the place of the record in the payload of a lock: after the type, the module's id and two opcodes.
+/// Returns the offset of the record in the payload of a lock: after the type, the module's id and two opcodes.
 fn record_start(payload: &[u8], owner: &[u8]) -> usize {
     payload.windows(owner.len()).rposition(|window| window == owner).unwrap() - 64
 }
 
-/// Starts a server whose payloads have records as they are, not compressed.
+/// Starts a server whose payloads contain records uncompressed.
 pub fn start() -> Server {
     Setup::new().option("rdbcompression", "no").start()
 }
@@ -85,7 +85,7 @@ fn impossible_locks_are_refused() {
         assert!(error(restore(&mut client, &signed(hostile))).starts_with("ERR Bad data format"), "{what}");
         assert_eq!(client.say("EXISTS copy"), int(0), "{what}");
     }
-    // The refusals did not drive the key's tokens ahead.
+    // The refusals did not raise the key's tokens.
     let next = client.say("LOCK.ACQUIRE copy me 1000").as_int() as u64;
     assert!(next < token + an_hour_us / 2);
     assert_eq!((server.info("held"), server.info("deadlines")), (2, 2));
@@ -106,7 +106,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
             hostile[at] = random.random();
         }
         if random.random_range(0..4) == 0 {
-            // Shorter or longer, the footer in place.
+            // Shorter or longer, with the footer in place.
             let footer = hostile.split_off(body);
             hostile.resize(random.random_range(1..2 * body), random.random());
             hostile.extend(footer);
@@ -128,7 +128,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
     assert!(client.say("LOCK.EXTEND k unmistakable 60000").as_int() > 0);
 }
 
-/// Entries of locks that were read and then dropped by the server stayed until their deadline.
+/// Entries of locks that were read and then dropped by the server used to stay until their deadline.
 #[test]
 fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     let server = start();
@@ -146,7 +146,7 @@ fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     assert_eq!((server.info("held"), server.info("deadlines")), (1, 1));
 }
 
-/// A payload from another boot gets its full ttl again: it must not be longer than this node grants.
+/// A payload from another boot gets its full ttl again, which must not exceed what this node grants.
 #[test]
 fn a_ttl_above_the_nodes_own_is_refused() {
     let server = start();

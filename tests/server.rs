@@ -1,4 +1,4 @@
-//! The module on real servers: one file a property.
+//! The module on real servers, with one file per property.
 //!
 //! `PALISADE_SERVER` names the server binary (default `redis-server`), `PALISADE_MODULE` the module (default: the one
 //! built with these tests).
@@ -6,7 +6,7 @@
 // Tests measure how long things take; the rule that only one file reads clocks is for the module.
 #![allow(clippy::disallowed_methods)]
 
-// Other test programs share it, and need more of it.
+// Other test programs share it, and use more of it.
 #[allow(dead_code, unused_imports)]
 mod harness;
 

@@ -48,7 +48,7 @@ fn strictly_first_in_first_out_over_modes() {
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k a 60000 SHARED");
     let mut writer = writer_waits(&server, "w");
-    // It would be compatible with the holder, and does not pass the earlier request.
+    // It would be compatible with the holder, but does not pass the earlier request.
     assert_eq!(me.say("LOCK.ACQUIRE k b 60000 SHARED"), null());
     let (mut b, mut c) = (reader_waits(&server, "b"), reader_waits(&server, "c"));
     let mut last = writer_waits(&server, "x");
@@ -59,7 +59,7 @@ fn strictly_first_in_first_out_over_modes() {
     me.say("LOCK.RELEASE k a");
     let written = token(&writer.hear());
     assert_eq!((owners(&mut me, "k"), server.info("waiters")), (vec!["w".to_owned()], 4));
-    // Adjacent readers get in together, in one step; the reader behind the next writer does not.
+    // Adjacent readers are granted the lock together, in one step; the reader behind the next writer is not.
     me.say("LOCK.RELEASE k w");
     assert_eq!(owners(&mut me, "k"), ["b", "c"]);
     assert!(token(&b.hear()) > written && token(&c.hear()) > written);
@@ -139,7 +139,7 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!((of("note"), of("mode")), ([text("first"), text("")], [text("shared"), text("shared")]));
     let ttl = of("ttl").map(|ttl| ttl.as_int());
     assert!(ttl[0] > 50_000 && (40_000..=50_000).contains(&ttl[1]), "{ttl:?}");
-    // Each token is checked by itself; the raised one is no longer a's.
+    // Each token is checked separately; the raised one is no longer a's.
     assert!(me.say(&format!("LOCK.CHECK k {raised}")).as_int() > 50_000);
     assert!((1..=50_000).contains(&me.say(&format!("LOCK.CHECK k {b}")).as_int()));
     assert_eq!(me.say(&format!("LOCK.CHECK k {a}")), null());
@@ -154,8 +154,8 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!(owners(&mut me, "k"), ["a"]);
 }
 
-/// Readers need no order among themselves: a proposal that another reader has, or one between two readers' tokens, is
-/// accepted. A writer is after all of them, and a reader after the writer.
+/// Readers need no order among themselves: a proposal that equals another reader's token, or lies between those of two
+/// readers, is accepted. A writer is after all of them, and a reader after the writer.
 #[test]
 fn tokens_of_readers_are_in_no_order() {
     let server = past_its_first_tokens();
@@ -163,7 +163,7 @@ fn tokens_of_readers_are_in_no_order() {
     let a = me.say("LOCK.ACQUIRE k a 20000 SHARED").as_int();
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k b 40000 SHARED FENCE {a}")), int(a));
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k c 40000 SHARED FENCE {}", a - 1)), int(a - 1));
-    // Of two grants with one token, CHECK reports the one that lasts longest.
+    // Of two grants with one token, CHECK reports the one that lasts longer.
     assert!((20_001..=40_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
     me.say("LOCK.RELEASE k b");
     assert!((1..=20_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
@@ -174,7 +174,7 @@ fn tokens_of_readers_are_in_no_order() {
     me.say("LOCK.RELEASE k w");
     let read = me.say(&format!("LOCK.ACQUIRE k a 60000 SHARED FENCE {written}")).as_int();
     assert!(read > written);
-    // Also if the writer became a reader itself.
+    // Even if the writer itself became a reader.
     let written = me.say("LOCK.ACQUIRE x w 60000").as_int();
     me.say("LOCK.CONVERT x w SHARED");
     assert!(me.say(&format!("LOCK.ACQUIRE x a 60000 SHARED FENCE {written}")).as_int() > written);
@@ -200,8 +200,8 @@ fn a_repeated_request_is_one_in_the_same_mode() {
     assert!(error(me.say("LOCK.ACQUIRE x a 60000 SHARED RETRY")).starts_with("OWNED"));
 }
 
-/// An owner that is granted the lock waits no longer: its requests in that mode are answered with the grant, those in
-/// another are refused.
+/// An owner that is granted the lock no longer waits: its requests in that mode are answered with the grant, those in
+/// another mode are refused.
 #[test]
 fn a_holder_does_not_wait_for_itself() {
     let server = Server::start();
@@ -219,8 +219,8 @@ fn a_holder_does_not_wait_for_itself() {
     assert_eq!((owners(&mut me, "k"), server.info("waiters")), (vec!["a".to_owned(), "b".to_owned()], 0));
 }
 
-/// Runs three clients that take the lock in the mode `crowd` and release it, again and again, while `meanwhile` runs
-/// with their tokens.
+/// Runs three clients that repeatedly take the lock in the mode `crowd` and release it, while `meanwhile` runs with
+/// their tokens.
 fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec<i64>>)) {
     let (done, tokens) = (AtomicBool::new(false), Mutex::new(vec![]));
     std::thread::scope(|scope| {
@@ -241,7 +241,7 @@ fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec
 
 const ROUNDS: usize = 20;
 
-/// The lock is never free, and newcomers would be compatible with its holders: yet they stand behind the waiter.
+/// The lock is never free, and newcomers would be compatible with its holders, yet they queue behind the waiter.
 #[test]
 fn those_who_keep_coming_do_not_keep_out_who_waits() {
     for (crowd, lonely) in [(" SHARED", ""), (" LIMIT 9", ""), (" SHARED", " LIMIT 3"), (" LIMIT 9", " SHARED")] {
@@ -264,7 +264,7 @@ fn those_who_keep_coming_do_not_keep_out_who_waits() {
     }
 }
 
-/// Each exclusive request that was there before is served once, and none that came later.
+/// Each exclusive request from before is served once, and none that came later.
 #[test]
 fn writers_who_keep_coming_do_not_keep_a_reader_out() {
     let server = Server::start();

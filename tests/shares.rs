@@ -1,4 +1,4 @@
-//! Places and bytes for waiting requests: they are bounded, and nobody takes what others need.
+//! Slots and bytes for waiting requests: they are bounded, and nobody takes what others need.
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, pair, text, wait_until, waits};
 
@@ -12,7 +12,7 @@ fn listener(server: &Server) -> Client {
     client
 }
 
-/// Returns a name of a megabyte, whose lock is held by `me`.
+/// Returns a name of one megabyte, whose lock is held by `me`.
 fn held(client: &mut Client) -> Vec<u8> {
     let key = vec![b'k'; MEGABYTE];
     assert!(client.send(&[b"LOCK.ACQUIRE", &key, b"me", b"60000"]).as_int() > 0);
@@ -25,7 +25,7 @@ fn wait_heard(client: &mut Client, key: &[u8], n: usize, ms: &str) -> Reply {
     client.send(&[b"LOCK.WAIT", key, owner.as_bytes(), ms.as_bytes(), b"HEARD", NAME.as_bytes()])
 }
 
-/// Sends waits until one is refused. Returns the number of waits, and the refusal.
+/// Sends waits until one is refused. Returns the number of accepted waits, and the refusal.
 fn fill(client: &mut Client, key: &[u8]) -> (usize, String) {
     let mut waiting = 0;
     loop {
@@ -49,7 +49,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     me.say(&format!("CONFIG SET maxmemory {}", used + 20 * MEGABYTE as u64));
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with("OOM ") && waiting < 20, "{waiting} waited: {refused}");
-    // Once it is above the bound, and not only just before it.
+    // Once above the bound, not just before it.
     let used = me.info_field("used_memory");
     me.say(&format!("CONFIG SET maxmemory {}", used - 3 * MEGABYTE as u64));
     for line in [
@@ -62,7 +62,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     ] {
         assert!(asker.say(&line).is_error("OOM"), "{line}");
     }
-    // A request that does not wait is answered, and commands that free memory go on.
+    // A request that does not wait is answered, and commands that free memory still work.
     assert_eq!((asker.say("LOCK.WAIT k you 0"), asker.say("LOCK.WAIT free you 60000")), (int(0), int(1)));
     assert_eq!(asker.say(&format!("LOCK.WATCH k 0 TOKEN {token}")), null());
     assert_eq!(me.say("LOCK.EXTEND k me 60000"), int(token));
@@ -105,7 +105,7 @@ fn what_waits_has_a_bound_in_bytes() {
     assert_eq!(waiting, 3, "a listener has half");
     let taken = server.info("waiting_bytes");
     assert!(taken > 6 * MEGABYTE as u64 && taken < 8 * MEGABYTE as u64, "{taken}");
-    // Others find room, and the same connection does for a short name.
+    // There is room for others, and for this connection with a short name.
     let (one, _) = waits(&server, "LOCK.WAIT k you 60000");
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 60000 HEARD {NAME}")), text("WAITING"));
     drop(ear);
@@ -126,14 +126,14 @@ fn what_waits_has_a_bound_in_bytes() {
     }
 }
 
-/// Hears all there is, an answer of limited length at a time. Returns the number of news.
+/// Receives all news, one answer of limited length at a time. Returns the number of news.
 fn hears_all(ear: &mut Client) -> usize {
     std::iter::from_fn(|| Some(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len()))
         .take_while(|news| *news > 0)
         .sum()
 }
 
-/// An answer that nobody hears keeps its bytes until it is heard.
+/// An answer that nobody has received keeps its bytes until somebody does.
 #[test]
 fn answers_that_nobody_hears_count() {
     let server = Setup::new().module_arguments(&["max-waiting-bytes", "16777216"]).start();
@@ -166,7 +166,8 @@ fn nobody_takes_the_places_that_others_need() {
     assert!(refused.starts_with(
         "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiters,"
     ));
-    // Each connection of the same user has a place for its first one, and where those end another user has.
+    // Each connection of the same user has a place for its first request, and after those are used up, another user
+    // still has one.
     let _crowd: Vec<_> = (0..24).map(|n| waits(&server, &format!("LOCK.WAIT k c{n} 60000")).0).collect();
     assert!(me.say("LOCK.WAIT k you 60000").is_error("QUEUEFULL"));
     let mut app = server.client();

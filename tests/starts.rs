@@ -67,7 +67,7 @@ fn a_clean_end_is_proved_by_what_was_loaded() {
             server.start_again();
             assert_remembers(&server, token);
         }
-        // The proof is used up: a crash after it is a crash.
+        // The proof is used up: a crash after it is like any crash.
         let aof_always = how == "NOSAVE";
         server.kill();
         server.start_again();
@@ -77,14 +77,14 @@ fn a_clean_end_is_proved_by_what_was_loaded() {
 
 #[test]
 fn an_end_that_left_something_else_is_guarded() {
-    // Saved earlier, ended without saving: the file is an older set.
+    // Saved earlier, but ended without saving: the file has an older set.
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
     server.client().say("SAVE");
     server.client().say("LOCK.ACQUIRE later me 60000");
     server.shutdown("NOSAVE");
     server.start_again();
     assert_guarded(&server, token);
-    // Ended with a snapshot, started with the AOF newly on: nothing is loaded.
+    // Ended with a snapshot, then started with the AOF newly on: nothing is loaded.
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
     server.shutdown("SAVE");
     server.start_again_with(|setup| setup.aof());
@@ -158,7 +158,7 @@ fn a_terminated_server_ends_clean() {
 #[test]
 fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
-    // There is a folder in the place of the snapshot.
+    // There is a folder in place of the snapshot.
     let snapshot = server.dir().join("dump.rdb");
     fs::create_dir(&snapshot).unwrap();
     assert!(error(server.client().say("SHUTDOWN SAVE")).contains("Errors trying to SHUTDOWN"));
@@ -169,7 +169,8 @@ fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// The AOF may have been switched on just before, and still wait for its first rewrite: the module cannot know.
+/// The AOF may have been switched on just before, and may still be waiting for its first rewrite: the module cannot
+/// know.
 #[test]
 fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     let mut server = Setup::new().aof().module_later().start();
@@ -185,7 +186,7 @@ fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     assert_guarded(&server, token);
 }
 
-/// A transaction's grant reaches the AOF at its end: by then it may be off.
+/// A transaction's grant reaches the AOF at its end, when the AOF may already be off.
 #[test]
 fn a_grant_in_the_transaction_that_turns_the_aof_off_is_not_taken_for_remembered() {
     for last in ["CONFIG SET appendonly no", "CONFIG SET appendfsync no"] {
@@ -219,8 +220,8 @@ fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
     assert_guarded(&server, token);
 }
 
-/// A lock of an incarnation that was not remembered stayed suspect for that incarnation only: after a clean restart the
-/// node vouched for a stale holder.
+/// A lock from an incarnation that was not remembered used to be suspect for that incarnation only: after a clean
+/// restart the node vouched for a stale holder.
 #[test]
 fn a_suspect_lock_is_suspect_in_the_next_life_too() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));

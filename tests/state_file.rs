@@ -1,4 +1,4 @@
-//! The state that a node keeps over its incarnations: identity, and a ceiling below which all its tokens are.
+//! The state that a node keeps across its incarnations: its identity, and a ceiling below which all its tokens are.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -80,7 +80,7 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
     let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
     let mut client = server.client();
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
-    // The folder goes away under it: nothing can be written.
+    // The folder disappears: nothing can be written.
     let away = dir.path().join("away");
     fs::rename(&folder, &away).unwrap();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
@@ -105,7 +105,7 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
     assert!(server.log().contains("the state file can be written again"));
 }
 
-/// The answer comes when the node serves, for every command right behind it.
+/// The answer comes once the node serves, for every command right behind it.
 #[test]
 fn lift_is_answered_when_the_node_serves() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,8 +128,8 @@ fn lift_is_answered_when_the_node_serves() {
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
 
-/// Uses up the ceiling: the key's next token is the first above it for any client, as after a proposal or with a clock
-/// that is ahead.
+/// Uses up the ceiling: the key's next token would be the first above it, for any client, as after a proposal or with a
+/// clock that is ahead.
 fn use_up_the_ceiling(client: &mut Client) {
     client.insist("LOCK.ACQUIRE k me 60000").as_int();
     let ceiling = client.info_field("lock_token_ceiling");
@@ -178,7 +178,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     assert_eq!(server.info("waiters_most"), 0);
     assert!(error(client.say("LOCK.ACQUIRE k me 60000")).starts_with("NOTYET "));
     assert_eq!((server.info("waiters_most"), server.info("waiters"), server.info("wait_timeouts")), (1, 0, 0));
-    // Another stands before it: that is an answer.
+    // Another request is before it, so that is the answer.
     let waiter = crate::harness::waits(&server, "LOCK.ACQUIRE k first 60000 WAIT 60000");
     assert_eq!(other.say("LOCK.ACQUIRE k me 60000"), null());
     fs::rename(&away, &folder).unwrap();
@@ -191,7 +191,8 @@ fn proposals_of_a_quorum_client() {
     let server = Server::start();
     let mut client = server.client();
     let first = client.insist("LOCK.ACQUIRE k me 60000").as_int();
-    // A new node's first tokens are ahead of its clock by the skew: no proposal is above them before that has passed.
+    // A new node's first tokens are ahead of its clock by the skew: no proposal exceeds them before that time has
+    // passed.
     wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);
     let clock = client.say("LOCK.NODE").field("clock_us").as_int();
     let mut again = |proposal: i64| {
@@ -272,7 +273,7 @@ fn what_is_no_regular_file_is_refused_and_stays() {
     assert!(run(&format!("mkfifo {}", path("pipe").display())));
     let _socket = UnixListener::bind(path("socket")).unwrap();
     let mut cases = vec![("folder", "it is a folder"), ("pipe", "it is a pipe"), ("socket", "it is a socket")];
-    // One like /dev/null, which as root would be renamed as any other file.
+    // A device like /dev/null, which root could rename like any other file.
     if run(&format!("mknod {} c 1 3", path("device").display())) {
         cases.push(("device", "it is a device"));
     } else {
@@ -284,7 +285,7 @@ fn what_is_no_regular_file_is_refused_and_stays() {
         assert!(log.contains(expected), "{name}: {log}");
         assert_eq!(fs::symlink_metadata(path(name)).unwrap().file_type(), kind, "{name}");
     }
-    // And in the place of the lock file.
+    // And in place of the lock file.
     fs::create_dir(path("a.lock")).unwrap();
     assert!(run(&format!("mkfifo {}", path("b.lock").display())));
     symlink(path("nowhere"), path("c.lock")).unwrap();
@@ -363,7 +364,7 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
         fs::remove_file(&lock).unwrap();
         let log = on(&path).refused();
         assert!(log.contains("another server uses the state file"), "{round}: {log}");
-        // The file that the refused one made is taken over, and a missing one is created again.
+        // The file made by the refused server is used, and a missing one is created again.
         if round == 1 {
             fs::remove_file(&lock).unwrap();
         }
@@ -375,8 +376,8 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
     assert!(first.client().insist("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Both files are gone, and a second server took their place: the first one must not write over files that are now
-/// another's.
+/// Both files are gone, and a second server has created its own: the first one must not write over files that now
+/// belong to another.
 #[test]
 fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -384,7 +385,7 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let first = on(&path).start();
     let mut client = first.client();
     client.insist("LOCK.ACQUIRE k me 60000");
-    // It does not get to writing its file again meanwhile: then the second one would be refused.
+    // It does not get to write its file again meanwhile: otherwise the second one would be refused.
     let frozen = Frozen::new(&first);
     fs::remove_file(dir.path().join("node.state.lock")).unwrap();
     fs::remove_file(&path).unwrap();
@@ -399,7 +400,7 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert_eq!(first.log().matches("Nothing is promised here from now on").count(), 1, "{}", first.log());
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
     assert!(read(path.clone()).contains(&id), "the file is the second one's");
-    // It stays so when the second one has ended: the first does not know what that one issued.
+    // It stays so after the second one has ended: the first does not know what that one issued.
     second.kill();
     let mut tries = 0;
     wait_until("it has tried again", || {

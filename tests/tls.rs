@@ -1,4 +1,4 @@
-//! A server that listens with TLS alone. Certificates are made by openssl, for the test.
+//! A server that listens only with TLS. Certificates are made by openssl for the test.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::harness::{
     with_tls,
 };
 
-/// Starts redis-cli over TLS, as a process of its own.
+/// Starts redis-cli over TLS, as a separate process.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--tls", "--cacert"]);
@@ -30,7 +30,7 @@ fn ask(certificates: &Path, port: u16, line: &str) -> String {
     fs::read_to_string(out).unwrap().trim().to_owned()
 }
 
-/// Returns true if the tested server and this machine can do it.
+/// Returns true if the tested server and this machine can do TLS.
 fn can_be_tested() -> bool {
     let has_tls = has_tls();
     if !has_tls {
@@ -39,7 +39,7 @@ fn can_be_tested() -> bool {
     has_tls
 }
 
-/// The server has its default for TLS: clients have certificates of their own.
+/// The server has its default for TLS: clients need their own certificates.
 #[test]
 fn locks_and_hand_overs_over_tls() {
     if !can_be_tested() {
@@ -57,7 +57,7 @@ fn locks_and_hand_overs_over_tls() {
         waiters.push(over_tls(dir.path(), port, &format!("LOCK.ACQUIRE k w{n} 60000 WAIT 60000"), out));
         wait_until("it waits", || server.info("waiters") == n as u64 + 1);
     }
-    // One receives the lock over TLS from a client without it, the other from one that speaks TLS too.
+    // One receives the lock over TLS from a client without it, the other from one that uses TLS, too.
     let mut me = server.client();
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     assert!(waiters[0].wait().unwrap().success());
@@ -96,7 +96,7 @@ fn a_node_without_another_port_is_named_after_its_tls_port() {
     assert!(read(state).contains("incarnation 2\n"));
 }
 
-/// The link of a replica is a TLS connection too.
+/// The link of a replica is a TLS connection, too.
 #[test]
 fn a_replica_over_tls_keeps_the_same_locks() {
     if !can_be_tested() {

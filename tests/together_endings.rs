@@ -1,11 +1,12 @@
-//! Every way in which one of several grants ends or changes, and who gets in then: leases, BREAK, CONVERT, key events.
+//! Every way in which one of several grants ends or changes, and who is granted the lock then: leases, BREAK, CONVERT,
+//! key events.
 
 use crate::harness::{
     Client, Server, Setup, error, grants, guarded_ms, int, null, number, owners, permits, text, token, wait_until,
     waits,
 };
 
-/// Returns a server with key events, and a client that hears them.
+/// Returns a server with key events, and a client that receives them.
 fn told() -> (Server, Client) {
     let server = Setup::new().option("notify-keyspace-events", "Ed").start();
     let mut events = server.client();
@@ -47,7 +48,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
         assert_eq!(next(&mut events), event);
     }
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {a}")), null());
-    // One of several by its token; one of several by the end of its lease; the last.
+    // One of several by its token, one of several by the end of its lease, then the last.
     let c = me.say("LOCK.ACQUIRE k c 60000 SHARED").as_int();
     me.say("LOCK.ACQUIRE k d 3000 SHARED");
     me.say("LOCK.ACQUIRE k e 20 SHARED");
@@ -67,7 +68,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
 fn a_lock_whose_leases_are_all_over_is_told_once() {
     let (server, mut events) = told();
     let mut me = server.client();
-    // While nothing is written all of them end.
+    // While nothing is written, all of them end.
     let lines: Vec<_> = (0..20).map(|n| format!("LOCK.ACQUIRE k o{n} {} SHARED", 3_000 + n)).collect();
     me.pipeline(&lines);
     me.say("CLIENT PAUSE 100000 WRITE");
@@ -102,7 +103,7 @@ fn the_number_of_a_lease_that_ended_is_the_next_ones() {
     );
 }
 
-/// A grant whose lease is over, and that the server has not taken out yet, is not there for any command.
+/// A grant whose lease is over, but which the server has not removed yet, does not exist for any command.
 #[test]
 fn a_grant_that_is_over_counts_for_nothing_before_it_is_taken_out() {
     let server = Server::start();
@@ -112,7 +113,7 @@ fn a_grant_that_is_over_counts_for_nothing_before_it_is_taken_out() {
     me.say("CLIENT PAUSE 100000 WRITE");
     wait_until("it ends", || me.say("LOCK.INFO k").field("holders") == int(1));
     assert_eq!((owners(&mut me, "k"), me.say(&format!("LOCK.CHECK k {b}"))), (vec!["a".to_owned()], null()));
-    // Commands sent now are done right after the pause, together with what came due.
+    // Commands sent now run right after the pause, together with the work that came due.
     me.ask("LOCK.CONVERT k a EXCLUSIVE");
     let mut operator = server.client();
     operator.say("CLIENT UNPAUSE");
@@ -133,7 +134,7 @@ fn break_ends_all_grants_or_those_with_one_token() {
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {b}")), int(b));
     assert_eq!(number(&waiter.hear()), 2);
     assert_eq!((me.say("LOCK.EXTEND k b 1000"), me.say("LOCK.EXTEND k a 1000")), (null(), int(a)));
-    // All: the answer is the largest token.
+    // All of them: the answer is the largest token.
     let d = grants(&mut me, "k")[2].field("token").as_int();
     let mut alone = waits(&server, "LOCK.ACQUIRE k alone 60000 WAIT 60000").0;
     assert_eq!(me.say("LOCK.BREAK k"), int(d.max(c)));
@@ -146,7 +147,7 @@ fn break_ends_all_grants_or_those_with_one_token() {
     assert_eq!((me.say("EXISTS k"), server.info("breaks")), (int(0), 3));
 }
 
-/// Readers may have one token: then an operator ends them together.
+/// Readers may share a token; an operator then ends them together.
 #[test]
 fn break_by_a_token_ends_all_who_have_it() {
     let server = Server::start();
@@ -224,7 +225,7 @@ fn the_only_reader_becomes_a_writer_with_a_new_token() {
     assert_eq!((me.say("LOCK.CONVERT jobs a EXCLUSIVE"), me.say("LOCK.CONVERT jobs a SHARED")), (null(), null()));
 }
 
-/// Readers that the node has forgotten may still read: it lets nobody write. It lets a writer read.
+/// Readers that the node has forgotten may still be reading, so it grants no writer. It lets a writer become a reader.
 #[test]
 fn a_guarded_node_makes_no_writers() {
     let server = Server::start();

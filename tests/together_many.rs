@@ -1,5 +1,5 @@
-//! A hundred thousand holders of one lock: an operation on one of them takes as long as with two, and the end of all
-//! harms nobody.
+//! A hundred thousand holders of one lock: an operation on one of them takes as long as with two, and the end of all of
+//! them harms nobody.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::harness::{
 
 const HOLDERS: usize = 100_000;
 
-/// Makes readers of `k` by the names r0, r1 and so on, whose leases all end about `end_ms` from now.
+/// Makes readers of `k` named r0, r1 and so on, whose leases all end in about `end_ms`.
 fn readers(client: &mut Client, count: usize, end_ms: u128) {
     let started = Instant::now();
     for batch in (0..count).collect::<Vec<_>>().chunks(5_000) {
@@ -42,7 +42,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let mut writer = waits(&master, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
     beside_a_bystander(&master, || wait_until("all leases end", || master.info("expiries") == HOLDERS as u64));
     let started = Instant::now();
-    // The server waits for this client's write, and all that was before it.
+    // The server waits for this client's write and everything before it.
     me.say("SET after all");
     in_step(&mut me);
     println!("the replica was in step {:?} later", started.elapsed());
@@ -54,7 +54,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     assert_eq!((master.info("held"), master.info("deadlines")), (1, 1));
 }
 
-/// If nobody is left the lock ends as one.
+/// If nobody is left, the lock ends as a whole.
 #[test]
 fn a_lock_whose_holders_all_end_ends_as_one() {
     let server = Server::start();
@@ -66,7 +66,7 @@ fn a_lock_whose_holders_all_end_ends_as_one() {
     assert!(me.say("LOCK.ACQUIRE k w 1000").as_int() > 0);
 }
 
-/// The lock is the waiter's in the step in which all the others lose it. Dropping them is left to another thread.
+/// The waiter gets the lock in the step in which all the others lose it. Dropping them is left to another thread.
 #[test]
 fn a_lock_of_many_holders_passes_as_a_whole() {
     const MANY: usize = 20_000;
@@ -128,7 +128,7 @@ fn readers_with_one_token(me: &mut Client, count: usize) -> i64 {
     shared
 }
 
-/// The lock gets another name between two slices: its other grants go on, and the operator hears that.
+/// The lock is renamed between two slices: its other grants stay, and the operator is informed.
 #[test]
 fn a_break_whose_lock_is_renamed_in_the_middle_says_so() {
     let server = past_its_first_tokens();
@@ -144,8 +144,8 @@ fn a_break_whose_lock_is_renamed_in_the_middle_says_so() {
     assert_eq!(server.info("held"), 0);
 }
 
-/// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, and other
-/// clients are served meanwhile.
+/// Readers may all propose one token. An operator who breaks it waits until all grants with it have ended, while other
+/// clients are served.
 #[test]
 fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     let server = past_its_first_tokens();
@@ -165,7 +165,7 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
-/// The operator received Null, which says that there was no such grant.
+/// The operator used to receive Null, which says that there was no such grant.
 #[test]
 fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     let server = past_its_first_tokens();

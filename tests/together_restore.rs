@@ -1,4 +1,4 @@
-//! A payload with several grants: one whose grants conflict is refused whole, and an accepted one is suspect.
+//! A payload with several grants: if any of them conflict it is refused as a whole, and an accepted one is suspect.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use crate::restore::{restore, signed, start};
 /// The length of the payload's end: two bytes of version and the checksum.
 const FOOTER: usize = 10;
 
-/// A grant of a record, with the length of the part before owner and note.
+/// A grant of a record, with the length of the part before its owner and note.
 #[derive(Clone)]
 struct Grant {
     flags: u8,
@@ -30,7 +30,7 @@ struct Grant {
 struct Record {
     kind: u8,
     reserved: u16,
-    /// The number of grants in the head; `None` for the real one.
+    /// The number of grants given in the head; `None` for the real one.
     count: Option<u32>,
     at_us: u64,
     boot: [u8; 16],
@@ -43,7 +43,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Record {
-    /// Returns the record in a payload that the server made, and the bytes before its length.
+    /// Returns the record in a payload made by the server, and the bytes before its length.
     fn of(payload: &[u8], first_owner: &[u8]) -> (Self, Vec<u8>) {
         let at = payload.windows(first_owner.len()).position(|window| window == first_owner).unwrap() - 44 - 32;
         // The length of a string takes one byte, or two, or more if it is long.
@@ -109,7 +109,7 @@ impl Record {
         bytes
     }
 
-    /// Returns a payload with this record, which the server takes for one of its own.
+    /// Returns a payload with this record, which the server accepts as one of its own.
     fn payload(&self, before: &[u8], original: &[u8]) -> Vec<u8> {
         let bytes = self.bytes();
         let mut payload = before.to_vec();
@@ -207,11 +207,11 @@ fn what_could_not_be_granted_together_is_refused_whole() {
         assert!(error(reply).starts_with("ERR Bad data format"), "{what}");
         assert_eq!(client.say("EXISTS copy"), int(0), "{what}");
     }
-    // A ttl of a node that grants longer leases.
+    // A ttl from a node that grants longer leases.
     let mut foreign = record.clone();
     (foreign.boot, foreign.grants[2].ttl_ms) = ([0xEE; 16], 60_001);
     assert!(error(restore(&mut client, &foreign.payload(&before, &original))).starts_with("ERR Bad data format"));
-    // Nothing of the refused payloads is left, in bookkeeping, tokens or the lock that was there.
+    // Nothing of the refused payloads is left in bookkeeping or tokens, and the lock that was there is unchanged.
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("poisoned")), (1, 1, 0));
     let next = client.say("LOCK.ACQUIRE copy me 1000").as_int();
     assert!(next > last && next < last + 1_800_000_000);
@@ -285,7 +285,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
         let mut hostile = record.payload(&before, &original);
         let body = hostile.len() - FOOTER;
         for _ in 0..random.random_range(1..4) {
-            // Not in the part that the server itself reads: that is tested elsewhere.
+            // Not in the part that the server itself reads, which is tested elsewhere.
             let at = random.random_range(before.len() + 5..body - 1);
             hostile[at] = random.random();
         }

@@ -45,7 +45,7 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
     let mut server = Setup::new().aof().start();
     let mut holder = server.client();
     let mut last = holder.say("LOCK.ACQUIRE k o0 60000").as_int();
-    // Causes that free the lock; the AOF has it before the answer is sent.
+    // Causes that free the lock; each is in the AOF before the answer is sent.
     for (n, cause) in ["LOCK.RELEASE k o0", "DEL k", "LOCK.BREAK k", "PEXPIRE k 1", "UNLINK k"].iter().enumerate() {
         let owner = format!("o{}", n + 1);
         let (mut next, _) = queues(&server, &owner);
@@ -65,7 +65,7 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
 
 #[test]
 fn a_hand_over_stands_after_its_cause() {
-    // The cause, and the end of the AOF then.
+    // The cause, and the end of the AOF after it.
     let cases: [(&[&str], &[&str]); 6] = [
         (&["LOCK.RELEASE k me"], &["LOCK.EFFECT"]),
         (&["DEL k"], &["DEL", "LOCK.EFFECT"]),

@@ -1,10 +1,10 @@
-//! A server that is older than the module needs refuses to start with it, and says why in one line.
+//! A server that is too old for the module refuses to start with it, and says why in one line.
 
 use std::path::PathBuf;
 
 use crate::harness::{Setup, not_here};
 
-/// Returns an old server: `PALISADE_OLD_SERVER` or the one of `make setup-servers`.
+/// Returns an old server: `PALISADE_OLD_SERVER`, or the one of `make setup-servers`.
 fn old_server() -> Option<PathBuf> {
     if let Some(server) = std::env::var_os("PALISADE_OLD_SERVER") {
         return Some(server.into());

@@ -2,7 +2,7 @@
 
 use crate::harness::{Client, Reply, Server, int, null, text};
 
-/// Returns key, count and error of each.
+/// Returns the key, count and error of each row.
 fn rows(top: &Reply, kind: &str) -> Vec<(String, i64, i64)> {
     let row = |row: &Reply| (row.field("key").as_text(), row.field("count").as_int(), row.field("error").as_int());
     top.field(kind).as_list().iter().map(row).collect()
@@ -40,7 +40,7 @@ fn the_keys_that_are_waited_for_and_refused_most_come_first() {
     assert_eq!(features, text("log behind top hear members"));
 }
 
-/// The table has a bounded size, however many keys there are; a frequent key is found among thousands that come once.
+/// The table has a bounded size, however many keys there are. A frequent key is found among thousands that appear once.
 #[test]
 fn a_busy_key_is_found_among_many() {
     let server = Server::start();

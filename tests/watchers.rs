@@ -1,10 +1,10 @@
-//! LOCK.WATCH: each change is reported once, wherever it comes from, and nothing else is.
+//! LOCK.WATCH: each change is reported once, whatever its cause, and nothing else is.
 
 use crate::harness::{
     Client, Member, Reply, Server, Setup, cluster, error, in_step, int, null, pair, text, wait_until,
 };
 
-/// Returns a client that watches, and its id.
+/// Returns a watching client and its id.
 fn watches(server: &Server, line: &str) -> (Client, i64) {
     let before = server.info("watchers");
     let mut client = server.client();
@@ -14,7 +14,7 @@ fn watches(server: &Server, line: &str) -> (Client, i64) {
     (client, id)
 }
 
-/// Returns owner, token, note and its sequence number from an answer.
+/// Returns the owner, token, note and note's sequence number in an answer.
 fn told(reply: &Reply) -> (String, i64, String, i64) {
     let (owner, note) = (reply.field("owner").as_text(), reply.field("note").as_text());
     (owner, reply.field("token").as_int(), note, reply.field("seq").as_int())
@@ -38,7 +38,7 @@ fn what_is_not_known_is_told_at_once() {
     me.say("LOCK.NOTE k me second SEQ 9");
     let answer = me.say(&format!("LOCK.WATCH k 60000 TOKEN {token} SEQ 8"));
     assert_eq!(told(&answer), ("me".to_owned(), token, "second".to_owned(), 9));
-    // A known state is waited on; in a transaction or a script the answer comes at once.
+    // The client waits on a state that it knows; in a transaction or a script, the answer comes at once.
     assert_eq!(me.say("LOCK.WATCH other 1"), null());
     assert_eq!(me.say(&format!("LOCK.WATCH k 1 TOKEN {token} SEQ 9")), null());
     me.say("MULTI");
@@ -50,7 +50,7 @@ fn what_is_not_known_is_told_at_once() {
     assert_eq!(server.info("watchers"), 0);
 }
 
-/// Each way to end or replace a grant, and the report of it.
+/// Each way to end or replace a grant, and how it is reported.
 #[test]
 fn every_end_of_a_grant_is_told() {
     let server = Server::start();
@@ -102,7 +102,7 @@ fn grants_notes_and_conversions_are_told() {
     let (mut watcher, _) = watches(&server, "LOCK.WATCH k 60000");
     let first = me.say("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(told(&watcher.hear()).1, first);
-    // A note is reported only to those who ask for notes.
+    // A note is reported only to clients that ask for notes.
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first} SEQ 3"));
     let (mut of_the_end, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first}"));
     me.say("LOCK.NOTE k me three SEQ 3");
@@ -116,7 +116,7 @@ fn grants_notes_and_conversions_are_told() {
     me.say("LOCK.RELEASE k me");
     let second = next.hear().as_list()[0].as_int();
     assert_eq!(told(&of_the_end.hear()), ("next".to_owned(), second, String::new(), 0));
-    // A raised token is another one; so is that of an upgrade. A downgrade keeps it.
+    // A raised token is a different one; so is that of an upgrade. A downgrade keeps it.
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {second}"));
     me.say("LOCK.CONVERT k next SHARED");
     assert_eq!(server.info("watchers"), 1);
@@ -127,7 +127,7 @@ fn grants_notes_and_conversions_are_told() {
     assert_eq!(told(&watcher.hear()).1, third + 5);
 }
 
-/// A watcher can watch each of several holders by its token.
+/// A watcher can watch any one of several holders by its token.
 #[test]
 fn one_of_several_holders_ends() {
     let server = Server::start();
@@ -166,7 +166,7 @@ fn every_way_to_stop_watching() {
     assert_eq!(unblocked.hear(), null());
     assert!(error(fails.hear()).starts_with("UNBLOCKED"));
     assert_eq!(server.info("watchers"), 0);
-    // As many may watch as may wait, and neither keeps the others from it.
+    // As many clients may watch as may wait, and neither group keeps the other out.
     let all: Vec<_> = (0..5).map(|_| watches(&server, "LOCK.WATCH free 60000").0).collect();
     assert!(error(me.say("LOCK.WATCH free 60000")).starts_with("QUEUEFULL"));
     assert_eq!(me.say("LOCK.ACQUIRE k you 1000 WAIT 1"), null());
@@ -175,7 +175,8 @@ fn every_way_to_stop_watching() {
     assert_eq!((unblocked.say("PING"), fails.say("PING")), (text("PONG"), text("PONG")));
 }
 
-/// Thousands hear of one change, fifty in each pass of the event loop; those who watch something else sleep on.
+/// Thousands are notified of one change, fifty in each pass of the event loop; those that watch something else are not
+/// woken.
 #[test]
 fn crowds_are_told_in_slices() {
     let server = Server::start();
@@ -190,7 +191,7 @@ fn crowds_are_told_in_slices() {
     assert_eq!((server.info("watchers"), server.info("answers_most")), (1, 50));
 }
 
-/// A replica reports what it hears from its master, also while its master is gone, and when it is promoted.
+/// A replica reports what it hears from its master, even while its master is gone, and when it is promoted.
 #[test]
 fn replicas_are_watched() {
     let (mut master, replica) = pair();
@@ -251,7 +252,7 @@ fn permission_to_read_is_enough_and_can_be_lost() {
     }
 }
 
-/// Watchers of a lock in a slot that moves are redirected, also if nobody held it.
+/// Watchers of a lock in a slot that moves are redirected, even if nobody held it.
 #[test]
 fn watchers_of_a_slot_that_is_gone_are_redirected() {
     const SLOT: i64 = 7629;

@@ -1,5 +1,5 @@
-//! The operators' view of the commands: SLOWLOG, MONITOR, LATENCY, the log. An owner's bytes let one release a lock, so
-//! the module's own log lines never have them.
+//! The operators' view of the commands: SLOWLOG, MONITOR, LATENCY, the log. An owner's bytes suffice to release a lock,
+//! so the module's own log lines never contain them.
 
 use std::fs;
 
@@ -28,14 +28,14 @@ fn slowlog_shows_commands_with_their_arguments() {
     }
 }
 
-/// Time in the queue is not time that the server was busy.
+/// Time in the queue is not time for which the server was busy.
 #[test]
 fn a_long_wait_is_not_slow() {
     let server = Server::start();
     let mut me = server.client();
     let limit_us = 200_000;
     assert_eq!(me.say(&format!("CONFIG SET slowlog-log-slower-than {limit_us}")), text("OK"));
-    // Slow work on a busy disk before that, such as the end of the guard, does not count.
+    // Earlier slow work on a busy disk, such as the end of the guard, does not count.
     me.say("SLOWLOG RESET");
     me.say("CONFIG SET latency-monitor-threshold 200");
     me.say("LOCK.ACQUIRE k me 60000");
@@ -48,7 +48,7 @@ fn a_long_wait_is_not_slow() {
     assert_eq!(next.hear().as_list().len(), 2);
     let entries = slowlog(&mut me);
     assert!(!entries.iter().any(|entry| entry[0].starts_with("LOCK.")), "{entries:?}");
-    // LATENCY's history of commands is by event, of the server's thread.
+    // LATENCY records commands by event of the server's thread.
     let events = me.say("LATENCY LATEST").as_list();
     assert!(!events.iter().any(|event| event.as_list()[0] == text("command")), "{events:?}");
 }
@@ -118,7 +118,7 @@ fn the_acl_log_has_keys_and_commands_but_no_owners() {
     assert!(!log.contains(&bytes("SECRET")));
 }
 
-/// Log lines at `debug`, and those of a command's crash, have neither owners nor notes.
+/// Log lines at `debug`, and those of a crash in a command, contain neither owners nor notes.
 #[test]
 fn no_owner_is_ever_in_the_log() {
     let dir = tempfile::tempdir().unwrap();

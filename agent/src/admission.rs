@@ -1,4 +1,4 @@
-//! Places for connections: which connections get one, which give theirs up, and how the others are turned away.
+//! Places for connections: who gets one, who gives one up, and how the others are turned away.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use crate::refused::too_many_connections;
 use crate::reply::write_error;
 use crate::state::State;
 
-/// An open connection, counted until it is dropped, also by a panic.
+/// An open connection, counted until it is dropped, even by a panic.
 #[derive(Debug)]
 pub struct Open {
-    /// The connection's number, which no other has.
+    /// The connection's unique number.
     pub id: u64,
-    /// The state that it shares with all others.
+    /// The state shared by all connections.
     pub state: Arc<State>,
     goes: Arc<Notify>,
     _present: Present,
 }
 
 impl Open {
-    /// Admits a connection. If the limit is reached, the oldest stranger leaves its place; `None` if there is none.
+    /// Admits a connection. If the limit is reached, the oldest stranger leaves its place. Returns `None` if there is
+    /// no stranger.
     pub async fn admit(state: &Arc<State>, present: &Present) -> Option<Self> {
         loop {
             let mut left = pin!(state.strangers.left.notified());
@@ -52,7 +53,7 @@ impl Open {
         Self { id, state: Arc::clone(state), goes, _present: present.clone() }
     }
 
-    /// Keeps the place from now on. Returns false if another connection has it already.
+    /// Keeps the place from now on. Returns false if the place was already given to another connection.
     pub fn stay(&self) -> bool {
         self.state.strangers.remove(self.id)
     }
@@ -74,8 +75,8 @@ impl Drop for Open {
     }
 }
 
-/// Tells a connection that there is no place for it, and closes it. For a short time, its input is read until it has
-/// hung up too: the system answers unread input with a reset, and the client would see that in place of the text.
+/// Tells a connection that there is no place for it, and closes it. For a short time its input is read, until it hangs
+/// up too: the system answers unread input with a reset, which would hide the text from the client.
 pub fn turn_away(state: &State, stream: Stream) {
     let mut text = BytesMut::new();
     write_error(&too_many_connections(state.connections_max), &mut text);
@@ -89,7 +90,7 @@ pub fn turn_away(state: &State, stream: Stream) {
     }
 }
 
-/// Reads and discards input until it ends or is too much.
+/// Reads and discards input until it ends or exceeds the limit.
 async fn drain(stream: &Stream) {
     let mut left = REQUEST_BYTES_MAX;
     let mut bytes = BytesMut::with_capacity(READ_BYTES);

@@ -1,6 +1,6 @@
-//! One connection: requests in, answers out, in order. While a command waits for the nodes the connection is still
-//! read, so that a client that hangs up is noticed. Then work for that client alone is dropped, and leaves every queue;
-//! changes to a lock that it has are completed.
+//! A connection: requests in, answers out, in order. While a command waits for the nodes, the connection is still read,
+//! so that a hang-up is noticed. Then work for that client alone is dropped and leaves every queue; changes to a lock
+//! that the client has are completed.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use crate::requests::{Request, Requests};
 use crate::session::Session;
 use crate::state::State;
 
-/// Serves a connection until it ends, or another one needs its place.
+/// Serves a connection until it ends or another one needs its place.
 pub async fn serve(open: Open, stream: Stream, peer: String) {
     let state = Arc::clone(&open.state);
     let is_known = state.password.is_none();
@@ -47,12 +47,12 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// The place, as long as another connection may get it.
+    /// The place, while another connection may still get it.
     place: Option<&'a Open>,
     requests: Requests,
-    /// Answers that are not written yet.
+    /// Answers that have not been written.
     out: BytesMut,
-    /// True once nothing comes from the client any longer.
+    /// True once nothing more can come from the client.
     is_gone: bool,
 }
 
@@ -89,7 +89,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers the complete requests. Returns false if nothing else is to come.
+    /// Answers the complete requests. Returns false if the connection ends after that.
     async fn answer_all(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> bool {
         loop {
             match self.requests.next() {
@@ -115,7 +115,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Keeps the place, if the client is known. Returns false if another connection has it already.
+    /// Keeps the place, if the client is known. Returns false if the place was already given to another connection.
     fn stay(&mut self) -> bool {
         let place = self.place.take_if(|_| self.session.is_known);
         let stays = place.is_none_or(Open::stay);
@@ -171,14 +171,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for an answer of the nodes as long as the client is there; `None` once it has gone.
+    /// Waits for an answer of the nodes as long as the client is there; returns `None` if it goes.
     async fn wait(&mut self, later: &mut Later) -> Option<Answer> {
         if self.is_gone {
             return None;
         }
         let (stream, requests, out) = (self.stream, &mut self.requests, &mut self.out);
         let hung_up = async {
-            // A later command does not hold earlier answers back.
+            // A command that waits does not hold back earlier answers.
             if flush(stream, out).await.is_err() {
                 return;
             }
@@ -221,7 +221,7 @@ impl Drop for Connection<'_> {
     }
 }
 
-/// Runs a function when it is dropped, also by a panic.
+/// Runs a function when it is dropped, even by a panic.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -245,7 +245,7 @@ async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what has come, and returns when that is something.
+/// Reads what has arrived, once there is something.
 async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
     loop {
         stream.readable().await?;

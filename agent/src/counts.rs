@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that grows, or one that rises and falls.
+/// A number that only grows, or one that rises and falls.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -30,32 +30,32 @@ pub struct OfCommand {
     pub name: &'static str,
     /// The number of calls.
     pub calls: Count,
-    /// The number of calls that were answered with an error.
+    /// The number of calls answered with an error.
     pub errors: Count,
 }
 
 /// All counters.
 #[derive(Debug)]
 pub struct Counts {
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Count,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub accepted: Count,
     /// Connections that found no place.
     pub turned_away: Count,
-    /// Connections that were closed because of what they sent.
+    /// Connections closed because of what they sent.
     pub garbage: Count,
-    /// Connections that were closed because they did not read, authenticate, or complete a request in time.
+    /// Connections closed because they did not read, authenticate, or complete a request in time.
     pub too_slow: Count,
     /// Connections that gave a wrong password.
     pub wrong_passwords: Count,
-    /// Connections that ended with a fault of the agent's own.
+    /// Connections ended by a fault of the agent.
     pub panics: Count,
     /// Commands that do not exist here.
     pub unknown: Count,
-    /// Connections that wait for the answer of a command that blocks.
+    /// Connections that wait for the answer of a blocking command.
     pub blocked: Count,
-    /// Each command, in the order of the table.
+    /// The counters of each command, in the order of the table.
     pub commands: Vec<OfCommand>,
 }
 

@@ -1,18 +1,18 @@
-//! The agent's end: it waits for the tasks of its connections.
+//! The agent's end: the agent waits for the tasks of its connections.
 
 use tokio::sync::mpsc;
 
-/// A token held by every connection; the agent waits at its end until nobody has one.
+/// A token that every connection holds; at its end, the agent waits until nobody holds one.
 #[derive(Clone, Debug)]
 pub struct Present {
     _sender: mpsc::Sender<()>,
 }
 
-/// The other end of [`Present`], which sees that nobody is left.
+/// The other end of [`Present`], which notices when nobody is left.
 #[derive(Debug)]
 pub struct Absence(mpsc::Receiver<()>);
 
-/// Returns the first token, and the end that sees when all are gone.
+/// Returns the first token, and the end that notices when all are gone.
 pub fn presence() -> (Present, Absence) {
     let (sender, receiver) = mpsc::channel(1);
     (Present { _sender: sender }, Absence(receiver))

@@ -1,17 +1,17 @@
 //! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. With it, every Redis
-//! client works over several nodes as it works with one.
+//! client works with several nodes just as with one.
 //!
 //! It translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a reply. The
 //! nodes' crate (`palisade-quorum`) defines locks, arguments and refusals; the client makes several nodes one.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `listening` | sockets; their files; what systemd hands over |
-//! | `admission`, `strangers` | places for connections; which ones give way |
+//! | `listening` | sockets; their files; sockets from systemd |
+//! | `admission`, `strangers` | places for connections; who gives way |
 //! | `connection` | one connection: requests in, answers out, in order |
-//! | `requests`, `reply` | the protocol: what is read, what is written |
-//! | `commands` | a request becomes work; the table of commands, whose arguments `palisade_quorum::request` declares |
-//! | `state`, `session`, `counts` | what all connections share; the facts of one; the counters |
+//! | `requests`, `reply` | the protocol: reading requests, writing replies |
+//! | `commands` | the work of a request; the table of commands; `palisade_quorum::request` has their arguments |
+//! | `state`, `session`, `counts` | what all connections share; the data of one; the counters |
 //! | `refused` | errors |
 //! | `metrics`, `standing`, `ending`, `notify` | for operators |
 //! | `limits` | every limit with its reason |
@@ -58,7 +58,7 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// The mode of its sockets in the file system.
     pub socket_mode: u32,
-    /// The password that connections have to give.
+    /// The password that connections must give.
     pub password: Option<Password>,
     /// The address of the metrics.
     pub metrics: Option<SocketAddr>,
@@ -66,14 +66,14 @@ pub struct Config {
     pub on_end: OnEnd,
     /// The most connections at a time.
     pub connections_max: usize,
-    /// Receives messages for operators, a line at a time.
+    /// Receives messages for operators, one line at a time.
     pub tell: fn(&str),
 }
 
 /// The fate of locks when an agent ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnEnd {
-    /// Locks are left to their leases: their holders go on, with another agent.
+    /// Locks are left to their leases: their holders continue with another agent.
     #[default]
     Leave,
     /// Locks are released.
@@ -91,10 +91,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Listens. `inherited` are the sockets that systemd handed over: [`Listener::inherited`].
+    /// Listens. `inherited` are the sockets from systemd: see [`Listener::inherited`].
     ///
     /// # Errors
-    /// An address cannot be listened on; the error says why, in a line.
+    ///
+    /// An address cannot be listened on; the error is one line that says why.
     pub async fn listen(config: Config, client: Client, inherited: Vec<Listener>) -> Result<Self, String> {
         let mut listeners = inherited;
         for address in &config.listen {
@@ -140,9 +141,10 @@ impl Agent {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `end` returns. Then it completes the work under way, and turns waiting clients away.
+    /// Serves until `end` returns, then completes pending work and turns waiting clients away.
     ///
     /// # Errors
+    ///
     /// A lock that was to be released could not be.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), String> {
         let Self { config, client, state, listeners, metrics } = self;
@@ -164,7 +166,7 @@ impl Agent {
         notify::stopping();
         state.end();
         drop(present);
-        // Listening tasks end by themselves, and remove their files; the others serve nobody any longer.
+        // Listening tasks end by themselves and remove their files; the others no longer serve anybody.
         let is_quiet = timeout(END_TIME, absence.all_gone()).await.is_ok();
         tasks.shutdown().await;
         if !is_quiet {
@@ -172,7 +174,7 @@ impl Agent {
         }
         match config.on_end {
             OnEnd::Leave => {
-                // A lock that is left to its lease is held, and that is no failure.
+                // A lock that is left to its lease is still held, which is no failure.
                 let _ = client.close().await;
                 Ok(())
             }
@@ -194,7 +196,7 @@ async fn accept(state: Arc<State>, listener: Listener, present: Present) {
         };
         match accepted {
             Ok((stream, peer)) => match Open::admit(&state, &present).await {
-                // A panic ends this connection alone.
+                // A panic ends only this connection.
                 Some(open) => drop(tokio::spawn(connection::serve(open, stream, peer))),
                 None => turn_away(&state, stream),
             },

@@ -5,28 +5,28 @@ use std::time::Duration;
 /// The default for the most connections: that of a server.
 pub const CONNECTIONS_DEFAULT: usize = 10_000;
 
-/// Files that are not connections of clients: listening sockets, connections to nodes, the runtime's files, scrapes of
-/// metrics, connections that have no place and are still read from.
+/// Files other than connections of clients: listening sockets, connections to nodes, the runtime's files, scrapes of
+/// metrics, and connections without a place that are still read.
 pub const OTHER_FILES: usize = 256;
 
-/// The longest request in bytes: far more than an owner, a note and the name of any lock. Most of it is read while a
-/// command waits.
+/// The longest request in bytes: far more than an owner, a note and the longest name of a lock. Most of it is read
+/// while a command waits.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1_024;
 
-/// The longest request before the password, in bytes: HELLO and AUTH fit, and little else.
+/// The longest request before the password, in bytes: enough for HELLO and AUTH, and little else.
 pub const REQUEST_BYTES_UNKNOWN_MAX: usize = 4 * 1_024;
 
-/// The most arguments of a request. No command here has more than twenty; a command of another server is refused by
-/// name, not cut off.
+/// The most arguments of a request. No command here has more than twenty; the limit is higher so that a command of
+/// another server is refused by name.
 pub const ARGUMENTS_MAX: usize = 1_024;
 
-/// The longest line that announces a length, in bytes: a sign and the digits of 64 bits fit.
+/// The longest line that announces a length, in bytes: room for a sign and the digits of 64 bits.
 pub const LENGTH_LINE_MAX: usize = 32;
 
-/// The most bytes that are read from a connection at a time.
+/// The most bytes read from a connection at a time.
 pub const READ_BYTES: usize = 16 * 1_024;
 
-/// The most bytes that are read ahead while a command waits: later ones wait in the client's socket.
+/// The most bytes read ahead while a command waits; later ones wait in the client's socket.
 pub const AHEAD_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 
 /// The interval at which a client that has sent more than that is checked for a hang-up.
@@ -35,56 +35,56 @@ pub const LOOK_FOR_HANG_UP: Duration = Duration::from_millis(100);
 /// The most bytes of answers to pipelined requests that are written together.
 pub const BATCH_BYTES: usize = 64 * 1_024;
 
-/// The time after which a client that reads nothing is closed: its answers take memory.
+/// The time after which a client that reads nothing is disconnected: its answers take memory.
 pub const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// The time from the first byte of a request to its last: half a request takes memory.
+/// The longest time from the first byte of a request to its last: half a request takes memory.
 pub const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// The time within which a connection must give the password: until then anybody can hold its place.
 pub const PASSWORD_TIME: Duration = Duration::from_secs(10);
 
-/// The most connections without a place that are still read from: any beyond are closed at once, and may meet a reset.
+/// The most connections without a place that are still read; any others are closed at once, and may see a reset.
 pub const LINGERING_MAX: usize = 64;
 
-/// The time for which a connection without a place is read from, so that its client reads the reason.
+/// The time for which a connection without a place is still read, so that its client can read the reason.
 pub const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// The longest name that a client gives itself or its library, in bytes: it is shown to people.
+/// The longest name that a client gives itself or its library, in bytes: people read it.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// The longest password in bytes: it comes from a file, and a wrong file is large.
+/// The longest password in bytes: it comes from a file, and the wrong file may be large.
 pub const PASSWORD_BYTES_MAX: usize = 4 * 1_024;
 
-/// The time for which INFO and metrics reuse the nodes' state: they ask for themselves, not for each reader.
+/// The time for which INFO and metrics reuse the nodes' state: the nodes are not asked anew for each reader.
 pub const NODES_FRESH: Duration = Duration::from_secs(1);
 
 /// The time after which a question to the nodes for metrics or a status is given up.
 pub const NODES_TIME: Duration = Duration::from_secs(2);
 
-/// The interval at which systemd receives the number of nodes that answer.
+/// The interval at which systemd receives the number of responding nodes.
 pub const STATUS_EVERY: Duration = Duration::from_secs(10);
 
-/// The interval between two checks of which nodes are away, for the log lines; the check asks no node.
+/// The interval between checks for missing nodes, for the log lines; a check does not query the nodes.
 pub const STANDING_EVERY: Duration = Duration::from_secs(1);
 
-/// The most lines about nodes at once: a node that comes and goes fills no disk.
+/// The most lines about nodes at once: a node that comes and goes must not fill a disk.
 pub const LINES_AT_ONCE: u32 = 20;
 
 /// The time after which one more line is allowed.
 pub const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// The time that the agent waits at its end for work under way: longer than nodes are given to answer.
+/// The time for which the agent, at its end, waits for pending work: longer than nodes are given to answer.
 pub const END_TIME: Duration = Duration::from_secs(5);
 
-/// The pause after a connection could not be accepted, for want of files for example.
+/// The pause after a connection could not be accepted, for lack of files for example.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// The most requests for metrics that are answered at a time.
+/// The most requests for metrics served at a time.
 pub const SCRAPES_MAX: usize = 16;
 
-/// The most connections at the metrics address: beyond that, the oldest that has asked for nothing gives way.
+/// The most connections at the metrics address; beyond that, the oldest one without a request gives way.
 pub const SCRAPES_OPEN_MAX: usize = 64;
 
-/// The longest time of a scrape.
+/// The longest duration of a scrape.
 pub const SCRAPE_TIME: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The agent's sockets: Unix sockets, TCP, and sockets that systemd opened; and the connections from them.
+//! The agent's sockets, and the connections that they accept: Unix sockets, TCP, and sockets from systemd.
 
 use std::fmt;
 use std::fs;
@@ -17,7 +17,7 @@ use rustix::net::{
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// The length of the system's queue of connections to accept, if the system allows it.
+/// The length of the system's queue of connections to accept, as far as the system allows it.
 const BACKLOG: i32 = 1_024;
 
 /// An address to listen on.
@@ -58,7 +58,7 @@ pub struct Listener {
     /// The address, for people.
     pub name: String,
     socket: Socket,
-    /// The file that is removed at the end, and its identity.
+    /// The file to remove at the end, with its identity.
     made: Option<(PathBuf, FileId)>,
 }
 
@@ -68,13 +68,14 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// The identity of a file, whatever its name.
+/// A file's identity, whatever its name.
 type FileId = (u64, u64);
 
 impl Listener {
     /// Listens at `address`; a socket in the file system gets this mode.
     ///
     /// # Errors
+    ///
     /// The address cannot be listened on.
     pub async fn bind(address: &Address, mode: u32) -> Result<Self, String> {
         let name = address.to_string();
@@ -88,7 +89,7 @@ impl Listener {
             }
             Address::Tcp(address) => (Socket::Tcp(TcpListener::bind(address).await.map_err(failed)?), None),
         };
-        // Port 0 is one that the system chooses.
+        // Port 0 lets the system choose a port.
         let name = match &socket {
             Socket::Tcp(socket) => socket.local_addr().map_or(name, |address| address.to_string()),
             Socket::Unix(_) => name,
@@ -96,9 +97,10 @@ impl Listener {
         Ok(Self { name, socket, made })
     }
 
-    /// Returns the sockets that systemd opened for this process, if it did.
+    /// Returns the sockets that systemd opened for this process, if any.
     ///
     /// # Errors
+    ///
     /// A socket does not listen.
     pub fn inherited() -> Result<Vec<Self>, String> {
         let mut handed = ListenFd::from_env();
@@ -119,7 +121,7 @@ impl Listener {
         Ok(Self { name: socket.local_addr()?.to_string(), socket: Socket::Tcp(socket), made: None })
     }
 
-    /// Returns true if only programs of this machine reach the socket.
+    /// Returns true if only programs on this machine can reach the socket.
     pub fn is_local(&self) -> bool {
         match &self.socket {
             Socket::Unix(_) => true,
@@ -158,19 +160,19 @@ impl Drop for Listener {
     }
 }
 
-/// Makes a socket with this mode. The mode is set before there is a file, so nobody else gets in meanwhile.
+/// Creates a socket with this mode. The mode is set before the file exists, so nobody else gets in meanwhile.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // The process's umask was applied to this file too.
+    // The process's umask was applied to this file as well.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     UnixListener::from_std(socket.into())
 }
 
-/// Makes room for a socket at `path`: removes one that nobody listens on.
+/// Makes room for a socket at `path`: removes a socket on which nobody listens.
 fn clear(path: &Path) -> Result<(), String> {
     let name = path.display();
     match std::os::unix::net::UnixStream::connect(path) {
@@ -201,9 +203,10 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Returns when there may be something to read.
+    /// Waits until there may be something to read.
     ///
     /// # Errors
+    ///
     /// The connection is gone.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
@@ -212,9 +215,10 @@ impl Stream {
         }
     }
 
-    /// Returns when something may be written.
+    /// Waits until something can be written.
     ///
     /// # Errors
+    ///
     /// The connection is gone.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
@@ -223,9 +227,10 @@ impl Stream {
         }
     }
 
-    /// Reads available bytes into the room that `bytes` has. Returns 0 at the end of the input.
+    /// Reads available bytes into the spare room of `bytes`. Returns 0 at the end of the input.
     ///
     /// # Errors
+    ///
     /// `WouldBlock`: nothing is there yet. Any other: the connection is gone.
     pub fn try_read(&self, bytes: &mut BytesMut) -> io::Result<usize> {
         match self {
@@ -234,9 +239,10 @@ impl Stream {
         }
     }
 
-    /// Writes as much as finds room. Returns the number of bytes.
+    /// Writes as much as there is room for. Returns the number of bytes.
     ///
     /// # Errors
+    ///
     /// `WouldBlock`: there is no room now. Any other: the connection is gone.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -254,7 +260,7 @@ impl Stream {
         };
     }
 
-    /// Returns true if the client has hung up, also if its input was not all read.
+    /// Waits until the client has hung up. Returns true if it has, even if some of its input is unread.
     pub async fn has_hung_up(&self) -> bool {
         let ready = match self {
             Self::Unix(stream) => stream.ready(Interest::READABLE).await,

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, over HTTP: `GET /metrics`, and `GET /health` for checks of whether locks are granted.
+//! Metrics for Prometheus over HTTP: `GET /metrics`, and `GET /health` to check whether locks are granted.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
 }
 
-/// A connection to the metrics; it ends when this is dropped.
+/// A connection to the metrics, which ends when this is dropped.
 struct Scrape {
     has_asked: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -46,7 +46,7 @@ impl Scrape {
         let task = tokio::spawn(async move {
             let answer = service_fn(async |request| {
                 asked.store(true, Ordering::Relaxed);
-                // The semaphore is never closed, so that cannot fail.
+                // The semaphore is never closed, so this cannot fail.
                 let _turn = turns.acquire().await.ok();
                 answer(&state, request).await
             });
@@ -65,8 +65,8 @@ impl Drop for Scrape {
     }
 }
 
-/// Answers scrapes until it is dropped. At the limit of connections, one that has asked for nothing gives way to the
-/// next: a silent connection keeps nobody from asking.
+/// Answers scrapes until it is dropped. At the limit of connections, one without a request gives way to the next, so
+/// silent connections keep nobody out.
 pub async fn serve(state: Arc<State>, listener: TcpListener) {
     let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
     let mut open: Vec<Scrape> = vec![];
@@ -107,7 +107,7 @@ async fn answer(state: &State, request: Request<Incoming>) -> Result<Response<Fu
     })
 }
 
-/// Returns in a line whether locks are granted.
+/// Returns one line that says whether locks are granted.
 async fn health(state: &State) -> Result<String, String> {
     if state.is_ending() {
         return Err("the agent is ending\n".to_owned());

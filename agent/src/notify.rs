@@ -1,5 +1,5 @@
-//! Notifications for systemd, if it wants them: that the agent is ready, its status, that it lives, and that it ends.
-//! Elsewhere nobody listens.
+//! Notifications for systemd, if it wants them: the agent is ready, its status, it is alive, it ends. Elsewhere they do
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::limits::STATUS_EVERY;
 use crate::state::State;
 
-/// Reports that the sockets listen.
+/// Reports that the sockets are listening.
 pub fn ready() {
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("asks the nodes")]);
 }
@@ -20,12 +20,12 @@ pub fn stopping() {
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
 }
 
-/// Returns the interval at which to report life, if at all: half of the time that systemd allows.
+/// Returns the interval of the watchdog reports, if systemd wants them: half of the time that it allows.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|given| given / 2)
 }
 
-/// Reports life, until it is dropped.
+/// Sends watchdog reports until it is dropped.
 pub async fn beat(every: Duration) {
     loop {
         let _ = sd_notify::notify(&[NotifyState::Watchdog]);
@@ -33,7 +33,7 @@ pub async fn beat(every: Duration) {
     }
 }
 
-/// Reports the number of nodes that answer, until it is dropped.
+/// Reports the number of responding nodes until it is dropped.
 pub async fn report(state: Arc<State>) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

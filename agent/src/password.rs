@@ -1,4 +1,4 @@
-//! The one password of connections, if there is one.
+//! The single password of connections, if there is one.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use subtle::ConstantTimeEq;
 
 use crate::limits::PASSWORD_BYTES_MAX;
 
-/// The user that the password belongs to: the one that clients mean if they name none.
+/// The user that the password belongs to, which clients mean if they name none.
 pub const USER: &[u8] = b"default";
 
-/// A password, which is shown to nobody.
+/// A password, which is never displayed.
 #[derive(Clone)]
 pub struct Password(Vec<u8>);
 
@@ -17,6 +17,7 @@ impl Password {
     /// Returns a password of these bytes, without the line end that editors add.
     ///
     /// # Errors
+    ///
     /// There are no bytes, or too many.
     pub fn new(bytes: &[u8]) -> Result<Self, String> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -28,7 +29,7 @@ impl Password {
         }
     }
 
-    /// Returns true if this is the given password. The time that takes reveals only whether the lengths are equal.
+    /// Returns true if `given` is the password. The time taken reveals only whether the lengths are equal.
     pub fn is(&self, given: &[u8]) -> bool {
         self.0.ct_eq(given).into()
     }

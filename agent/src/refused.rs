@@ -1,5 +1,5 @@
-//! The reasons for refusals, as clients read them: the texts of the rules for requests, the agent's own for the agent
-//! and the quorum. Each begins with a stable word; docs/errors.md has them all.
+//! The reasons for refusals, as clients read them: the texts of the rules for requests, and the agent's own texts for
+//! itself and the quorum. Each begins with a stable word; docs/errors.md lists them all.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use palisade_quorum::Refusal;
 /// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A refusal by the rules that nodes have too.
+    /// A refusal by the rules that nodes have as well.
     Rule(Refusal),
     /// A refusal by the quorum, or by the agent.
     Text(String),
@@ -18,7 +18,7 @@ pub enum Refused {
 /// The answer when the agent ends.
 pub const CLOSING: &str = "CLOSING the agent is ending: connect again, and send it with RETRY";
 
-/// The answer to a connection that needs a password and has not given it, in the words of a server.
+/// The answer to a connection that has not given the required password, in the words of a server.
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 
 /// The answer to a wrong password, in the words of a server.
@@ -32,7 +32,7 @@ pub fn too_many_connections(max: usize) -> String {
     format!("ERR max number of clients reached: this agent takes {max} connections (--max-connections)")
 }
 
-/// Returns the answer to a command with too few words or too many, in the words of a server.
+/// Returns the answer to a command with too few or too many words, in the words of a server.
 pub fn wrong_number(name: &str) -> Refused {
     Refused::Text(format!("ERR wrong number of arguments for '{name}' command"))
 }
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 mod tests {
     use super::*;
 
-    /// A reader who looks for the text of an error in docs/errors.md finds what to do.
+    /// A reader who looks up the text of an error in docs/errors.md finds what to do.
     #[test]
     fn the_page_of_errors_has_them() {
         let page = include_str!("../../docs/errors.md");

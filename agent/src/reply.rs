@@ -1,4 +1,4 @@
-//! A command's answer, and its form in both versions of the protocol, as a node writes it.
+//! A command's answer, and its encoding in both versions of the protocol, as a node writes it.
 
 use bytes::{BufMut, BytesMut};
 
@@ -15,7 +15,7 @@ pub enum Protocol {
 /// The answer of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The honest "no" of a command, not an error.
+    /// The plain "no" of a command; not an error.
     Null,
     /// A number.
     Integer(u64),
@@ -23,11 +23,11 @@ pub enum Reply {
     Signed(i64),
     /// Any bytes.
     Bytes(Vec<u8>),
-    /// A word of the server: OK, PONG.
+    /// A fixed word: OK, PONG.
     Word(&'static str),
     /// A list.
     List(Vec<Reply>),
-    /// A list without an order: in RESP3 a type of its own.
+    /// A list without an order; RESP3 has a type for it.
     Set(Vec<Reply>),
     /// Names and values; in RESP2 a flat list of both.
     Map(Vec<(&'static str, Reply)>),
@@ -69,7 +69,7 @@ impl Reply {
     }
 }
 
-/// Writes an error, whose first word is its code, on one line, whatever a node said.
+/// Writes an error on one line, whatever a node said; its first word is its code.
 pub fn write_error(text: &str, out: &mut BytesMut) {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     line(out, b'-', text.as_bytes());
@@ -87,7 +87,7 @@ fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// Writes a type byte and a number, as lengths and integers are written.
+/// Writes a type byte and a number, as in lengths and integers.
 fn head(out: &mut BytesMut, kind: u8, number: u64) {
     let mut digits = [0; 20];
     let (mut begin, mut left) = (digits.len(), number);

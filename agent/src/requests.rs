@@ -1,8 +1,8 @@
-//! Requests from the bytes that a connection sends: lists of strings, as every client writes a command, and nothing
-//! else.
+//! Parses requests from the bytes that a connection sends: only lists of strings, the form in which every client writes
+//! a command.
 //!
-//! A length is judged when it is read, not when the announced bytes have come: nothing is reserved for it, and nothing
-//! is nested.
+//! A length is checked when it is read, not when the announced bytes have arrived: nothing is reserved for it, and
+//! nothing is nested.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_B
 /// A request: the name of a command and its arguments, at least the name.
 pub type Request = Vec<Bytes>;
 
-/// The bytes of a connection that form no complete request yet.
+/// The bytes of a connection that do not form a complete request yet.
 #[derive(Debug)]
 pub struct Requests {
-    /// Bytes to read.
+    /// The bytes to parse.
     pub bytes: BytesMut,
-    /// The number of arguments of the current request that have not come.
+    /// The number of arguments of the current request that have not arrived.
     missing: usize,
-    /// The arguments that have come.
+    /// The arguments that have arrived.
     arguments: Request,
     /// The bytes of the current request so far.
     size: usize,
@@ -30,16 +30,16 @@ pub struct Requests {
     since: Option<Instant>,
 }
 
-/// Bytes that are no request. Later bytes have no meaning then, so the connection ends.
+/// Bytes that are not a request. Later bytes have no meaning then, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// Something else than a list begins here: a command as typed by hand, for example.
+    /// Not a list: a command typed by hand, for example.
     NotAList,
-    /// The number of arguments is no number, or too large.
+    /// The number of arguments is not a number, or too large.
     Arguments,
-    /// Something else than a string stands in the list.
+    /// An element of the list is not a string.
     NotAString(u8),
-    /// The length of a string is no number.
+    /// The length of a string is not a number.
     Length,
     /// The request is too long.
     TooLong(usize),
@@ -61,7 +61,7 @@ impl fmt::Display for Garbage {
 }
 
 impl Requests {
-    /// Returns the input of a new connection, which may send little before it is known.
+    /// Returns the input of a new connection, which may send little until it is known.
     pub fn new(is_known: bool) -> Self {
         let mut requests = Self {
             bytes: BytesMut::new(),
@@ -77,7 +77,7 @@ impl Requests {
         requests
     }
 
-    /// Lifts the limit of a known connection's requests to the full length.
+    /// Raises the limit to that of a known connection.
     pub fn known(&mut self) {
         self.size_max = REQUEST_BYTES_MAX;
     }
@@ -114,7 +114,7 @@ impl Requests {
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
 
-    /// Takes the next argument, once all of it is there.
+    /// Takes the next argument, once it is complete.
     fn argument(&mut self) -> Result<Option<Bytes>, Garbage> {
         let Some(end) = self.line()? else { return Ok(None) };
         if self.bytes[0] != b'$' {
@@ -150,7 +150,7 @@ impl Requests {
         Ok(Some(read))
     }
 
-    /// Returns the end of the line that begins here, once all of it is there.
+    /// Returns the end of the line that begins here, once it is complete.
     fn line(&self) -> Result<Option<usize>, Garbage> {
         let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
         match looked.windows(2).position(|two| two == b"\r\n") {
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The length counts over all arguments of a request, and starts over with the next.
+    /// The limit applies to all arguments of a request together, and starts over with the next request.
     #[test]
     fn a_request_is_as_long_as_its_arguments() {
         let half = REQUEST_BYTES_MAX / 2 - 64;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
     }
 
-    /// A client that sent a byte from time to time kept half a request forever.
+    /// A client that sent a byte from time to time used to keep half a request forever.
     #[test]
     fn a_request_has_its_time_from_its_first_byte_on() {
         let mut requests = Requests::new(true);
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(send(b"*1", 10), (0, Some(at(10))));
         assert_eq!(send(b"\r\n$4\r\nPI", 40), (0, Some(at(10))));
         assert_eq!(send(b"N", 69), (0, Some(at(10))));
-        // The next one begins right behind it.
+        // The next request begins right after it.
         assert_eq!(send(b"G\r\n*1\r\n", 80), (1, Some(at(80))));
         assert_eq!(send(b"$4\r\nPING\r\n", 90), (1, None));
         assert_eq!(send(b"*", 100), (0, Some(at(100))));

@@ -1,4 +1,4 @@
-//! The facts about one connection.
+//! The agent's record of a connection.
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -8,19 +8,19 @@ use crate::reply::Protocol;
 /// A connection.
 #[derive(Debug)]
 pub struct Session {
-    /// The connection's number, which no other has.
+    /// The connection's unique number.
     pub id: u64,
     /// The protocol that it speaks.
     pub protocol: Protocol,
-    /// True if it has given the password, or need not.
+    /// True if the connection has given the password, or needs none.
     pub is_known: bool,
     /// The name that it gave itself.
     pub name: Bytes,
     /// The library that it named.
     pub library: Bytes,
-    /// The library's version.
+    /// The library's version, as the client named it.
     pub library_version: Bytes,
-    /// The beginning.
+    /// When the connection began.
     pub since: Instant,
     /// The client's address.
     pub peer: String,

@@ -1,5 +1,5 @@
-//! Log lines for operators: which nodes are away and back again, when no majority is left, and which node set the agent
-//! works with. A state is reported when it differs from the last report, so flicker is reported seldom and the last
+//! Log lines for operators: which nodes are missing or back, when there is no majority, and which node set the agent
+//! works with. A state is reported when it differs from the last report, so flicker is rarely reported and the last
 //! line is never wrong.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::limits::{LINE_EVERY, LINES_AT_ONCE, STANDING_EVERY};
 use crate::state::State;
 
-/// Reports lines, until it is dropped.
+/// Reports lines until it is dropped.
 pub async fn report(state: Arc<State>, tell: fn(&str)) {
     let mut log = Log::new(Instant::now());
     loop {
@@ -22,11 +22,11 @@ pub async fn report(state: Arc<State>, tell: fn(&str)) {
     }
 }
 
-/// The state that was reported last.
+/// The state reported last.
 struct Log {
     version: Option<u64>,
     nodes: BTreeMap<String, OfNode>,
-    /// The start of the time without a majority, if that was reported.
+    /// The start of the time without a majority, if it was reported.
     no_quorum: Option<Instant>,
     budget: Budget,
 }
@@ -34,20 +34,20 @@ struct Log {
 /// The state of one node.
 #[derive(Default)]
 struct OfNode {
-    /// The number of checks in a row that found it away.
+    /// The number of consecutive checks that found it away.
     seen_away: u32,
-    /// The start of its absence, if that was reported.
+    /// The start of its absence, if it was reported.
     told_away: Option<Instant>,
 }
 
-/// A bound on the lines that are reported.
+/// A limit on reported lines.
 struct Budget {
     lines: u32,
     last: Instant,
 }
 
 impl Budget {
-    /// Takes one line. Returns true if one more is allowed at `now`.
+    /// Uses one line of the budget. Returns true if a line is allowed at `now`.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {
@@ -61,7 +61,7 @@ impl Budget {
 }
 
 impl OfNode {
-    /// Returns true if the node is away: one that did not answer once may only be slow.
+    /// Returns true if the node is away; a node that failed to answer only once may just be slow.
     fn is_away(&self) -> bool {
         self.seen_away > 1
     }
@@ -73,7 +73,7 @@ impl Log {
         Self { version: None, nodes: BTreeMap::new(), no_quorum: None, budget }
     }
 
-    /// Returns the lines for what changed since the last check.
+    /// Returns lines about the changes since the last check.
     fn look(&mut self, seen: &Standing, now: Instant) -> Vec<String> {
         let mut lines = vec![];
         self.take_up(seen, now, &mut lines);
@@ -81,7 +81,7 @@ impl Log {
             let node = self.nodes.entry(name.clone()).or_default();
             node.seen_away = if matches!(reach, Reach::Away(_)) { node.seen_away + 1 } else { 0 };
         }
-        // The majority concerns all locks, so it comes first if the budget is short.
+        // The majority concerns all locks, so it comes first when the budget is short.
         let quorum = self.quorum(seen, now);
         for (name, reach) in &seen.nodes {
             lines.extend(self.node(name, reach, now));
@@ -90,7 +90,7 @@ impl Log {
         lines
     }
 
-    /// Reports another set of nodes.
+    /// Reports a change of the node set.
     fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
         let told = *self.version.get_or_insert(seen.version);
         if told != seen.version && self.budget.takes(now) {
@@ -156,7 +156,7 @@ mod tests {
         Standing { version, nodes }
     }
 
-    /// Returns the lines reported for these checks, a second apart.
+    /// Returns the lines reported for these checks, one per second.
     fn told(looks: &[(u64, &str)]) -> Vec<String> {
         let start = Instant::now();
         let mut log = Log::new(start);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(told(&[(3, "+++"), (4, "++"), (4, "++")]), ["follows version 4 of the set of nodes: node0, node1"]);
     }
 
-    /// A node that comes and goes for a day writes at most one line each ten seconds, and the last one is true.
+    /// A node that comes and goes for a day writes at most one line per ten seconds, and the last one is true.
     #[test]
     fn lines_are_bounded() {
         let mut looks: Vec<(u64, &str)> = (0..86_400).map(|n| (0, if n % 4 < 2 { "++-" } else { "+++" })).collect();

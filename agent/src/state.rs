@@ -1,4 +1,4 @@
-//! State that all connections of the agent share.
+//! State shared by all connections of the agent.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,11 +28,11 @@ pub struct State {
     pub connections_max: usize,
     /// The connections that give way to others.
     pub strangers: Strangers,
-    /// The start.
+    /// The time at which the agent started.
     pub started: Instant,
     /// The addresses that the agent listens on, for people.
     pub listening: Vec<String>,
-    /// The longest lease that the nodes accept, in milliseconds; 0 if they have not said it yet.
+    /// The longest lease that the nodes accept, in milliseconds; 0 if they have not reported it yet.
     max_ttl_ms: AtomicU32,
     next_connection: AtomicU64,
     /// The nodes' last state, and when they were asked.
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Returns a number for a connection that no other has.
+    /// Returns a unique number for a connection.
     pub fn connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
@@ -79,24 +79,25 @@ impl State {
         *self.ending.borrow()
     }
 
-    /// Returns when the agent ends.
+    /// Waits until the agent ends.
     pub async fn ended(&self) {
         // The sender lives as long as this.
         let _ = self.ending.subscribe().wait_for(|ends| *ends).await;
     }
 
-    /// Returns the nodes' bounds, as far as they have said them.
+    /// Returns the nodes' bounds, as far as they have reported them.
     pub fn bounds(&self) -> Bounds {
         match self.max_ttl_ms.load(Ordering::Relaxed) {
-            // The bounds of any node: it checks requests by its own.
+            // The bounds that any node may have; each node checks requests by its own.
             0 => Bounds { max_ttl_ms: MAX_TTL_LIMIT_MS },
             max_ttl_ms => Bounds { max_ttl_ms },
         }
     }
 
-    /// Returns the state of the nodes together, as they report it now, or did a moment ago.
+    /// Returns the state of the nodes together, as they report it now or reported it a moment ago.
     ///
     /// # Errors
+    ///
     /// The agent ends.
     pub async fn nodes(&self) -> Result<NodeSet, Error> {
         let known = self.nodes.lock().expect("nothing panics with it").clone();
@@ -107,7 +108,7 @@ impl State {
         }
         let said = self.locks.node_set().await;
         if let Ok(nodes) = &said {
-            // Unless no node says it.
+            // Zero if no node reports it.
             let ms = nodes.max_ttl.map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
             self.max_ttl_ms.store(ms, Ordering::Relaxed);
         }
@@ -115,7 +116,8 @@ impl State {
         said
     }
 
-    /// Returns the state of the nodes for people and programs that wait only [`NODES_TIME`]; `None` after that.
+    /// Returns the state of the nodes for people and programs that do not wait longer than [`NODES_TIME`]; `None` after
+    /// that.
     pub async fn nodes_soon(&self) -> Option<Result<NodeSet, Error>> {
         timeout(NODES_TIME, self.nodes()).await.ok()
     }

@@ -1,4 +1,4 @@
-//! Connections that give their places up to others.
+//! Connections that give up their places to others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,15 +7,15 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::LINGERING_MAX;
 
-/// The connections that have not shown that somebody is behind them: if a password is needed they have not given it,
-/// else they have not sent a whole request. A silent connection keeps nobody out.
+/// The connections that have not shown that somebody is behind them: those without the password if one is needed, else
+/// those that have not sent a whole request. A silent connection keeps nobody out.
 #[derive(Debug)]
 pub struct Strangers {
-    /// The connections by number, oldest first; the value tells each that it has to go.
+    /// The connections by number, oldest first; the value notifies each that it has to go.
     by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Signals that a connection has left its place.
     pub left: Notify,
-    /// Bounds the connections that have no place and are still read from.
+    /// Limits the connections without a place that are still read.
     pub lingering: Arc<Semaphore>,
 }
 
@@ -31,17 +31,17 @@ impl Strangers {
         self.by_age.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the connection with this number; `goes` tells it that it has to go.
+    /// Adds the connection with this number; `goes` notifies it that it has to go.
     pub fn add(&self, id: u64, goes: &Arc<Notify>) {
         self.by_age().insert(id, Arc::clone(goes));
     }
 
-    /// Removes a connection that keeps its place, or has left it. Returns false if it was no stranger any longer.
+    /// Removes a connection that keeps its place or has left it. Returns false if it was no longer a stranger.
     pub fn remove(&self, id: u64) -> bool {
         self.by_age().remove(&id).is_some()
     }
 
-    /// Makes the oldest one go. Returns false if there is none.
+    /// Dismisses the oldest one. Returns false if there is none.
     pub fn dismiss_oldest(&self) -> bool {
         let oldest = self.by_age().pop_first();
         oldest.inspect(|(_, goes)| goes.notify_one()).is_some()

@@ -1,4 +1,4 @@
-//! A lock on a majority through `palisade agent`, beside the same lock taken by the client itself.
+//! A lock on a majority through `palisade agent`, compared with one that the client takes itself.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -42,7 +42,7 @@ pub struct Options {
     seconds: u64,
 }
 
-/// An agent, as long as this lives.
+/// An agent that lives as long as this value.
 struct Agent {
     process: Child,
     folder: tempfile::TempDir,
@@ -146,9 +146,9 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput], plots: vec![], budgets }
 }
 
-/// Measures one lock after the other. Returns the table, and the time that the agent adds to taking a lock at p50.
+/// Measures one lock after another. Returns the table, and the time that the agent adds to taking a lock at p50.
 async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table, f64) {
-    // On the runtime's own thread, as an application's tasks are.
+    // On the runtime's own threads, where an application's tasks run.
     let measured = tokio::spawn(async move {
         let mut times = [(); 4].map(|()| histogram());
         let mut failed = [0_u64; 2];
@@ -163,7 +163,7 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
                         None => failed[kind] += 1,
                     }
                 }
-                // Releases in the background do not belong to the others.
+                // Releases in the background must not count for the other kind.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -192,8 +192,8 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
     (table, of(&times[2], 0.5) - of(&times[0], 0.5))
 }
 
-/// Measures many tasks at a time. Returns the table, and the number of locks that the agent takes for each of the
-/// client's, with 64 tasks.
+/// Measures many tasks at a time. Returns the table, and the number of locks that the agent takes per lock of the
+/// client, with 64 tasks.
 async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, Option<f64>) {
     let mut table = Table::new("throughput", format!("Taken and given back in a second, {NODES} nodes"))
         .numbers("tasks", "", 0)
@@ -234,7 +234,7 @@ async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, 
     (table, share)
 }
 
-/// Returns the pairs in a second, and the times of taking.
+/// Returns the pairs per second, and the times of taking.
 async fn together(takers: Vec<Taker>, length: Duration) -> (f64, Histogram<u64>) {
     let mut tasks = JoinSet::new();
     let start = Instant::now();

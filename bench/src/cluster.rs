@@ -1,8 +1,8 @@
-//! The CPU cost of a lock on clusters of more and more masters: sharding pays if it stays the same.
+//! The CPU cost of a lock on clusters with a growing number of masters: sharding pays if the cost stays the same.
 //!
-//! Short turns of all clusters alternate, with Palisade's client and with redis-rs' own, so that what disturbs the
-//! machine disturbs them alike. The figures do not depend on the number of cores: CPU time of servers and of the
-//! client, for each lock.
+//! Short turns of all clusters alternate, with Palisade's client and with that of redis-rs, so that disturbances of the
+//! machine affect them alike. The figures are CPU time of servers and client per lock, so they do not depend on the
+//! number of cores.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -74,13 +74,13 @@ impl Taker {
     }
 }
 
-/// A turn. CPU is for each lock, without what the same processes use in that time without requests.
+/// A turn. CPU time is per lock, minus what the same processes use in that time without requests.
 #[derive(Clone, Copy)]
 struct Turn {
     servers_us: f64,
     client_us: f64,
     per_second: f64,
-    /// The number of requests that a server read at a time.
+    /// The average number of requests that a server reads at a time.
     batch: f64,
 }
 
@@ -89,7 +89,7 @@ struct Turn {
 struct Kind {
     /// True for our client, false for redis-rs with SET and DEL.
     is_ours: bool,
-    /// True for as many tasks for each master, instead of as many in all.
+    /// True if the number of tasks is per master, false if it is in total.
     is_for_each: bool,
 }
 
@@ -109,7 +109,7 @@ struct Sharded {
     idle: Vec<Idle>,
 }
 
-/// The use without requests for locks, as a share of a core.
+/// The CPU use without requests for locks, as a share of a core.
 #[derive(Clone, Copy, Default)]
 struct Idle {
     servers: f64,
@@ -129,7 +129,7 @@ pub async fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             cluster.idle.push(idle);
         }
         for n in 0..clusters.len() * KINDS.len() {
-            // Each round begins with another one.
+            // Each round begins with a different one.
             let n = n + round;
             let kind = n / clusters.len() % KINDS.len();
             let at = n % clusters.len();
@@ -172,7 +172,7 @@ impl Sharded {
                 assert!(begun.elapsed() < PATIENCE, "a cluster of {masters} does not come about: {told}");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            // It is new: nobody holds anything in it.
+            // The cluster is new: nobody holds anything in it.
             cmd("LOCK.GUARD").arg("LIFT").query_async::<Value>(connection).await.unwrap();
         }
         let address = format!("127.0.0.1:{}", servers[0].port());
@@ -202,7 +202,7 @@ impl Sharded {
         let taker = &self.takers[usize::from(!kind.is_ours)];
         let tasks = options.tasks * if kind.is_for_each { self.servers.len() } else { 1 };
         let length = Duration::from_millis(options.turn_ms);
-        // Connections and the table of tasks are there before the measurement.
+        // Connections and the table of tasks exist before the measurement.
         together(taker, tasks, length / 10).await;
         let (requests, reads) = self.requests_and_reads().await;
         let (before, start) = (self.cpu(), Instant::now());
@@ -233,7 +233,7 @@ impl Sharded {
     }
 }
 
-/// Runs tasks that take and release locks of their own, over and over. Returns the number of locks.
+/// Runs tasks that repeatedly take and release locks of their own. Returns the number of locks.
 async fn together(taker: &Taker, tasks: usize, length: Duration) -> u64 {
     let mut running = JoinSet::new();
     let start = Instant::now();
@@ -260,7 +260,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantiles::median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-/// Returns the median over the rounds of this cluster's figure divided by the first one's.
+/// Returns the median, over the rounds, of this cluster's figure divided by the first cluster's.
 fn beside_first(clusters: &[Sharded], at: usize, kind: usize, of: impl Fn(&Turn) -> f64) -> f64 {
     let pairs = clusters[at].turns[kind].iter().zip(&clusters[0].turns[kind]);
     median(pairs.map(|(turn, first)| of(turn) / of(first)))

@@ -1,6 +1,6 @@
-//! The cost of answering thousands of clients that one command sets free: readers behind a writer, beside what the
-//! server itself does for as many that wait for a stream or for a message. Also beside Redisson's way, whose readers
-//! receive a message and then ask.
+//! The cost of answering thousands of clients that one command releases: readers behind a writer, compared with the
+//! server's own cost for the same number of clients waiting for a stream or a message. Also compared with Redisson's
+//! way, whose readers receive a message and then ask.
 //!
 //! All of them use the same connections to one server, in turns. Waiting and cleaning up afterwards are not measured.
 
@@ -19,7 +19,7 @@ use crate::workloads::script;
 /// A lease that outlasts the measurement.
 const TTL_MS: &str = "3600000";
 
-/// The rest of the server before and after a turn, so that no turn pays for the one before.
+/// The rest of the server before and after a turn, so that no turn pays for the previous one.
 const REST: Duration = Duration::from_millis(100);
 
 /// The event that thousands wait for.
@@ -31,7 +31,7 @@ enum Way {
     Stream,
     /// A message, with SUBSCRIBE.
     Message,
-    /// A message that the writer is gone; then each asks for the lock.
+    /// A message that the writer is gone, after which each reader asks for the lock.
     Redisson,
 }
 
@@ -47,8 +47,8 @@ impl Way {
         }
     }
 
-    /// Returns the number of lines that each receives first: token and wait; stream, entry and fields; kind, channel
-    /// and message.
+    /// Returns the number of lines that each client receives first: token and wait; stream, entry and fields; kind,
+    /// channel and message.
     fn lines(self) -> usize {
         match self {
             Self::Readers => 3,
@@ -60,13 +60,13 @@ impl Way {
 
 /// The measurement of one turn.
 struct Turn {
-    /// Milliseconds until the last client had read its answer.
+    /// Milliseconds until the last client has read its answer.
     ms: f64,
     /// CPU time of the server's main thread for each waiting client, in microseconds.
     cpu_us: f64,
 }
 
-/// A server, thousands of its clients, and the one that sets them free.
+/// A server, thousands of its clients, and the client that releases them.
 struct Crowd {
     server: Server,
     waiting: Vec<Raw>,
@@ -189,7 +189,7 @@ impl Crowd {
         }
     }
 
-    /// Leaves nobody waiting and nothing behind.
+    /// Ends all waits, and removes everything left behind.
     fn tidy(&mut self, way: Way) {
         self.one.answer();
         if matches!(way, Way::Message | Way::Redisson) {
@@ -219,7 +219,7 @@ impl Crowd {
         Turn { ms, cpu_us }
     }
 
-    /// Measures what a bystander notices while they are set free.
+    /// Measures what a bystander notices while the clients are released.
     fn seen_by_a_bystander(&mut self, way: Way) -> Seen {
         self.queue(way);
         let first = Instant::now() + Duration::from_millis(1_100);
@@ -243,7 +243,7 @@ impl Crowd {
     }
 }
 
-/// Reads what each receives first; Redisson's readers then ask for the lock, with the script `lock`.
+/// Reads what each client receives first; Redisson's readers then ask for the lock, with the script `lock`.
 fn hear(waiting: &mut [Raw], way: Way, lock: &str) {
     for (n, client) in waiting.iter_mut().enumerate() {
         client.skip_lines(way.lines());

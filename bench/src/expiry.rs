@@ -1,7 +1,7 @@
-//! A million leases that end within one second: how other users of the server notice.
+//! A million leases that end within one second, and the effect on other users of the server.
 //!
-//! A bystander sends a GET at even intervals, whether the last is answered or not. Its time runs from when it was due,
-//! so a pause of the server counts for every request that it holds up.
+//! A bystander sends a GET at even intervals, whether or not the last one was answered. Its time runs from when it was
+//! due, so a pause of the server counts for every request that it delays.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::server::Server;
 /// The number of leases in one batch of requests.
 const BATCH: usize = 1_000;
 
-/// The interval of the bystander's requests: no pause of the server is longer than the longest time by more than this.
+/// The interval of the bystander's requests; no pause of the server exceeds the longest time by more than this.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// The time over which the leases end, one after the other.
+/// The time over which the leases end, one after another.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// The largest ratio of what a bystander sees while locks end to what it sees while as many `SET NX PX` do. Those end
-/// by the server's own means, a share of each tick of its clock, which holds it up for longer than anybody would accept
-/// from a module. Both run on the same machine in the same minutes, so that disturbances are in both.
+/// The largest ratio of a bystander's times while locks end to its times while the same number of `SET NX PX` keys do.
+/// Those end by the server's own means, a share of each tick of its clock, which delays others longer than anybody
+/// would accept from a module. Both run on the same machine in the same minutes, so that disturbances affect both.
 const P99_MAX: f64 = 0.1;
 
-/// The time that the bystander is watched before the first lease ends.
+/// The time for which the bystander is measured before the first lease ends.
 const BEFORE: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
@@ -99,7 +99,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             all.push(seen);
         }
     }
-    // The median: a run is at the mercy of the machine's other work.
+    // The median, since a single run may be disturbed by other work of the machine.
     let shown = all.each_ref().map(|all| {
         let middle = |figure: &dyn Fn(&Seen) -> f64| {
             let figures: Vec<f64> = all.iter().map(figure).collect();
@@ -141,7 +141,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
 
 fn watch(server: &Server, way: &str, count: usize) -> Seen {
     let mut connection = Raw::connect(server.port());
-    // Too late if filling takes longer than expected: then again with more time, after all have ended.
+    // Too late if filling takes longer than expected; then it is repeated with more time, once all have ended.
     let mut lead = Duration::from_secs(8) * count as u32 / 1_000_000 + 3 * BEFORE;
     let first = loop {
         let first = Instant::now() + lead;
@@ -162,8 +162,8 @@ fn watch(server: &Server, way: &str, count: usize) -> Seen {
     seen
 }
 
-/// Measures what a bystander sees from [`BEFORE`] the first end to the last. It is awake throughout, so that no clock's
-/// delays are measured.
+/// Measures what a bystander sees from [`BEFORE`] the first end to the last. It never sleeps, so that no timer's delay
+/// is measured.
 pub fn bystand(server: &Server, first: Instant) -> Seen {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();
@@ -191,7 +191,7 @@ fn fill(connection: &mut Raw, way: &str, count: usize, first: Instant) {
     for from in (0..count).step_by(BATCH) {
         let until = count.min(from + BATCH);
         let end = first + SPREAD * from as u32 / count as u32;
-        // At least 1 ms: then filling took too long, and this is not measured.
+        // At least 1 ms: then filling took too long, and this run is not used.
         let ttl = end.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
         let mut requests = Vec::new();
         for n in from..until {

@@ -1,10 +1,10 @@
-//! The evenness of turns.
+//! The fairness with which turns are distributed.
 
-/// Returns Jain's index of `turns`, as a share of the highest that as many turns allow.
+/// Returns Jain's index of `turns`, as a share of the highest index possible for that number of turns.
 pub fn fairness(turns: &[u64]) -> f64 {
     let (count, sum) = (turns.len() as u64, turns.iter().sum::<u64>());
     let squares: u64 = turns.iter().map(|turns| turns * turns).sum();
-    // Shared out as evenly as possible: some have one more than others.
+    // Distributed as evenly as possible: some have one more than others.
     let (each, more) = (sum / count, sum % count);
     let least = more * (each + 1).pow(2) + (count - more) * each.pow(2);
     // Both indices have the same (Σx)² / n. Without turns, nobody was preferred.

@@ -1,14 +1,14 @@
 //! Hand-over: from a release to the next holder's answer, with many waiters.
 //!
 //! Every client takes the lock, releases it at once and queues again, so the queue keeps its length. The time is from
-//! right before RELEASE is sent to when the next holder has its answer; a round trip is a PING over the same kind of
+//! just before RELEASE is sent until the next holder has its answer. A round trip is a PING over the same kind of
 //! connection in the same run. The peer is the usual client of a Redis lock: `SET NX PX`, retried every 100 ms, and
 //! released by a script that compares and deletes.
 //!
-//! Permits are handed over the same way, several at a time: a number goes from one client to the next.
+//! Permits are handed over in the same way, several at a time: a number passes from one client to the next.
 //!
-//! Fairness is Jain's index of the turns that each client got, (Σx)² / (n Σx²), as a share of the highest that as many
-//! turns allow: 1 if no client got two more than another.
+//! Fairness is Jain's index of the clients' turns, (Σx)² / (n Σx²), as a share of the highest index possible for that
+//! number of turns: 1 if no client got two turns more than another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::server::{Server, connect, info};
 /// The retry interval of the peer's clients: the default of redis-py's lock.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The time for which the server's CPU time is watched while nobody has a turn.
+/// The time for which the server's CPU time is measured while nobody gets a turn.
 const CPU_WATCHED: Duration = Duration::from_secs(2);
 
 /// The release of a `SET NX PX` lock: compares and deletes.
@@ -52,7 +52,7 @@ struct Measured {
     turns_each: f64,
     commands: f64,
     bytes: f64,
-    /// The shares of one CPU that the server uses while all wait, and while they are merely connected.
+    /// The shares of one CPU that the server uses while all wait, and while they are only connected.
     waiting_cpu: f64,
     connected_cpu: f64,
 }
@@ -173,7 +173,7 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
     let key = format!("lock-{}-{waiters}", way.name().replace(' ', "-"));
     let mut holder = server.connect().await;
     acquire(&mut holder, way, &key, "holder").await;
-    // One more than wait: somebody holds it.
+    // One more than the waiters, since one holds the lock.
     let mut connections = Vec::new();
     for _ in 0..=waiters {
         connections.push(connect(server.port()).await);
@@ -236,13 +236,13 @@ async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n:
         shared.released.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         release(&mut connection, way, &key, &owner).await;
         if let Way::Polling = way {
-            // Else it would take the lock again itself, and nothing would be handed over.
+            // Otherwise it would take the lock again itself, and nothing would be handed over.
             tokio::time::sleep(POLL).await;
         }
     }
 }
 
-/// Returns when `owner` holds the lock.
+/// Waits until `owner` holds the lock.
 async fn acquire(connection: &mut MultiplexedConnection, way: Way, key: &str, owner: &str) {
     loop {
         let reply: Value = match way {

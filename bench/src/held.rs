@@ -1,8 +1,8 @@
 //! The server's cost of a pair of commands beside few held locks, and beside millions.
 //!
-//! The pair is for another key each time, none of which is held: as with a million users the server finds little of it
-//! in its caches. The same with strings, SET and DEL, shows how much of that is the server's own. All servers run at
-//! once and take turns, so that what disturbs the machine disturbs them alike.
+//! Each pair uses another key, none of which is held: as with a million users, the server finds little of it in its
+//! caches. The same with strings, SET and DEL, shows how much of that is the server's own cost. All servers run at once
+//! and take turns, so that disturbances of the machine affect them alike.
 
 use std::path::Path;
 
@@ -19,15 +19,15 @@ const SETTINGS: &[&str] = &["--lock.max-ttl", TTL];
 
 const OWNER: &str = "owner-of-20-bytes-xx";
 
-/// The number of commands that are sent before waiting for the first answer.
+/// The number of commands sent before waiting for the first answer.
 const BATCH: usize = 1_000;
 
 /// The largest cost of a pair beside the most locks, in pairs beside the fewest. The growth is the server's: its table
-/// of keys no longer fits into the caches, and SET and DEL take 1.97 times as long for it. The deadlines must add
-/// nothing to that.
+/// of keys no longer fits into the caches, and SET and DEL take 1.97 times as long. The deadlines must add nothing to
+/// that.
 const MANY_MAX: f64 = 1.9;
 
-/// The distance between the keys of pairs, a prime: neighbours in time are no neighbours in memory.
+/// The distance between the keys of pairs, a prime, so that neighbours in time are not neighbours in memory.
 const STEP: usize = 7_919;
 
 #[derive(clap::Args)]
@@ -133,7 +133,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     for way in &WAYS {
         table = table.numbers(way.name, "us", 2).numbers("beside the fewest", "times", 2);
     }
-    // Within a round, as far as there are any.
+    // Within a round, where both were measured.
     let ratio = |many: &Held, few: &Held| {
         let ratios: Vec<f64> = many.pair_us.iter().zip(&few.pair_us).map(|(many, few)| many / few).collect();
         median(&ratios).filter(|ratio| ratio.is_finite())

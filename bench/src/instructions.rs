@@ -1,5 +1,5 @@
-//! The number of instructions that the server's process executes for each operation, counted by valgrind's callgrind:
-//! the same on a busy machine as on a quiet one. It leaves out the kernel's work.
+//! The number of instructions that the server's process executes per operation, counted by valgrind's callgrind: the
+//! same on a busy machine as on an idle one. The kernel's work is left out.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,7 +80,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     Outcome { title: "Instruction counts".to_owned(), tables: vec![table, aof], ..Outcome::default() }
 }
 
-/// The least count of each operation.
+/// The lowest count of each operation.
 struct Counts(Vec<(&'static str, f64)>);
 
 impl Counts {
@@ -116,7 +116,7 @@ impl Counts {
         Self(least)
     }
 
-    /// Adds a row for each, beside two of them.
+    /// Adds a row for each, compared with two of them.
     fn rows(&self, table: &mut Table, peers: [&str; 2]) {
         for (name, count) in &self.0 {
             let beside =
@@ -127,7 +127,7 @@ impl Counts {
     }
 }
 
-/// Returns a table of the counts of `run` beside those of `before`, with the differences.
+/// Returns a table that compares the counts of `run` with those of `before`.
 pub fn compare(run: &Run, before: &Run) -> Table {
     let title = format!("Against {}, {}", before.palisade, before.date);
     let mut differences = Table::new("differences", title)
@@ -167,7 +167,7 @@ impl Callgrind {
             format!("--callgrind-out-file={}", folder.path().join("out").display()),
             format!("--vgdb-prefix={}", folder.path().join("vgdb").display()),
         ];
-        // Housekeeping once a second, as seldom as possible: it is no part of an operation.
+        // Housekeeping as rarely as possible, once a second: it is not part of an operation.
         let floor = with_floor(module);
         let settings = [&["--hz", "1", &floor[0], &floor[1]], settings].concat();
         let server = Server::start_as(&wrapper, server, module, &settings);
@@ -183,7 +183,7 @@ impl Callgrind {
                 pipeline.finish(connection);
             }
         };
-        // One-time allocations and lookups are out of the way.
+        // One-time allocations and lookups happen before the count.
         repeat(20);
         let mut count = || {
             self.tell("zero");

@@ -1,4 +1,4 @@
-//! Palisade beside the alternatives: each comparison in one run, on one machine, as ratios.
+//! Palisade compared with the alternatives: each comparison in one run, on one machine, as ratios.
 //!
 //! `palisade-bench hand-over`: the time from a release to the next holder, and the cost of many waiters.
 //! `palisade-bench quorum`: the time for a lock on a majority of nodes, beside as many raw SETs.

@@ -1,5 +1,4 @@
-//! The server's memory for a held lock, beside the same lock as `SET NX PX`, and beside a module's value with nothing
-//! in it.
+//! The server's memory per held lock, compared with the same lock as `SET NX PX`, and with an empty value of a module.
 
 use std::path::Path;
 
@@ -38,13 +37,13 @@ pub struct Options {
 /// The number of locks that the budget is for.
 const BUDGETED: usize = 1_000_000;
 
-/// The most bytes of a lock beside an empty value of a module, whose cost is the server's. Token, deadline, time of the
-/// grant, ttl and holds are 32 bytes, the owner has 20 here, and the name of the key, once more for the deadlines, 12.
-/// That leaves 8 for how they are kept.
+/// The most bytes of a lock on top of an empty module value, whose cost is the server's. Token, deadline, time of the
+/// grant, ttl and holds are 32 bytes, the owner has 20 here, and the key's name, stored again for the deadlines, 12.
+/// That leaves 8 for the structures that hold them.
 const LOCK_BYTES_MAX: f64 = 72.0;
 
 pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
-    // Each count is filled up from the one before.
+    // Each count continues from the previous one.
     let mut counts = options.counts.clone();
     counts.sort_unstable();
     let ways = ["SET NX PX", "empty module value", "ACQUIRE"];
@@ -101,7 +100,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     Outcome { title: "Memory".to_owned(), tables, plots: vec![plot], budgets }
 }
 
-/// The bytes a lock takes.
+/// The bytes that a lock takes.
 struct Taken {
     used: f64,
     resident: f64,
@@ -113,7 +112,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     let mut held = 0;
     let taken = counts.iter().map(|&count| {
         eprintln!("memory: {count} locks, {way}");
-        // A new connection each time: its buffers are gone when it is.
+        // A new connection each time: its buffers go when it does.
         let mut connection = Raw::connect(server.port());
         while held < count {
             let until = count.min(held + BATCH);
@@ -141,7 +140,7 @@ fn fill(server: &Server, way: &str, counts: &[usize]) -> Vec<Taken> {
     taken.collect()
 }
 
-/// Returns `used_memory`, once nothing moves any longer.
+/// Returns `used_memory`, once nothing is moving any longer.
 pub fn used(monitor: &mut Raw) -> u64 {
     settled(monitor).0
 }

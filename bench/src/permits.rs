@@ -1,4 +1,4 @@
-//! Hand-over of permits: from one client's RELEASE to the answer of the next one, which gets its number.
+//! Hand-over of permits: from one client's RELEASE to the answer of the next client, which gets its number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Shared {
     turns: Vec<AtomicU64>,
 }
 
-/// Measures clients that want a permit each, over and over, for `length`. Returns table and budgets.
+/// Measures clients that repeatedly take a permit each, for `length`. Returns the table and budgets.
 pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) {
     let mut table = Table::new("permits", format!("{CLIENTS} clients for {LIMIT} permits"))
         .numbers("held for", "ms", 0)
@@ -73,7 +73,7 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
         let pings = Arc::new(Mutex::new(Histogram::<u64>::new(3).unwrap()));
         tasks.push(tokio::spawn(ping(connect(server.port()).await, held, Arc::clone(&pings), Arc::clone(&shared))));
         let mut one = server.connect().await;
-        // All have queued, and had their first turns.
+        // All have queued, and have had their first turns.
         tokio::time::sleep(length / 2).await;
         let names = ["total_commands_processed", "total_net_output_bytes", "lock_hand_overs"];
         let before = fields(&mut one, names).await;
@@ -108,8 +108,8 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
             let what = format!("hand-over of {LIMIT} permits to {CLIENTS} clients, held for {held_ms} ms");
             budgets.push(Budget::at_most(format!("{what}, p50, round trips"), p50 / round_trip, 2.0));
             budgets.push(Budget::at_least(format!("{what}, fairness"), fairness, 0.99));
-            // A RELEASE, and the ACQUIRE with which the next had queued; those under way at either end are in one
-            // figure and not in the other.
+            // A RELEASE, and the ACQUIRE with which the next client queued. Those in progress at either end are in one
+            // figure but not in the other.
             budgets.push(Budget::at_most(format!("{what}, commands a hand-over"), commands, 2.02));
         }
     }

@@ -1,4 +1,4 @@
-//! Quantiles of a few figures, as of rounds or runs.
+//! Quantiles of a few figures, such as those of rounds or runs.
 
 /// Returns the figure below which this share of them lies; `None` if there are no figures.
 pub fn quantile(figures: &[f64], share: f64) -> Option<f64> {

@@ -1,5 +1,5 @@
-//! Connections without a client library: requests are bytes made beforehand, and answers are counted. The measurement
-//! is of the server, so its client must cost less than it does.
+//! Connections without a client library: requests are bytes prepared beforehand, and answers are only counted. The
+//! server is measured, so its client must cost less than it does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Parser, Value};
 
-/// The longest wait for an answer before a benchmark gives up: a stop under valgrind or an fsync is shorter.
+/// The longest wait for an answer before a benchmark gives up; a stop under valgrind or an fsync is shorter.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns `words` as the bytes of one request.
@@ -30,7 +30,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Connects to the server on `port` of the loopback, as soon as it answers.
+    /// Connects to the server on `port` of the loopback, once it answers.
     pub fn connect(port: u16) -> Self {
         let stream = (0..).find_map(|tried| match TcpStream::connect(("127.0.0.1", port)) {
             Ok(stream) => Some(stream),
@@ -56,7 +56,8 @@ impl Raw {
         self.stream.write_all(requests).unwrap();
     }
 
-    /// Waits for `lines` lines of answers without reading them: an answer of one kind always has the same number.
+    /// Waits for `lines` lines of answers without parsing them: an answer of one kind always has the same number of
+    /// lines.
     pub fn skip_lines(&mut self, lines: usize) {
         let mut seen = 0;
         while seen < lines {
@@ -87,7 +88,7 @@ impl Raw {
         self.parser.parse_value(&mut self.stream).unwrap()
     }
 
-    /// Sends one request, words with spaces between them, and waits for its answer.
+    /// Sends one request, given as words with spaces between them, and waits for its answer.
     pub fn ask(&mut self, line: &str) -> Value {
         self.send(&request(&line.split(' ').collect::<Vec<_>>()));
         self.answer()

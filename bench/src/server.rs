@@ -17,12 +17,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port of the loopback.
+    /// Starts a server on a free port of the loopback.
     pub fn start(server: &Path, module: &Path) -> Self {
         Self::start_as(&[], server, module, &[])
     }
 
-    /// Starts one as the last arguments of `wrapper`, with `settings` in addition to its own.
+    /// Starts a server as the last arguments of `wrapper`, with `settings` in addition to its own.
     pub fn start_as(wrapper: &[String], server: &Path, module: &Path, settings: &[&str]) -> Self {
         assert!(module.exists(), "{} is not there: build it with `make build`", module.display());
         let module = std::path::absolute(module).unwrap();
@@ -63,12 +63,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Freezes it, or lets it go on.
+    /// Freezes the server, or continues it.
     pub fn freeze(&self, frozen: bool) {
         self.signal(if frozen { Signal::STOP } else { Signal::CONT });
     }
 
-    /// Kills it: nothing answers on its port any longer.
+    /// Kills the server: nothing answers on its port any longer.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
@@ -77,25 +77,25 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Returns the CPU time of its main thread, exact while that sleeps.
+    /// Returns the CPU time of its main thread; exact while the thread sleeps.
     pub fn cpu_of_main_thread(&self) -> Duration {
         cpu_of_thread(self.pid(), &self.pid().to_string())
     }
 
-    /// Returns the CPU time of all its threads, exact for those that sleep.
+    /// Returns the CPU time of all its threads; exact for those that sleep.
     pub fn cpu_of_all_threads(&self) -> Duration {
         cpu_of_process(self.pid())
     }
 }
 
-/// Returns the setting with which a server loads `bench/floor` too, which is built into the folder of the module.
+/// Returns the setting that also loads `bench/floor`, which is built into the folder of the module.
 pub fn with_floor(module: &Path) -> [String; 2] {
     let floor = std::path::absolute(module).unwrap().with_file_name("libpalisade_floor.so");
     assert!(floor.exists(), "{} is not there: cargo build --release --package palisade-floor", floor.display());
     ["--loadmodule".to_owned(), floor.to_string_lossy().into_owned()]
 }
 
-/// Returns the CPU time of all threads of `process`, exact for those that sleep.
+/// Returns the CPU time of all threads of `process`; exact for those that sleep.
 pub fn cpu_of_process(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     threads.map(|thread| cpu_of_thread(process, &thread.unwrap().file_name().to_string_lossy())).sum()
@@ -126,7 +126,7 @@ impl Drop for Server {
     }
 }
 
-/// Connects to the server on `port`, as soon as it answers.
+/// Connects to the server on `port`, once it answers.
 pub async fn connect(port: u16) -> MultiplexedConnection {
     let address = redis::ConnectionAddr::Tcp("127.0.0.1".to_owned(), port);
     let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
@@ -160,7 +160,7 @@ pub async fn info(connection: &mut MultiplexedConnection, field: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {field} in INFO")).parse().unwrap()
 }
 
-/// Raises the limit of open files as far as the system allows: clients and their connections need files.
+/// Raises the limit on open files as far as the system allows: clients and their connections need files.
 pub fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -176,7 +176,8 @@ pub fn field(connection: &mut crate::raw::Raw, section: &str, name: &str) -> u64
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in INFO {section}"))
 }
 
-/// Returns `used_memory` and `used_memory_rss`, once nothing moves any longer: growing tables move a little at a time.
+/// Returns `used_memory` and `used_memory_rss`, once nothing is moving any longer: growing tables move a little at a
+/// time.
 pub fn settled(monitor: &mut crate::raw::Raw) -> (u64, u64) {
     let mut before = 0;
     loop {

@@ -1,7 +1,7 @@
-//! The server's cost of each operation: CPU time of its main thread, and the operations in a second.
+//! The server's cost of each operation: CPU time of its main thread, and operations per second.
 //!
-//! Short rounds of all operations alternate on one server process, so that what disturbs the machine disturbs them
-//! alike; the result is the median of the ratios within a round.
+//! Short rounds of all operations alternate on one server process, so that disturbances of the machine affect them
+//! alike. The result is the median of the ratios within a round.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::workloads::{
     FLOOR, NATIVE, OURS, OURS_BESIDE_WAITER, PINGS, PIPELINED, Pipeline, SCRIPTED, SET_AND_DEL, Workload,
 };
 
-/// The number of connections: enough for the server to have the next requests before it has answered the last.
+/// The number of connections: enough for the server to receive the next requests before it has answered the last.
 pub const CONNECTIONS: usize = 4;
 
 #[derive(clap::Args)]
@@ -32,11 +32,11 @@ pub struct Options {
     turn_ms: u64,
 }
 
-/// The settings of an AOF that is synced once a second, and is not rewritten while it grows.
+/// The settings of an AOF that is synced once a second and is not rewritten while it grows.
 pub const AOF_EVERYSEC: &[&str] =
     &["--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0"];
 
-/// The settings of the AOF, by their names.
+/// The settings of the AOF by name.
 const AOF: [(&str, &[&str]); 4] = [
     ("off", &["--appendonly", "no"]),
     ("no", &["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]),
@@ -44,16 +44,16 @@ const AOF: [(&str, &[&str]); 4] = [
     ("always", &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]),
 ];
 
-/// The largest cost of a pair, in pairs of something else. A module's commands cannot cost less than [`FLOOR`]: a fifth
-/// more is what time, token, owner, deadline and queue may take. The others are what one would use instead.
+/// The largest cost of a pair, in pairs of something else. A module's commands cannot cost less than [`FLOOR`]; time,
+/// token, owner, deadline and queue may take a fifth more. The others are what one would use instead.
 const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.2), (SCRIPTED, 0.48), (NATIVE[0], 0.95), (NATIVE[1], 0.95)];
 
 /// The largest cost of a pair while somebody waits for another lock, in pairs on a node where nobody waits: users that
-/// have nothing to do with a queue should not pay for it.
+/// do not use a queue should not pay for it.
 const BESIDE_WAITER_MAX: f64 = 1.03;
 
 /// The largest cost of a pair with the AOF, in pairs of the server's own commands with it. An effect of a module is
-/// looked up by name, and a lock's record has more in it than a key and a value.
+/// looked up by name, and a lock's record contains more than a key and a value.
 const WITH_AOF_MAX: f64 = 1.3;
 
 /// The measurement of one turn of an operation.
@@ -83,7 +83,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     let mut settings: Vec<Setting> = AOF.iter().map(|(_, settings)| Setting::start(server, module, settings)).collect();
     for round in 0..options.rounds {
         eprintln!("server-cost: round {} of {}", round + 1, options.rounds);
-        // All servers are there from the beginning; those that have no turn sleep.
+        // All servers exist from the beginning; those without a turn sleep.
         let with_turn = if round < options.aof_rounds { settings.len() } else { 1 };
         settings[..with_turn].iter_mut().for_each(|setting| setting.round(round, options.turn_ms));
     }
@@ -97,7 +97,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     };
     let mut budget = |series: &[Series], name: &str, peer: &str, aof: &str, limit| {
         let ratio = ratios(series, name, peer).as_deref().map(median);
-        // Not a number: a kernel that does not count.
+        // Not a number if the kernel does not count.
         if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) {
             outcome.budgets.push(Budget::at_most(format!("{name}, server CPU{aof} / {peer}"), ratio, limit));
         }
@@ -133,7 +133,7 @@ impl Setting {
     /// Runs a turn for each operation.
     fn round(&mut self, round: usize, turn_ms: u64) {
         for n in 0..self.workloads.len() {
-            // Each round begins with another one.
+            // Each round begins with a different one.
             let n = (n + round) % self.workloads.len();
             let length = Duration::from_millis(turn_ms);
             self.series[n].turns.push(turn(&self.server, &mut self.connections, self.workloads[n], length));
@@ -290,13 +290,13 @@ fn plot_of_aof(by_setting: &[Vec<Series>]) -> Plot {
     }
 }
 
-/// Returns the turns of the `n`th operation with a setting, of the rounds in which all settings had one.
+/// Returns the turns of the `n`th operation with a setting, from the rounds in which all settings had one.
 fn in_common(by_setting: &[Vec<Series>], setting: usize, n: usize) -> &[Turn] {
     let rounds = by_setting.iter().map(|series| series[n].turns.len()).min().unwrap_or(0);
     &by_setting[setting][n].turns[..rounds]
 }
 
-/// Returns, round by round, the main thread's CPU of an operation of `name` divided by that of `peer`.
+/// Returns, for each round, the main thread's CPU time of an operation of `name` divided by that of `peer`.
 pub fn ratios(series: &[Series], name: &str, peer: &str) -> Option<Vec<f64>> {
     let turns = |name| Some(&series.iter().find(|series| series.name == name)?.turns);
     let of = turns(name)?.iter().zip(turns(peer)?).map(|(turn, peer)| turn.main_us / peer.main_us);

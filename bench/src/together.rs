@@ -1,8 +1,8 @@
-//! Locks that several hold together. Measured are the cost of one more reader or permit beside many others, in time and
-//! in memory, and the effects on others while thousands of readers get in or end at once.
+//! Locks with several holders: the cost of one more reader or permit beside many others, in time and memory, and the
+//! effects on others while thousands of readers are granted a lock or end at once.
 //!
-//! Beside it, on the same server, is what Redisson does for the same purpose: our own text with the commands that its
-//! read lock, its semaphore and its semaphore of permits that expire run.
+//! Redisson's solution for the same purpose is measured on the same server: scripts of our own with the commands that
+//! its read lock, its semaphore, and its semaphore of expiring permits run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -111,7 +111,7 @@ fn hold(connection: &mut Raw, key: &str, holders: usize, ttl_ms: &str) {
     }
 }
 
-/// Measures the memory of one more holder.
+/// Measures the memory per additional holder.
 fn memory(server: &Path, module: &Path, budgets: &mut Vec<Budget>) -> Table {
     let mut table = Table::new("memory", "Memory of a holder of one key, owner of 20 bytes")
         .numbers("holders", "", 0)
@@ -140,7 +140,7 @@ fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budge
         eprintln!("together: readers end, {time} of {}", options.times);
         let server = Server::start_as(&[], server, module, SETTINGS);
         let mut connection = Raw::connect(server.port());
-        // The first of them is the first to end, and all do within the time that filling takes.
+        // The first of them ends first, and all end within the time that filling takes.
         let ttl = Duration::from_secs(3);
         let first = Instant::now() + ttl;
         hold(&mut connection, "crowd", options.ending, "3000");

@@ -1,5 +1,6 @@
-//! The server's memory for a waiting request. Beside it: a client that is merely connected, one that waits for a list
-//! with the server's own BLPOP, and one that a module makes the server block, of which it keeps nothing (bench/floor).
+//! The server's memory per waiting request. It is compared with a client that is only connected, one that waits for a
+//! list with the server's own BLPOP, and one that a module makes the server block without keeping anything about it
+//! (bench/floor).
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,14 +21,14 @@ const LISTENER: &str = "listener-of-the-benchmark";
 /// The number of requests in one batch over one connection.
 const BATCH: usize = 1_000;
 
-/// The time after which a server's housekeeping takes back excess buffers of an idle connection: requests after 2
-/// seconds, answers after 5.
+/// The time after which a server's housekeeping reclaims excess buffers of an idle connection: for requests after 2
+/// seconds, for answers after 5.
 const IDLE: Duration = Duration::from_secs(7);
 
-/// A way to wait, each over a connection of its own except for the last.
+/// A way to wait, over a connection per waiter except for the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Waits for nothing: it has sent a request, and has its answer.
+    /// Waits for nothing: it has sent a request and received the answer.
     Connected,
     /// Waits for an entry of a list.
     List,
@@ -35,11 +36,11 @@ enum Way {
     Blocked,
     /// Waits for the lock.
     Lock,
-    /// Waits for a turn, which a listener hears.
+    /// Waits for a turn, which is announced to a listener.
     Heard,
 }
 
-/// The ways in this order: those that others are compared with come first.
+/// The ways in this order: those that the others are compared with come first.
 const FOR_ONE_KEY: &[Way] = &[Way::Connected, Way::List, Way::Blocked, Way::Lock, Way::Heard];
 const FOR_A_KEY_EACH: &[Way] = &[Way::List, Way::Lock, Way::Heard];
 
@@ -55,7 +56,7 @@ impl Way {
     }
 
     fn request(self, n: usize, key: &str) -> Vec<u8> {
-        // As long as those of the client crate.
+        // As long as the owner names of the client crate.
         let owner = format!("waiter-{n:013}");
         match self {
             Self::Connected => request(&["GET", key]),
@@ -91,7 +92,7 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
                     way.name().into(),
                     if way == Way::Connected { "nothing" } else { what }.into(),
                     used.into(),
-                    // A listener's requests have no connections for a comparison.
+                    // A listener's requests have no connections to compare with.
                     connected.filter(|_| way != Way::Heard).map(|connected: f64| used - connected).into(),
                     blocked.filter(|_| way == Way::Lock).map(|blocked: f64| used - blocked).into(),
                     resident.into(),
@@ -116,7 +117,7 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
     table
 }
 
-/// Returns the bytes of each waiter on `server`, used and resident.
+/// Returns the bytes per waiter on `server`, used and resident.
 fn fill(server: &Server, way: Way, is_one_key: bool, count: usize) -> (f64, f64) {
     let mut monitor = Raw::connect(server.port());
     let key = |n: usize| format!("lock{:08}", if is_one_key { 0 } else { n });

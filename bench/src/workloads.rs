@@ -1,4 +1,4 @@
-//! Workloads of a server: Palisade's commands, and their alternatives, each as one operation of one or two commands,
+//! Workloads for a server: Palisade's commands and their alternatives, each as an operation of one or two commands,
 //! pipelined.
 
 use std::time::Duration;
@@ -8,10 +8,10 @@ use redis::Value;
 use crate::raw::{Raw, lines, request};
 use crate::server::field;
 
-/// The number of commands that are sent before waiting for the first answer.
+/// The number of commands sent before waiting for the first answer.
 pub const PIPELINED: usize = 32;
 
-/// An operation. Its commands contain `{key}` (12 bytes, its own for each operation in a pipeline), `{owner}` and
+/// An operation. Its commands contain `{key}` (12 bytes, unique for each operation in a pipeline), `{owner}` and
 /// `{other}` (20 bytes), `{token}` (the last answer of `before`), and `{script}` by the names in [`SCRIPTS`].
 pub struct Workload {
     pub name: &'static str,
@@ -53,7 +53,7 @@ pub const PINGS: &str = "PING x 2";
 /// The cost of any pair of a module's commands that store and delete a value: those of `bench/floor`, which do nothing
 /// else.
 pub const FLOOR: &str = "module value stored + deleted";
-/// The way of most clients of a Redis lock.
+/// The method of most clients of a Redis lock.
 pub const SCRIPTED: &str = "SET NX PX + EVALSHA compare-and-delete";
 /// The alternatives to the script on newer servers.
 pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
@@ -156,8 +156,8 @@ pub const WORKLOADS: &[Workload] = &[
     plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
 ];
 
-/// Workloads of locks that several hold together: pairs alone. `readers-1000` and `readers-100000` have this number of
-/// readers, and each operation is one more.
+/// Workloads of locks with several holders, as pairs only. `readers-1000` and `readers-100000` have this number of
+/// readers, and each operation adds one.
 pub const TOGETHER: &[Workload] = &[
     plain(OURS, &[], PAIR),
     plain(
@@ -314,7 +314,7 @@ pub fn script(name: &str) -> &'static str {
 }
 
 impl Workload {
-    /// Returns the workloads whose commands the server has.
+    /// Returns the workloads whose commands the server supports.
     pub fn all_on(connection: &mut Raw) -> Vec<&'static Self> {
         let mut has = |command: &str| match connection.ask(&format!("COMMAND INFO {command}")) {
             Value::Array(known) => !matches!(known[..], [Value::Nil]),
@@ -391,7 +391,7 @@ impl Pipeline {
         connection.skip_lines(self.lines);
     }
 
-    /// Deletes what the workload left behind.
+    /// Deletes everything that the workload left behind.
     pub fn clean(self, connection: &mut Raw) {
         connection.ask(&format!("DEL{}", self.keys));
         if let Some(waiter) = self.waiter {
@@ -400,7 +400,7 @@ impl Pipeline {
     }
 }
 
-/// A client that waits for a lock that nothing else concerns.
+/// A client that waits for a lock that no workload uses.
 struct Waiter(Raw);
 
 impl Waiter {

@@ -1,4 +1,4 @@
-//! `palisade acl`: the line that grants a user the permissions of its role, for the servers at hand.
+//! `palisade acl`: prints the line that grants a user the permissions of its role, for the given servers.
 
 use futures_util::future::join_all;
 use palisade_client::Why;
@@ -12,10 +12,10 @@ use crate::nodes::{Nodes, Said};
 use crate::roles::Role;
 use crate::show::{out, printable, tell};
 
-/// The first versions of Redis and Valkey that know the category `@lock` of a module.
+/// The first versions of Redis and Valkey with a category `@lock` for a module.
 const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
 
-/// The placeholder for the password: none is made up here, nor put where a shell remembers it.
+/// The placeholder for the password: none is invented here, nor left where a shell would record it.
 const PASSWORD: &str = "PASSWORD";
 
 /// `palisade acl ROLE`
@@ -62,7 +62,7 @@ fn is_word(word: &str) -> bool {
     !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
 }
 
-/// Returns true if a server knows categories.
+/// Returns true if a server knows the categories of modules.
 async fn version(server: Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
@@ -72,7 +72,7 @@ async fn version(server: Server) -> Result<bool, Why> {
 
 fn knows_categories(server: &Info) -> bool {
     let [redis, valkey] = KNOWS_CATEGORIES;
-    // Valkey also reports a version of Redis: the one that it is compatible with.
+    // Valkey also reports the version of Redis that it is compatible with.
     let (version, least) = match server.word("valkey_version") {
         "" => (server.word("redis_version"), redis),
         version => (version, valkey),

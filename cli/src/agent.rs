@@ -1,4 +1,4 @@
-//! `palisade agent`: serves the LOCK commands on a local socket, or checks the health of an agent that does.
+//! `palisade agent`: serves the LOCK commands on a local socket, or checks the health of such an agent.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, stderr};
@@ -24,28 +24,29 @@ use crate::reaching::Reaching;
 use crate::show;
 use crate::signals::Signals;
 
-/// The variable that can also hold the password.
+/// The variable that may hold the password instead of a file.
 const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
 
-/// The longest time for an agent to answer whether locks are granted: it asks its nodes.
+/// The longest time for an agent to answer whether locks are granted; it asks its nodes.
 const HEALTH_TIME: Duration = Duration::from_secs(3);
 
 /// The user that the password of an agent belongs to.
 const USER: &str = "default";
 
-/// The exit status of an unhealthy agent, as containers expect it.
+/// The exit status for an unhealthy agent, as container health checks expect it.
 const UNWELL: u8 = 1;
 
 /// Serves until a signal ends it.
 ///
 /// # Errors
+///
 /// It cannot listen, or some locks could not be released.
 pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Failure> {
     let password = password(arguments)?;
     if arguments.health {
         return health(arguments, password.as_deref()).await;
     }
-    // Before anything else is opened: systemd's sockets are in the environment, by number.
+    // Before anything else is opened: the environment gives systemd's sockets by number.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
     let nodes = Nodes::given(reaching, arguments.node_timeout)?;
     let config = Config {
@@ -64,11 +65,11 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     let (client, count) = (nodes.client().clone(), nodes.len());
     let (end, ends) = oneshot::channel();
     let (tell, told) = oneshot::channel();
-    // On the thread of its client: requests need not pass from one thread to another.
+    // On the thread of its client, so that requests need not pass between threads.
     let agent = async move { drop(tell.send(serve(config, client, count, inherited, ends).await)) };
     nodes.client().spawn(agent).map_err(|why| Failure::new(FAILED, why.to_string()))?;
     let mut told = std::pin::pin!(told);
-    // A terminal that hangs up ends what was started there.
+    // A terminal that hangs up ends what was started on it.
     let at_terminal = stderr().is_terminal();
     let ended = loop {
         tokio::select! {
@@ -107,8 +108,7 @@ async fn serve(
     agent.run(async { drop(ends.await) }).await.map_err(|why| Failure::new(FAILED, why))
 }
 
-/// Describes the node set that the agent works with, and what changes it. The agent does not reload its own list:
-/// docs/decisions/0013.
+/// Describes the agent's node set and how it changes. The agent does not reload its own list: docs/decisions/0013.
 async fn standing(nodes: &Nodes) -> String {
     let survey = Survey::of(nodes).await;
     let Members { version, list } = &survey.latest;
@@ -131,13 +131,13 @@ fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
     };
     let failed = |why| Failure::usage(format!("the password in {} cannot be read: {why}", path.display()));
     let mut password = vec![];
-    // A wrong file is read only far enough to notice that.
+    // A wrong file is only read until it is known to be too long.
     let most = palisade_agent::limits::PASSWORD_BYTES_MAX as u64 + 3;
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut password)).map_err(failed)?;
     Ok(Some(password))
 }
 
-/// Asks the agent that listens at each address, and reports its health.
+/// Asks the agent at each address, and reports its health.
 async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, Failure> {
     if arguments.listen.is_empty() {
         return Err(Failure::usage("which agent? Say --listen unix:///run/palisade/agent.sock"));

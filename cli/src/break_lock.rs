@@ -1,4 +1,4 @@
-//! `palisade break`: takes a lock away from its holders, or from one of them.
+//! `palisade break`: breaks a lock, or the grant of one of its holders.
 
 use palisade_quorum::token_of;
 use redis::{Cmd, Value, cmd};
@@ -10,13 +10,13 @@ use crate::look::ask;
 use crate::nodes::{Nodes, Reply, answers};
 use crate::show::{print, printable};
 
-/// The JSON for a program that breaks a lock.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Broken {
     key: String,
-    /// The number of nodes on which somebody held it.
+    /// The number of nodes on which somebody held the lock.
     nodes: usize,
-    /// The token of the broken grant, as `why` and `history` show it; of several the largest.
+    /// The token of the broken grant, as in `why` and `history`; of several, the largest.
     token: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub async fn break_lock(
         ask(&text, &format!("Break {name}{whose}?"))?;
     }
     let told: Vec<&Value> = answers(&replies).map(|reply| &reply.value).collect();
-    // A holder's tokens may differ from node to node: each node receives its own.
+    // A holder's tokens may differ between nodes; each node receives its own.
     let tokens = tokens_with(&told, token);
     let mut tokens = tokens.into_iter();
     let of_node = replies.iter().map(|said| match (token, &said.said) {

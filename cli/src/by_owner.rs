@@ -22,7 +22,7 @@ use crate::show::{json, print, printable};
 use crate::signals::Signals;
 use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_line};
 
-/// The JSON for a program that reads the output.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -105,7 +105,7 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
 /// # Errors
 /// This owner does not hold it, or too few nodes answered.
 pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End, Failure> {
-    // All its holds: a caller that re-entered it through an agent has ended too.
+    // All its holds, since a caller that re-entered through an agent has ended, too.
     let level = Some(1);
     let released = async {
         connect(nodes.client()).await?;
@@ -140,8 +140,8 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     Ok(End::OK)
 }
 
-/// Returns the note, with the holder id if the script gave itself one: a process that ends at once needs none of its
-/// own.
+/// Returns the note, with the holder id if the script has given itself one: a process that ends at once needs none of
+/// its own.
 fn note(asked: &Asked) -> Vec<u8> {
     let note = asked.note.clone().unwrap_or_else(note_of_caller);
     match HolderId::given() {
@@ -155,7 +155,7 @@ fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {
         Some(limit) if number.is_some_and(|number| number > limit) => {
             Err(Failure::usage(format!("--permit must be from 1 to --limit {limit}")))
         }
-        // One permit is the lock alone.
+        // With a limit of one, the permit is the lock itself.
         None | Some(1) if !asked.shared => Ok(Wanted::Exclusive),
         Some(limit) => Ok(Wanted::Permit { limit, number }),
         None => Ok(Wanted::Shared),
@@ -196,7 +196,7 @@ fn not_held(owner: &Owner) -> Failure {
     Failure::new(LOST, format!("{owner} does not hold {key}: it was given back before, or its lease has ended"))
 }
 
-/// Returns the default note, which names the process that started this one, since this one ends at once.
+/// Returns the default note, which names the parent process, since this one ends at once.
 fn note_of_caller() -> String {
     let caller = Pid::parent();
     let name = fs::read(format!("/proc/{caller}/comm")).unwrap_or_default();

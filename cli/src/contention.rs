@@ -1,4 +1,4 @@
-//! The most contended keys, as all nodes together count them (LOCK.TOP).
+//! The most contended keys, as counted by all nodes together (LOCK.TOP).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, answers, failures};
 use crate::show::{printable, table};
 
-/// The number of keys of each kind that a node is asked for: all it has, since its most contended keys need not be
+/// The number of keys of each kind that a node is asked for: all that it has, since its most contended keys need not be
 /// those of other nodes.
 const ASKED: usize = 256;
 
@@ -22,7 +22,7 @@ struct Count {
     error: u64,
 }
 
-/// The numbers of waits and refusals by key and database.
+/// The waits and refusals by key and database.
 type Keys = BTreeMap<(u64, Vec<u8>), [Count; 2]>;
 
 /// The kinds of counts, in the order of their fields.
@@ -43,7 +43,7 @@ pub struct Contended {
 pub struct Contention {
     /// The keys with the most waits and refusals, in this order.
     keys: Vec<Contended>,
-    /// The nodes that report nothing, and the reasons; empty if all report.
+    /// The nodes that report nothing, with the reasons; empty if all report.
     untold: String,
 }
 
@@ -65,7 +65,8 @@ impl Contention {
     }
 }
 
-/// Merges the nodes' counts. The largest count of each key counts: each node counts a request over several nodes.
+/// Merges the nodes' counts. The largest count of each key is used, since every node counts a request over several
+/// nodes.
 fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
     let mut keys = Keys::new();
     for fields in replies.into_iter().filter_map(Fields::of) {

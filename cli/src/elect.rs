@@ -1,4 +1,4 @@
-//! `palisade elect` and `palisade leader`: a command that runs while it leads, and the present leader.
+//! `palisade elect` and `palisade leader`: a command that runs while it leads, and the current leader.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +17,10 @@ use crate::show::{json_line, out, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{connect, connect_in, options};
 
-/// The pause before another campaign after one failed for a passing reason.
+/// The pause before the next campaign after one that failed for a temporary reason.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The JSON for a program that reads the output; empty if nobody leads.
+/// The JSON output for programs; empty if nobody leads.
 #[derive(Serialize)]
 struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,8 @@ struct Said {
 /// Campaigns, and runs the command while it leads; campaigns again after a loss, until the command ends by itself.
 ///
 /// # Errors
-/// It cannot campaign; the command cannot be started.
+///
+/// It cannot campaign, or the command cannot be started.
 pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     let job = Job::new(&elect.command, elect.ttl, elect.max_hold.unwrap_or(Duration::MAX), elect.grace)?;
     let program = &elect.command[0];
@@ -67,7 +68,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     }
 }
 
-/// Waits until it leads, however long nodes are away.
+/// Waits until it leads, however long nodes are unavailable.
 async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Leadership, Error> {
     loop {
         connect_in(nodes, None).await?;
@@ -79,10 +80,11 @@ async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Le
     }
 }
 
-/// Prints who leads now, or each change of the leader.
+/// Prints the current leader, or each change of the leader.
 ///
 /// # Errors
-/// Nobody leads; too few nodes can be asked.
+///
+/// Nobody leads, or too few nodes can be asked.
 pub async fn leader(nodes: &Nodes, name: &OsStr, follow: bool, as_json: bool) -> Result<End, Failure> {
     connect(nodes.client()).await.map_err(|error| nodes.failed(error).about(name.as_bytes()))?;
     let election = nodes.client().election(name.as_bytes());

@@ -1,6 +1,6 @@
 //! The program's end: its exit codes, and the one line that says why.
 //!
-//! The codes lie above 128 + 64, the last that a command ended by a signal has, and below 200, where systemd's own
+//! The codes are above 128 + 64, the largest one of a command that a signal ended, and below 200, where systemd's own
 //! begin.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use palisade_client::{Error, ErrorKind};
 use palisade_quorum::Printable;
 
-/// An argument is wrong, or missing, or the nodes refuse it.
+/// An argument is wrong or missing, or the nodes refuse it.
 pub const USAGE: u8 = 193;
 /// Somebody else holds the lock, and waiting was not allowed.
 pub const CONFLICT: u8 = 194;
@@ -17,18 +17,18 @@ pub const CONFLICT: u8 = 194;
 pub const TIMED_OUT: u8 = 195;
 /// Too few nodes can be asked, or they are guarded.
 pub const NO_QUORUM: u8 = 196;
-/// The lock was held, and lost before the command had ended; or an owner does not hold the lock that it releases or
+/// The lock was held, but lost before the command ended; or an owner does not hold the lock that it releases or
 /// extends.
 pub const LOST: u8 = 197;
-/// The command cannot be started: there is none of this name, or it cannot be run.
+/// The command cannot be started: it does not exist, or cannot be run.
 pub const NOT_STARTED: u8 = 198;
 /// Anything else.
 pub const FAILED: u8 = 199;
 
-/// The base of the exit status after a signal ended the command, as in shells.
+/// The base of the exit status when a signal ended the command, as in shells.
 const BY_SIGNAL: u8 = 128;
 
-/// The table of codes, for the help.
+/// The table of codes in the help.
 pub const TABLE: &str = "\
 Exit status:
   that of the command, or 128 + the signal that ended it
@@ -40,12 +40,12 @@ Exit status:
   198  the command cannot be started
   199  anything else";
 
-/// The end of a run in which nothing failed.
+/// The end of a run without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// An exit code.
     Code(u8),
-    /// A signal: a command's, or one that came while waiting.
+    /// A signal: the one that ended the command, or one that came during the wait.
     Signal(Signal),
 }
 
@@ -77,7 +77,7 @@ impl Failure {
         Self { code, text: text.into() }
     }
 
-    /// Returns a failure of the arguments.
+    /// Returns a failure caused by the arguments.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, text)
     }
@@ -90,12 +90,12 @@ impl Failure {
         }
     }
 
-    /// Returns a failure of this machine.
+    /// Returns a failure caused by this machine.
     pub fn of(what: &str, why: impl fmt::Display) -> Self {
         Self::new(FAILED, format!("{what}: {why}"))
     }
 
-    /// Returns the failure when the reader of the output is gone: there is nothing to say, and nobody to say it to.
+    /// Returns the failure when the reader of the output is gone: there is nothing to say, and nobody to read it.
     pub fn reader_is_gone() -> Self {
         Self::new(End::Signal(Signal::SIGPIPE).code(), "")
     }
@@ -106,7 +106,7 @@ impl From<Error> for Failure {
         let code = match error.kind() {
             ErrorKind::Contended => CONFLICT,
             ErrorKind::TimedOut => match error.in_the_way() {
-                // The nodes are to blame, not other holders: nobody knows whether the lock is free.
+                // The cause is the nodes, not other holders: nobody knows whether the lock is free.
                 Some(ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired) => NO_QUORUM,
                 _ => TIMED_OUT,
             },

@@ -1,10 +1,10 @@
-//! Replies of servers that are maps.
+//! Server replies that are maps.
 
 use std::collections::HashMap;
 
 use redis::{FromRedisValue, Value};
 
-/// The fields of a reply that is a map.
+/// The fields of a map reply.
 #[derive(Debug, Default)]
 pub struct Fields(HashMap<String, Value>);
 
@@ -17,7 +17,7 @@ impl Fields {
         }
     }
 
-    /// Returns a field that is a number, if it is there.
+    /// Returns a numeric field, if present.
     pub fn number(&self, name: &str) -> Option<u64> {
         u64::from_redis_value(self.0.get(name)?.clone()).ok()
     }

@@ -1,4 +1,4 @@
-//! `palisade lock` and `palisade try`: a lock that is held until a person, or a script, is done.
+//! `palisade lock` and `palisade try`: hold a lock until a person or a script is done.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdin};
@@ -18,7 +18,7 @@ use crate::show::{print, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
-/// The JSON for a program that reads the output.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -73,8 +73,8 @@ fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
     print(as_json, &said, || taken_line(guard.token(), *permit))
 }
 
-/// Returns at Enter, or at the end of the input: then the process at its other end is gone. A script's background jobs
-/// have an input that is at its end from the beginning: they hold the lock until a signal.
+/// Waits for Enter, or for the end of the input, when the process at its other end is gone. A script's background jobs
+/// have an input that is at its end from the start: they hold the lock until a signal.
 async fn enter() {
     let is_null = || Some(fstat(stdin()).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);
     if is_null() == Some(true) {

@@ -1,5 +1,4 @@
-//! The identity of a holder: the holder id of this process and of the commands that it runs, and the note that people
-//! read.
+//! The identity of a holder: the holder id of this process and of the commands that it runs, and the note for people.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,17 +7,17 @@ use std::path::Path;
 use nix::unistd::{Pid, gethostname};
 use palisade_client::direct::holder_id::{self, HOLDER_ID_BYTES_MAX};
 
-/// The variable in which a command finds the id of the `palisade exec` that it runs under, and in which a script can
-/// give itself one.
+/// The variable that gives a command the id of the `palisade exec` that runs it, and in which a script can set one for
+/// itself.
 pub const VARIABLE: &str = "PALISADE_HOLDER";
 
-/// The longest note in bytes, as the nodes allow it.
+/// The longest note that the nodes allow, in bytes.
 const NOTE_BYTES: usize = 1024;
 
 /// The bytes to leave free in a note so that the longest id fits.
 const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
 
-/// The longest part of this machine's name in an id, in characters.
+/// The most characters of this machine's name in an id.
 const HOST_CHARS: usize = 32;
 
 /// A holder id.
@@ -26,12 +25,12 @@ const HOST_CHARS: usize = 32;
 pub struct HolderId(String);
 
 impl HolderId {
-    /// Returns the id that this process was given; `None` if there is none, or it is invalid.
+    /// Returns the id given to this process; `None` if there is none or it is invalid.
     pub fn given() -> Option<Self> {
         std::env::var(VARIABLE).ok().filter(|id| holder_id::is_one(id)).map(Self)
     }
 
-    /// Returns the given id, or a new one of host, process, and some random digits, since process ids repeat.
+    /// Returns the given id, or a new one from host, process, and some random digits, since process ids repeat.
     pub fn of_process() -> Self {
         Self::given().unwrap_or_else(|| {
             let host = gethostname().map_or(String::new(), |host| host.to_string_lossy().into_owned());
@@ -46,7 +45,7 @@ impl HolderId {
         (holder_id::noted(note.as_bytes(), &self.0).len() <= NOTE_BYTES).then(|| self.0.clone())
     }
 
-    /// Returns the note with this id, if there is room for it.
+    /// Returns the note with this id, if there is room for the id.
     pub fn beside(&self, note: &[u8]) -> Vec<u8> {
         let noted = holder_id::noted(note, &self.0);
         if noted.len() <= NOTE_BYTES { noted } else { note.to_vec() }
@@ -59,13 +58,13 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// Returns the default note: host, process, program. It leaves the arguments out: there may be a password in them, and
-/// everybody who can reach the nodes reads the note.
+/// Returns the default note: host, process, program. It leaves the arguments out, since they may contain a password,
+/// and everybody who can reach the nodes can read the note.
 pub fn note(program: &OsStr) -> String {
     note_of(Pid::this(), program)
 }
 
-/// Returns the default note for a lock that another process holds.
+/// Returns the default note for a lock held by another process.
 pub fn note_of(process: Pid, program: &OsStr) -> String {
     let host = gethostname().map_or("unknown host".into(), |host| host.to_string_lossy().into_owned());
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();

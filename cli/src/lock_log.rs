@@ -1,4 +1,4 @@
-//! The nodes' logs (LOCK.LOG) together: a grant, or a failed wait, that several nodes record is one event.
+//! The nodes' logs (LOCK.LOG) merged: a grant or failed wait that several nodes record is one event.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, Reply, Said, failures};
 use crate::show::{printable, time};
 
-/// An event that is over: a grant, or a wait that came to nothing.
+/// A past event: a grant, or a failed wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// The key; bytes that are not UTF-8 are replaced.
@@ -31,7 +31,7 @@ pub struct Event {
     pub holder: String,
     /// The owner, in hexadecimal.
     pub owner: String,
-    /// The largest token that a majority has at least; without a majority, the largest. 0 for a wait.
+    /// The largest token that a majority has reached; without a majority, the largest. 0 for a wait.
     pub token: u64,
     pub mode: String,
     pub permit: u64,
@@ -43,7 +43,7 @@ pub struct Event {
     /// The first word of the error, if a wait was refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The number of waiters at the end, on the node with most.
+    /// The number of waiters at the end, on the node with the most.
     pub waiters: u64,
     /// The number of nodes that record the event.
     pub nodes: usize,
@@ -54,11 +54,11 @@ pub struct Event {
 pub struct Logs {
     /// The events, newest first.
     pub events: Vec<Event>,
-    /// The answer of each server: it reports, or the reason why not.
+    /// Each server's answer: it reports, or the reason why not.
     pub told: Vec<Said<()>>,
 }
 
-/// Writes a moment into JSON as ISO 8601, in the zone of this machine.
+/// Serializes a moment as ISO 8601, in this machine's time zone.
 fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&moment::iso(*ms, &TimeZone::system()))
 }
@@ -66,7 +66,7 @@ fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
 impl Logs {
     /// Asks for the `count` newest events of `key`, or of all keys.
     pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
-        // All masters of a cluster are asked: what happened at one before the slot moved, only that one records.
+        // All masters of a cluster are asked: events from before a slot moved are recorded only by its former master.
         let replies = nodes.ask(&question(key, count)).await;
         let with_module = match replies.iter().any(|said| matches!(said.said, Err(Why::NoModule))) {
             true => nodes.ask(&cmd("LOCK.NODE")).await,
@@ -92,7 +92,7 @@ impl Logs {
         Self { events, told }
     }
 
-    /// Leaves out recorded waits of owners that still wait or hold the lock by now: they renewed their waits.
+    /// Leaves out recorded waits of owners that still wait or now hold the lock: they renewed their waits.
     pub fn without_waits_of(mut self, together: &Together) -> Self {
         let waits = together.queue.iter().map(|waiter| &waiter.owner);
         let owners: Vec<&String> = together.grants.iter().map(|grant| &grant.owner).chain(waits).collect();
@@ -100,7 +100,8 @@ impl Logs {
         self
     }
 
-    /// Returns in a line why servers do not report; only for nodes, by number, that can be asked otherwise.
+    /// Returns a line with the reasons why servers do not report, only for nodes, given by number, that `can_be_asked`
+    /// otherwise.
     pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
         let untold: Vec<_> = self.told.iter().filter(|said| can_be_asked(said.number)).cloned().collect();
         line(failures(&untold), nodes.len())
@@ -128,7 +129,7 @@ fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<E
         same.entry(key).or_default().push(told);
     }
     let granted = |key: &str, owner: &str| same.contains_key(&(key.to_owned(), owner.to_owned(), false));
-    // A wait over several nodes is renewed again and again. It did not fail if a grant came of it.
+    // A wait over several nodes is renewed repeatedly. It did not fail if it led to a grant.
     let over = same.iter().filter(|((key, owner, is_wait), _)| !is_wait || !granted(key, owner));
     let mut events: Vec<Event> = over.filter_map(|(_, told)| Event::of(told.clone(), majority)).collect();
     events.sort_by_key(|event| Reverse((event.to_ms, event.token)));
@@ -138,7 +139,7 @@ fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<E
 /// Merges the events of one node: one grant and one wait of each owner, from beginning to end.
 fn of_node(mut events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
     let mut same: BTreeMap<_, Event> = BTreeMap::new();
-    // The newest comes first, also of several servers.
+    // The newest comes first, even across several servers.
     events.sort_by_key(|event| Reverse(event.to_ms));
     for event in events {
         let key = (event.key.clone(), event.owner.clone(), event.token == 0);
@@ -178,7 +179,7 @@ impl Event {
         }
     }
 
-    /// Merges what nodes record of the same grant or wait.
+    /// Merges what nodes record about the same grant or wait.
     fn of(told: Vec<Self>, majority: usize) -> Option<Self> {
         let token = token_of(majority, told.iter().map(|event| event.token))?;
         let count = |ended: &str| told.iter().filter(|event| event.ended == ended).count();
@@ -215,7 +216,7 @@ impl Event {
         if self.error.is_empty() { ended } else { format!("{ended} ({})", printable(self.error.as_bytes())) }
     }
 
-    /// Returns a line with the moments in this zone.
+    /// Returns a line with times in this zone.
     pub fn line(&self, zone: &TimeZone) -> String {
         let to = moment::local(self.to_ms, zone);
         let (name, ended) = (self.name(), self.ending());

@@ -19,10 +19,10 @@ const WAITERS_LISTED: usize = 10;
 /// The most holders that are listed.
 const HOLDERS_LISTED: usize = 100;
 
-/// The mode of a lock with one holder.
+/// The mode of a lock with a single holder.
 pub const EXCLUSIVE: &str = "exclusive";
 
-/// A lock, and its holders.
+/// A lock and its holders.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockView {
     /// The name; bytes that are not UTF-8 are replaced.
@@ -33,13 +33,13 @@ pub struct LockView {
     /// The holder; of several, the first of `grants`.
     #[serde(flatten)]
     pub first: GrantView,
-    /// The number of holders, on the node with most.
+    /// The number of holders, on the node with the most.
     pub holders: u64,
-    /// The holders, up to a hundred; those that most nodes have first, then those that have held it for longest.
+    /// The holders, up to a hundred: those that most nodes have come first, then those that have held it longest.
     pub grants: Vec<GrantView>,
     /// The most waiters on one node.
     pub waiters: u64,
-    /// Callers in the processes of those waiters who wait behind them, as they told that node.
+    /// Callers in the same processes as those waiters that wait behind them, as reported to that node.
     pub waiters_behind: u64,
     /// The first waiters.
     pub queue: Vec<Waiter>,
@@ -52,10 +52,10 @@ pub struct LockView {
 pub struct GrantView {
     /// The holder's note, without its holder id.
     pub holder: String,
-    /// The holder id, one for all that a holder holds and waits for.
+    /// The holder id, the same for everything that a holder holds and waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_id: Option<String>,
-    /// The owner, as its client named this acquisition, in hexadecimal.
+    /// The owner, in hexadecimal: the client's name for this acquisition.
     pub owner: String,
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
@@ -64,21 +64,21 @@ pub struct GrantView {
     pub permit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The largest token that a majority has at least; without a majority, the largest.
+    /// The largest token that a majority has reached; without a majority, the largest.
     pub token: u64,
     pub holds: u64,
     pub held_ms: u64,
-    /// The longest time left of the lease, in milliseconds.
+    /// The longest remaining lease, in milliseconds.
     pub ttl_ms: u64,
-    /// The shortest time on any node since the lease was extended or begun, in milliseconds; `None` if no node reports
-    /// it.
+    /// The shortest time on any node since the lease began or was last extended, in milliseconds; `None` if no node
+    /// reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_ms: Option<u64>,
-    /// The number of nodes on which this owner holds it.
+    /// The number of nodes on which this owner holds the lock.
     pub nodes: usize,
-    /// True if these are a majority; if not, the lock is being taken, or ends with its lease.
+    /// True if these are a majority. Otherwise the lock is being taken, or ends with its lease.
     pub is_held: bool,
-    /// The number of nodes that cannot vouch for it: there it keeps others out until its lease ends, and is not
+    /// The number of nodes that cannot vouch for the grant: there it keeps others out until its lease ends, and is not
     /// extended.
     pub suspect: usize,
 }
@@ -98,14 +98,14 @@ pub struct Waiter {
     pub behind: u64,
 }
 
-/// The nodes' answers about one key: its holders, if any, and its waiters.
+/// The nodes' answers about a key: its holders, if any, and its waiters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Together {
     /// The holders, as in [`LockView::grants`].
     pub grants: Vec<GrantView>,
     /// The number of holders, as in [`LockView::holders`].
     pub holders: u64,
-    /// The most waiters on a node, as in [`LockView::waiters`].
+    /// The most waiters on one node, as in [`LockView::waiters`].
     pub waiters: u64,
     /// The callers behind them, as in [`LockView::waiters_behind`].
     pub waiters_behind: u64,
@@ -155,17 +155,17 @@ fn grants(fields: Fields) -> Vec<Told> {
         true => vec![told(fields)],
         false => listed.into_iter().filter_map(Fields::of).map(told).collect(),
     };
-    // Nobody holds it there, and yet some wait: for a guard to end, or for the owner of a reservation to take it.
+    // Nobody holds the lock there, but some wait: for a guard to end, or for the owner of a reservation to take it.
     all.into_iter().filter(|told| !told.owner.is_empty()).collect()
 }
 
-/// Returns true if an answer shows that this owner, in hexadecimal, holds it there.
+/// Returns true if an answer shows that this owner, given in hexadecimal, holds the lock there.
 fn shows(reply: &Value, owner: &str) -> bool {
     Fields::of(reply.clone()).is_some_and(|fields| grants(fields).iter().any(|told| hex(&told.owner) == owner))
 }
 
-/// Returns the servers that cannot say whether the holder of `first`, or anybody, holds it there, each with the reason:
-/// they did not answer, or are guarded and do not show it.
+/// Returns the servers that cannot say whether the holder of `first`, or anybody, holds the lock there, each with the
+/// reason: it did not answer, or it is guarded and does not show a holder.
 pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<(&'a str, String)> {
     let why = |said: &Said<Reply>| match &said.said {
         Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {
@@ -177,8 +177,8 @@ pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<
     replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect()
 }
 
-/// Returns, for each answer, the tokens there of the holders who have `token` on one of the nodes; if they have none
-/// there, `token` itself.
+/// Returns, for each answer, the tokens there of the holders that have `token` on any node; if they have none there,
+/// `token` itself.
 pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
     let all: Vec<Vec<Told>> = replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
     let has = |told: &&Told| Some(told.token) == token;
@@ -192,7 +192,7 @@ pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
 }
 
 impl Together {
-    /// Merges `replies`, of one node each.
+    /// Merges `replies`, one per node.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
         let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
         let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);
@@ -218,20 +218,20 @@ impl Together {
 }
 
 impl LockView {
-    /// Merges `replies`, of one node each; `None` if nobody holds the lock anywhere.
+    /// Merges `replies`, one per node; `None` if nobody holds the lock anywhere.
     pub fn of(key: &[u8], replies: impl IntoIterator<Item = Value>, majority: usize) -> Option<Self> {
         let together = Together::of(replies, majority);
         let first = together.grants.first()?.clone();
         Some(Self::with(String::from_utf8_lossy(key).into_owned(), key.to_vec(), first, together))
     }
 
-    /// Makes a view of the nodes' joint answers, with this holder first.
+    /// Creates a view of the nodes' merged answers, with this holder first.
     pub fn with(key: String, name: Vec<u8>, first: GrantView, together: Together) -> Self {
         let Together { grants, holders, waiters, waiters_behind, queue } = together;
         Self { key, name, first, holders, grants, waiters, waiters_behind, queue, servers: vec![] }
     }
 
-    /// Makes a view of the servers' answers to [`question`]; `None` if nobody holds the lock anywhere.
+    /// Creates a view of the servers' answers to [`question`]; `None` if nobody holds the lock anywhere.
     pub fn told(nodes: &Nodes, key: &[u8], said: &[Said<Value>]) -> Option<Self> {
         let mut view = Self::of(key, answers(said).cloned(), nodes.majority())?;
         let has = |said: &&Said<Value>| {
@@ -242,7 +242,7 @@ impl LockView {
         Some(view)
     }
 
-    /// Returns the numbers of waiters, and of callers behind them.
+    /// Returns a line with the numbers of waiters and of callers behind them.
     pub fn waiters_line(&self) -> String {
         match self.waiters_behind {
             0 => self.waiters.to_string(),
@@ -269,7 +269,7 @@ impl LockView {
         format!("held by {}{mode} for {}", self.holder_name(), time(self.first.held_ms))
     }
 
-    /// Returns the mode in which it is held, and the number of holders.
+    /// Returns the mode in which the lock is held, and the number of holders.
     pub fn mode(&self) -> String {
         match (self.first.mode.as_str(), self.first.limit) {
             ("permit", Some(limit)) => format!("permits {}/{limit}", self.holders),
@@ -317,8 +317,8 @@ impl GrantView {
         })
     }
 
-    /// Returns true if half of the lease has passed since it was last extended: a client that extends does so after a
-    /// third.
+    /// Returns true if half of the lease has passed since it was last extended; a client that extends its lease does so
+    /// after a third.
     pub fn is_overdue(&self) -> bool {
         self.extended_ms.is_some_and(|ago| ago > self.ttl_ms)
     }
@@ -453,7 +453,7 @@ mod tests {
         assert!(view.grants[1].line(3).starts_with("web-2, permit 5 of 8, token 8, for 0s, "));
         let one = LockView::of(b"k", vec![joint("shared", &[("web-1", 1, 7)])], 1).unwrap();
         assert_eq!(one.holder_line(), "held by web-1 (shared 1) for 0s");
-        // A node that knows one mode reports none.
+        // A node that knows only one mode reports none.
         assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
         assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
     }

@@ -14,7 +14,7 @@ use crate::node_failure::{line, strange};
 use crate::nodes::{Nodes, Reply, Said, answers};
 use crate::show::{json, out, print, printable, table, tell, time};
 
-/// The number of keys that a node inspects in one step of SCAN: a millisecond's work.
+/// The number of keys that a node inspects per step of SCAN: about a millisecond of work.
 const SCAN_COUNT: usize = 1_000;
 
 /// The number of locks in one batch of questions.
@@ -37,8 +37,8 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
     unknown.map_or(Ok(End::OK), Err)
 }
 
-/// Returns the failure that nobody can know whether the lock is held: the nodes that hold it, together with those that
-/// do not answer or may have forgotten it, may be a majority.
+/// Returns the failure that it is unknown whether the lock is held: the nodes that hold it, together with those that do
+/// not answer or may have forgotten it, may be a majority.
 fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
     let first = view.map(|view| &view.first);
     let whys = unsure(first, replies);
@@ -55,7 +55,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let first = &view.first;
     line("token", first.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
-    // For a list of single servers, the number says enough.
+    // For a list of single servers, the number is enough.
     let which = if nodes.has_many_servers() { format!(" ({})", view.servers.join(", ")) } else { String::new() };
     let on = format!("{} of {}{which}", first.nodes, nodes.len());
     line(
@@ -88,7 +88,8 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 /// `palisade ls [PATTERN]`
 ///
 /// # Errors
-/// Too few nodes can be asked. If only masters of clusters cannot, the locks of the others are printed all the same.
+///
+/// Too few nodes can be asked. If only some masters of clusters cannot, the locks of the others are printed even so.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
     print(as_json, &views, || rows(&views, nodes))?;
@@ -98,7 +99,7 @@ pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) ->
     is_whole.map(|()| End::OK)
 }
 
-/// Returns locks as a table, one a row.
+/// Returns locks as a table, one per row.
 pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
     let shows_servers = nodes.has_many_servers();
     let row = |view: &LockView| {
@@ -130,13 +131,14 @@ pub struct Listed {
     pub views: Vec<LockView>,
     /// The number of further ones.
     pub more: usize,
-    /// The failure to ask masters of clusters, so that locks may be missing.
+    /// The failure to ask some masters of clusters, whose locks may be missing.
     pub is_whole: Result<(), Failure>,
 }
 
-/// Returns the first `limit` locks by name that match. Of each server, only the first `most` keys are inspected.
+/// Returns the first `limit` matching locks by name. On each server, only the first `most` keys are inspected.
 ///
 /// # Errors
+///
 /// Too few nodes can be asked.
 pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usize>) -> Result<Listed, Failure> {
     let scanned = nodes.of_each(async |mut link: ServerLink| {
@@ -153,7 +155,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
         let mut told = Nodes::ask_over(&mut links, batch, question).await;
-        // Locks with several holders are asked about once more: most have one.
+        // Locks with several holders are queried again; most locks have one.
         let joint = |n: &usize| answers(&told[*n]).any(is_joint);
         let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
         let of_joint: Vec<&[u8]> = joint.iter().map(|&n| batch[n]).collect();
@@ -183,9 +185,10 @@ async fn scan(link: &mut ServerLink, pattern: &[u8], most: Option<usize>) -> Res
     }
 }
 
-/// Asks the person for confirmation; without one at the terminal `--yes` is required.
+/// Asks for confirmation; without a terminal, `--yes` is required.
 ///
 /// # Errors
+///
 /// The answer is no.
 pub fn ask(text: &str, question: &str) -> Result<(), Failure> {
     if !stdin().is_terminal() {

@@ -1,7 +1,7 @@
 //! The `palisade` program: locks for shells, cron and people on call.
 //!
-//! It takes locks by `palisade-client`, on a quorum. Each single node is asked directly for what concerns it alone: its
-//! identity, its locks, its guard.
+//! It takes locks on a quorum, with `palisade-client`. It asks each node directly for what concerns that node alone:
+//! its identity, its locks, its guard.
 
 mod acl;
 mod addresses;
@@ -65,17 +65,17 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    // One thread, which does nothing that takes long; locks are kept on the client's own.
+    // One thread, which does nothing slow; locks are kept on the client's own thread.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => return failed(&Failure::of("no thread can be started", why)),
     };
     let end = runtime.block_on(run(arguments));
-    // A thread may still wait for a line or a name: nobody needs it any longer.
+    // A thread may still wait for a line or a name that nobody needs any longer.
     runtime.shutdown_background();
     match end {
         Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {
-            // A shell ends a script when its child was ended by the terminal's signal, not by a status alone.
+            // A shell ends a script only if the terminal's signal ended the child; a status is not enough.
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
             let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
             ExitCode::from(End::Signal(signal).code())
@@ -157,22 +157,22 @@ fn man(into: Option<&Path>) -> Result<(), Failure> {
     show::raw(&String::from_utf8_lossy(&text))
 }
 
-/// Runs a function that takes locks, and returns when they have been released.
+/// Runs a function that takes locks. Returns once they have been released.
 async fn locking(nodes: Nodes, run: impl AsyncFnOnce(&Nodes) -> Result<End, Failure>) -> Result<End, Failure> {
     let end = run(&nodes).await;
     nodes.given_back().await;
     end
 }
 
-/// Describes an error in the arguments in one line; without any arguments, prints the commands. Help and version are no
-/// errors.
+/// Describes an error in the arguments in one line. Without any arguments, prints the commands. Help and version are
+/// not errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = write!(stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
     }
     if std::env::args_os().len() == 1 {
-        // A person who types nothing else wants to know what there is.
+        // A person who types nothing else wants an overview.
         let _ = write!(stderr(), "{}", Arguments::command().render_help());
         return ExitCode::from(USAGE);
     }

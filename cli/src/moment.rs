@@ -1,4 +1,4 @@
-//! Moments on the wall clock, for people and for programs.
+//! Points in time, for people and for programs.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

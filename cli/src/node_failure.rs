@@ -1,16 +1,16 @@
-//! The program's words for a node's failures, and the remedies.
+//! This program's words for the failures of nodes, and the remedies.
 
 use palisade_client::Why;
 use serde::Serializer;
 
 use crate::show::time;
 
-/// Returns the failure of an answer to `command` that a node does not give.
+/// Returns the failure for an answer to `command` that no node gives.
 pub fn strange(command: &str, why: impl std::fmt::Display) -> Why {
     Why::Broken(format!("its answer to {command} is not understood: {why}"))
 }
 
-/// Describes a failure, with the server of several that reports it.
+/// Describes a failure, with the server that reports it if the node has several.
 pub fn words(why: &Why) -> String {
     match (why, why.code()) {
         (Why::NoModule, _) => "the server has no lock module".to_owned(),
@@ -25,7 +25,7 @@ pub fn words(why: &Why) -> String {
     }
 }
 
-/// Writes a reason into JSON, if there is one.
+/// Serializes a reason, if there is one.
 pub fn in_json<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok, S::Error> {
     match why {
         Some(why) => serializer.serialize_some(&words(why)),
@@ -41,12 +41,12 @@ pub fn advice(why: &Why) -> &'static str {
     })
 }
 
-/// Returns true if nothing came from the node, or nothing that a lock node answers.
+/// Returns true if nothing came from the node, or nothing that a lock node would answer.
 pub fn is_silent(why: &Why) -> bool {
     matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Broken(_))
 }
 
-/// Returns the remedy, if the node's answer reveals it.
+/// Returns the remedy, if the node's answer suggests one.
 fn remedy(why: &Why) -> Option<&'static str> {
     let code = match why {
         Why::Of { why, .. } => return remedy(why),
@@ -76,12 +76,12 @@ fn remedy(why: &Why) -> Option<&'static str> {
     })
 }
 
-/// Describes a failure in a line, with the remedy if it is known.
+/// Describes a failure in one line, with the remedy if known.
 pub fn with_remedy(why: &Why) -> String {
     remedy(why).map_or_else(|| words(why), |remedy| format!("{}: {remedy}", words(why)))
 }
 
-/// Groups failures of some of `count` nodes: each text once, after the nodes it concerns.
+/// Groups the failures of some of `count` nodes: each text once, after the nodes that it concerns.
 pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = vec![];
     for (node, text) in failures {
@@ -98,7 +98,7 @@ pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count:
     groups.into_iter().map(|(text, nodes)| (who(&nodes), text)).collect()
 }
 
-/// Returns the groups of [`grouped`] in a line.
+/// Returns the groups of [`grouped`] in one line.
 pub fn line<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> String {
     let groups = grouped(failures, count).into_iter().map(|(who, text)| format!("{who}: {text}"));
     groups.collect::<Vec<_>>().join("; ")
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(of(&[("a", "x"), ("b", "y"), ("c", "x")], 5), "2 nodes (a, c): x; b: y");
     }
 
-    /// The program has its own words and a remedy for each failure that its user can change, whichever server of a node
+    /// The program has words of its own and a remedy for each failure that its user can fix, whichever server of a node
     /// reports it.
     #[test]
     fn words_and_remedies() {

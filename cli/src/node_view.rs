@@ -1,4 +1,4 @@
-//! A node's description of itself, and `palisade nodes` and `palisade guard`.
+//! A node's description of itself; `palisade nodes` and `palisade guard`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::nodes::{Nodes, Said, failures};
 use crate::reaching::Reaching;
 use crate::show::{print, table, tell, time};
 
-/// The number of round trips that are measured; the shortest counts.
+/// The number of round trips measured; the shortest counts.
 const ROUND_TRIPS: usize = 3;
 
 /// A node.
@@ -52,7 +52,7 @@ pub struct NodeView {
     #[serde(skip)]
     pub token_floor: u64,
     pub round_trip_us: u64,
-    /// The wall clock in the middle of the round trip, in microseconds.
+    /// The wall clock at the middle of the round trip, in microseconds.
     pub clock_us: u64,
     /// The rest of INFO.
     #[serde(skip)]
@@ -77,12 +77,12 @@ impl Info {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
     }
 
-    /// Returns a field that is a number, or 0.
+    /// Returns a numeric field, or 0.
     pub fn number(&self, name: &str) -> u64 {
         self.word(name).parse().unwrap_or(0)
     }
 
-    /// Returns the places of a master's attached replicas.
+    /// Returns the addresses of a master's attached replicas.
     pub fn replicas(&self) -> Vec<(&str, u16)> {
         let told = |n| match self.word(&format!("slave{n}")) {
             "" => None,
@@ -92,7 +92,7 @@ impl Info {
     }
 }
 
-/// Returns the place of a replica in INFO: `ip=10.0.0.1,port=6379,state=online,…`.
+/// Returns the address of the replica in a line of INFO: `ip=10.0.0.1,port=6379,state=online,…`.
 fn place_of(told: &str) -> Option<(&str, u16)> {
     let field = |name: &str| told.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
     Some((field("ip")?, field("port")?.parse().ok()?))
@@ -119,8 +119,8 @@ impl NodeView {
     /// # Errors
     /// It cannot be asked.
     pub async fn look(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
-        // At once for all nodes, so that their clocks can be compared. By a command that everybody who takes locks may
-        // send.
+        // All nodes are asked at once, so that their clocks can be compared, by a command that every user that takes
+        // locks may send.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
             let sent = Instant::now();
@@ -184,7 +184,8 @@ impl NodeView {
 /// `palisade nodes`
 ///
 /// # Errors
-/// Too few of them can be asked; the table is printed all the same.
+///
+/// Too few of them can be asked; the table is printed even so.
 pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let views = NodeView::all(nodes).await;
     print(as_json, &views, || rows(&views))?;
@@ -202,7 +203,7 @@ pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     Ok(End::OK)
 }
 
-/// Returns the nodes' servers as a table, one a row.
+/// Returns the nodes' servers as a table, one per row.
 pub fn rows(views: &[NodeView]) -> String {
     let shows_slots = views.iter().any(|view| view.slots.is_some());
     let mut headings =
@@ -228,7 +229,7 @@ pub fn rows(views: &[NodeView]) -> String {
     table(&headings, &numbers, views.iter().map(row))
 }
 
-/// The JSON for a guarded node.
+/// The JSON output for a guarded node.
 #[derive(Serialize)]
 pub struct Guarded {
     pub node: String,
@@ -271,7 +272,7 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
     Ok(End::OK)
 }
 
-/// Returns the server that is meant: by the number or the name of its node in the list, by its own name, or by an
+/// Returns the server that `word` means: by the number or name of its node in the list, by its own name, or by an
 /// address.
 async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     let alone = async || one_of(Nodes::at(&reaching.only(word))?.servers().await, word);
@@ -279,7 +280,7 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
         return alone().await;
     }
     let nodes = match Nodes::at(reaching) {
-        // A host without a port may be a slip: it has to be in the list.
+        // A host without a port may be a typo, so it has to be in the list.
         Err(_) if word.contains(':') => return alone().await,
         nodes => nodes?,
     };

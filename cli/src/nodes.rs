@@ -1,8 +1,8 @@
 //! The nodes one by one, for questions outside the quorum: their identity, their locks, their guard.
 //!
 //! A node of the list is a server, the master that Sentinels name, or a cluster. A question about one lock goes to one
-//! server of each: the master of its slot. A question about all locks, or about servers, goes to all masters, and each
-//! answer has the name of its server.
+//! server of each node: the master of its slot. A question about all locks, or about servers, goes to all masters, and
+//! each answer names its server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const SENT: Duration = Duration::from_millis(20);
 /// A node of the list.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The place in the list, from 1.
+    /// The position in the list, from 1.
     pub number: usize,
     /// The address or addresses, without passwords.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Node {
 pub struct Said<T> {
     /// The number of the node.
     pub number: usize,
-    /// The server, or the node if the server is not known.
+    /// The server, or the node if the server is unknown.
     pub server: String,
     pub said: Result<T, Why>,
 }
@@ -59,17 +59,19 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Returns the nodes that these arguments name. Nothing is connected yet.
+    /// Returns the nodes that these arguments name, without connecting to them.
     ///
     /// # Errors
-    /// An address is invalid, or given twice, or there is none at all; a file cannot be read.
+    ///
+    /// An address is invalid or given twice, no address is given, or a file cannot be read.
     pub fn at(reaching: &Reaching) -> Result<Self, Failure> {
         Self::given(reaching, None)
     }
 
-    /// Returns the nodes, with this time to answer when a lock is taken; without it, the client's default.
+    /// Returns the nodes, with this time to answer when a lock is taken, or else the client's default.
     ///
     /// # Errors
+    ///
     /// As [`Nodes::at`].
     pub fn given(reaching: &Reaching, node_timeout: Option<Duration>) -> Result<Self, Failure> {
         let addresses = reaching.addresses();
@@ -79,7 +81,7 @@ impl Nodes {
             ));
         }
         let access = reaching.access()?;
-        // Errors in an address are described in one place, without the passwords in it.
+        // Errors in an address are described in one place, without its passwords.
         let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
         let client = Client::builder().nodes(&addresses).access(access.clone()).defaults(defaults).build()?;
         let access = Arc::new(access);
@@ -96,9 +98,9 @@ impl Nodes {
         &self.client
     }
 
-    /// Returns when releases in the background are done, as far as the nodes answer.
+    /// Waits until releases in the background are done, as far as the nodes answer.
     pub async fn given_back(&self) {
-        // If a node does not hear of the release, the lock ends there with its lease.
+        // On a node that does not receive the release, the lock ends with its lease.
         let _ = self.client.close().await;
     }
 
@@ -117,7 +119,7 @@ impl Nodes {
         self.list.len()
     }
 
-    /// Returns the number of nodes that are a majority.
+    /// Returns the number of nodes in a majority.
     pub fn majority(&self) -> usize {
         palisade_quorum::majority(self.len())
     }
@@ -142,7 +144,7 @@ impl Nodes {
         named.collect()
     }
 
-    /// Connects to these servers. Leaves out those that are servers of an earlier node of the list: one server counts
+    /// Connects to these servers. Leaves out the servers of an earlier node of the list, so that each server counts
     /// once.
     async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<ServerLink>> {
         let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
@@ -157,27 +159,26 @@ impl Nodes {
         open.into_iter().enumerate().map(once).collect()
     }
 
-    /// Returns what `ask` finds at each server, over a connection to it.
+    /// Returns the result of `ask` for each server, over a connection to it.
     pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<Said<T>> {
         let open = Self::connect(self.servers().await).await;
         join_all(open.into_iter().map(|said| said.and_then(&ask))).await
     }
 
-    /// Sends `command` to each server, and returns what each answers.
+    /// Sends `command` to each server, and returns the answers.
     pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
         self.of_each(async |mut link: ServerLink| Ok(Reply { value: link.ask(command).await?, guard: link.guard() }))
             .await
     }
 
-    /// Sends `command`, which is about `key`, to one server of each node.
+    /// Sends `command`, which concerns `key`, to one server of each node.
     pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<Said<Reply>> {
         let said = self.ask_each_about(key, vec![vec![command.clone()]; self.len()]).await;
         said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
-    /// Sends one server of each node the commands of its place in the list, which are about `key`, and returns its
-    /// answers. All are sent at the same moment: a holder that loses its lock on one node releases it on the others at
-    /// once.
+    /// Sends each node's commands, which concern `key`, to one server of that node, and returns the answers. All are
+    /// sent at once, since a holder that loses its lock on one node releases it on the others immediately.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
         let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
@@ -194,7 +195,7 @@ impl Nodes {
                     Err(why) => return Said::of(&link.server, Err(why)),
                 }
             }
-            // Maybe another server, which the first named.
+            // Possibly another server, to which the first one redirected.
             Said::of(&link.server, Ok(replies))
         });
         join_all(asked).await
@@ -219,10 +220,11 @@ impl Nodes {
         by_key
     }
 
-    /// Checks that a majority answered. The error names the nodes that did not, and why. Of a cluster one server is
+    /// Checks that a majority answered. The error names the nodes that did not, and why. One server of a cluster is
     /// enough.
     ///
     /// # Errors
+    ///
     /// Fewer than a majority of nodes answered.
     pub fn need_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
         let answered: BTreeSet<usize> = said.iter().filter(|said| said.said.is_ok()).map(|said| said.number).collect();
@@ -250,7 +252,7 @@ impl Nodes {
         Err(self.failure(&summary, failures))
     }
 
-    /// Returns the failure when the client got no lock.
+    /// Returns the failure when the client did not get the lock.
     pub fn failed(&self, error: Error) -> Failure {
         let failures = error.nodes().iter().enumerate();
         let failures = failures.map(|(n, error)| (n, error.node.as_str(), error.why.clone().of_node()));
@@ -268,8 +270,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the failure for the problems of these nodes, each with its number. If the lasting ones leave no
-    /// majority, asking again does not help.
+    /// Returns the failure for the problems of these nodes, each with its number. If the lasting problems leave no
+    /// majority, the exit code is [`USAGE`], since asking again does not help.
     fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, Why)>) -> Failure {
         let failures: Vec<(usize, &str, Why)> = failures.into_iter().collect();
         let texts = || failures.iter().map(|(_, node, failure)| (*node, with_remedy(failure)));
@@ -320,7 +322,7 @@ impl<T> Said<T> {
         Said { number: self.number, server: self.server, said: self.said.map(change) }
     }
 
-    /// Goes on with the answer, unless it is a failure.
+    /// Continues with the answer, unless it is a failure.
     pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> Said<U> {
         let said = match self.said {
             Ok(value) => ask(value).await,
@@ -330,12 +332,12 @@ impl<T> Said<T> {
     }
 }
 
-/// Returns the answers of those that answered.
+/// Returns the answers of the servers that answered.
 pub fn answers<T>(said: &[Said<T>]) -> impl Iterator<Item = &T> {
     said.iter().filter_map(|said| said.said.as_ref().ok())
 }
 
-/// Returns the failures of the others, each with its name and, if known, the remedy.
+/// Returns the failures of the others, each with a name and, if known, the remedy.
 pub fn failures<T>(said: &[Said<T>]) -> impl Iterator<Item = (&str, String)> {
     said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

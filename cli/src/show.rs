@@ -1,4 +1,4 @@
-//! Output for people: tables, times, and texts from elsewhere without what a terminal would obey.
+//! Output for people: tables, times, and texts from elsewhere, without anything that a terminal would obey.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,18 +9,20 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// Writes lines to the standard output, without what a terminal would obey.
+/// Writes lines to standard output, without anything that a terminal would obey.
 ///
 /// # Errors
+///
 /// As [`raw`].
 pub fn out(text: &str) -> Result<(), Failure> {
     let lines: Vec<String> = text.split('\n').map(|line| printable(line.as_bytes())).collect();
     raw(&lines.join("\n"))
 }
 
-/// Writes a text of this program's own to the standard output, as it is.
+/// Writes this program's own text to standard output, unchanged.
 ///
 /// # Errors
+///
 /// It cannot be written, or its reader is gone.
 pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
@@ -30,18 +32,20 @@ pub fn raw(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `value` as JSON to the standard output, in one line.
+/// Writes `value` to standard output as JSON, on one line.
 ///
 /// # Errors
+///
 /// As [`out`].
 pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
     raw(&(json_escaped(&text) + "\n"))
 }
 
-/// Writes `value` as JSON to the standard output.
+/// Writes `value` to standard output as JSON.
 ///
 /// # Errors
+///
 /// As [`out`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
@@ -57,7 +61,7 @@ pub fn print(as_json: bool, value: &impl Serialize, text: impl FnOnce() -> Strin
     if as_json { json(value) } else { out(&text()) }
 }
 
-/// Escapes what a terminal would obey in a line of JSON: such characters can be in its strings alone.
+/// Escapes anything that a terminal would obey in a line of JSON; such characters can only be in its strings.
 fn json_escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for c in line.chars() {
@@ -70,32 +74,31 @@ fn json_escaped(line: &str) -> String {
     escaped
 }
 
-/// Tells the person something, beside the output. Nobody may be there to read it.
+/// Tells the person something, apart from the output. There may be nobody to read it.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 
-/// Returns a text from elsewhere on one line, with its control characters visible and not obeyed. Escapes that it
-/// already has stay.
+/// Returns a text from elsewhere on one line, with its control characters visible and harmless. Existing escapes stay.
 pub fn printable(bytes: &[u8]) -> String {
     Printable(&String::from_utf8_lossy(bytes)).to_string()
 }
 
-/// Returns a length of time: to the second, a short one to the millisecond.
+/// Returns a length of time, to the second; a short one to the millisecond.
 pub fn time(ms: u64) -> String {
     const SHORT_MS: u64 = 1_000;
     let ms = if ms < SHORT_MS { ms } else { ms / 1_000 * 1_000 };
     humantime::format_duration(Duration::from_millis(ms)).to_string()
 }
 
-/// Returns a duration as [`time`] does.
+/// Returns a duration in the form of [`time`].
 pub fn duration(length: Duration) -> String {
     time(length.as_millis() as u64)
 }
 
-/// Returns columns with a heading each; those in `numbers` are flush right.
+/// Returns columns with headings; those in `numbers` are right-aligned.
 pub fn table(headings: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    // Before the columns are measured.
+    // Escaped before the columns are measured.
     let rows = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell.as_bytes())).collect::<Vec<_>>());
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

@@ -31,10 +31,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. Signals that this program was started to ignore, as under nohup, stay ignored, here and in the
-    /// command.
+    /// Begins to listen. Signals that this program was started to ignore, as under nohup, stay ignored, both here and
+    /// in the command.
     ///
     /// # Errors
+    ///
     /// The system does not allow it.
     pub fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
@@ -79,7 +80,7 @@ impl Signals {
     }
 }
 
-/// Stops this process. Returns false if no shell is there to wake it again.
+/// Stops this process. Returns false if there is no shell to wake it again.
 pub fn stop_self() -> bool {
     has_shell() && kill(Pid::this(), Signal::SIGSTOP).is_ok()
 }

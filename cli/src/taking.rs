@@ -1,4 +1,4 @@
-//! Taking the lock: now, or after waiting for it, with a word to the person who waits.
+//! Taking the lock, now or after waiting for it, with news for the person who waits.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stderr};
@@ -18,22 +18,22 @@ use crate::nodes::Nodes;
 use crate::show::{printable, tell, time};
 use crate::signals::Signals;
 
-/// The time for which an attempt is repeated if several asked at the same moment and none got a majority.
+/// The time for which an attempt is repeated if several clients asked at once and none got a majority.
 const COLLISIONS: Duration = Duration::from_secs(2);
 
-/// The time that silent nodes have for the first connection.
+/// The time that silent nodes get for the first connection.
 const CONNECTING: Duration = Duration::from_secs(3);
 
-/// The time below which a failure is not for want of time.
+/// The time within which a failure is not for lack of time.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// The longest time after a wait to ask the nodes for the holder, and to send releases.
+/// The longest time after a wait for asking the nodes about the holder and for sending releases.
 const LATE: Duration = Duration::from_millis(100);
 
 /// The shortest and longest pause after such a collision, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
-/// The interval at which a waiting person sees who holds the lock.
+/// The interval at which a waiting person is shown the holder.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The length of the wait for a lock.
@@ -45,7 +45,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Returns the moment at which all questions after a wait that began at `began` are over; `None` without a limit.
+    /// Returns when all questions after a wait that began at `began` are over; `None` without a limit.
     pub fn over(self, began: Instant) -> Option<Instant> {
         match self {
             Self::Until(limit) => Some(began + limit + LATE),
@@ -53,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// Returns the patience that the options `--wait` and `--no-wait` mean.
+    /// Returns the patience that `--wait` and `--no-wait` ask for.
     pub fn of(wait: Option<Duration>, no_wait: bool) -> Self {
         match wait {
             _ if no_wait => Self::No,
@@ -66,7 +66,7 @@ impl Patience {
 /// The result of taking a lock.
 pub enum Taken {
     Held(Held),
-    /// A signal came first. The attempt under way is being released in the background.
+    /// A signal came first. The current attempt is being released in the background.
     Interrupted(Signal),
 }
 
@@ -80,6 +80,7 @@ pub struct Held {
 /// Takes the lock; `program` and `holder` are for the note.
 ///
 /// # Errors
+///
 /// The lock was not granted; the failure says why.
 pub async fn take(
     nodes: &Nodes,
@@ -126,7 +127,7 @@ pub async fn take(
     }
 }
 
-/// Returns options for a lease of this length and this holder; the note has the holder id if there is room for it.
+/// Returns options for a lease of this length and this holder. The note has the holder id if there is room for it.
 pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Option<Duration>) -> Options {
     let mut options = Options::new().ttl(ttl).note(note);
     if let Some(id) = holder.id_beside(note) {
@@ -138,12 +139,12 @@ pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Optio
     }
 }
 
-/// Returns the line printed for a lock that was taken: its token, and the permit's number if it is one.
+/// Returns the line printed for a lock that was taken: its token and, for a permit, the number.
 pub fn taken_line(token: u64, permit: Option<u16>) -> String {
     permit.map_or_else(|| format!("{token}\n"), |number| format!("{token} {number}\n"))
 }
 
-/// Releases the lock, and reports if too few nodes confirm that.
+/// Releases the lock, and reports if too few nodes confirm the release.
 pub async fn give_back(guard: Guard) -> Released {
     let key = printable(guard.key());
     let released = guard.release().await;
@@ -155,7 +156,7 @@ pub async fn give_back(guard: Guard) -> Released {
     released
 }
 
-/// Connects to a majority. Refusals end it at once; silent nodes, or a busy machine, get a moment more.
+/// Connects to a majority. Refusals end the attempt at once; silent nodes or a busy machine get a moment longer.
 pub async fn connect(client: &Client) -> Result<(), Error> {
     let began = Instant::now();
     loop {
@@ -167,8 +168,8 @@ pub async fn connect(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Connects to a majority, before waiting for a lock within this limit. Returns what is left of the limit. Nodes that
-/// are away for now do not end the wait: the program says once that it waits for them.
+/// Connects to a majority before waiting for a lock within this limit. Returns the rest of the limit. Nodes that are
+/// temporarily unavailable do not end the wait: the program says once that it waits for them.
 pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option<Duration>, Error> {
     let began = Instant::now();
     let connecting = connect(nodes.client());
@@ -186,7 +187,7 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
     Ok(limit.map(|limit| limit.saturating_sub(began.elapsed())))
 }
 
-/// Takes the lock in the requested mode, waiting if it `waits`.
+/// Takes the lock in the requested mode; waits for it if `waits`.
 async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let alone = |guard| Held { guard, permit: None };
@@ -204,7 +205,7 @@ async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool)
     }
 }
 
-/// Takes the lock if it is free: also if others ask at the same moment, one of them gets it.
+/// Takes the lock if it is free. If several ask at once, one of them gets it.
 async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
@@ -221,11 +222,11 @@ async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -
     }
 }
 
-/// Tells the person at the terminal who holds the lock, again and again.
+/// Shows the person at the terminal the holder of the lock, repeatedly.
 async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // A person who gets the lock at once reads nothing.
+    // A person who gets the lock at once sees nothing.
     look.tick().await;
     look.tick().await;
     let _cleared = Cleared;
@@ -254,7 +255,7 @@ impl Drop for Cleared {
     }
 }
 
-/// Returns the failure of a refusal, in the words of this program.
+/// Returns the failure for a refusal, in this program's words.
 fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let (note, _) = lock_view::note_of(holder.note.as_bytes());
@@ -268,14 +269,14 @@ fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Fa
     }
 }
 
-/// Returns the failure that somebody else has the lock, as this line says.
+/// Returns the failure when somebody else has the lock, as `holder` describes.
 pub fn conflict(asked: &Asked, holder: Option<String>) -> Failure {
     let holder = holder.unwrap_or_else(|| "wanted by several at once".to_owned());
     let text = format!("{} is {holder}: wait for it, or try later", printable(asked.key.as_bytes()));
     coded(asked, Failure::new(CONFLICT, text))
 }
 
-/// Returns the failure that others had the lock until the limit.
+/// Returns the failure when others held the lock until the limit.
 pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
     let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
     let key = printable(asked.key.as_bytes());
@@ -283,10 +284,10 @@ pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Fa
     coded(asked, Failure::new(TIMED_OUT, text))
 }
 
-/// Returns the failure with the status that the caller wants for a conflict.
+/// Returns the failure with the exit status that the caller chose for a conflict.
 fn coded(asked: &Asked, failure: Failure) -> Failure {
     match asked.conflict_exit_code {
-        // Cron sends a mail for each word that is printed.
+        // Cron sends a mail if anything is printed.
         Some(0) => Failure::new(0, ""),
         Some(code) => Failure { code, ..failure },
         None => failure,

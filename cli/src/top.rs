@@ -24,7 +24,7 @@ use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{print, printable, table};
 
-/// The most locks inspected on each node at a time: enough to see which holders block others, little work for the
+/// The most locks inspected on each node at a time: enough to see which holders block others, and little work for the
 /// nodes.
 const LOOKED_AT: usize = 5_000;
 
@@ -37,10 +37,11 @@ const SHOWN: usize = 20;
 /// The number of contended keys shown.
 const CONTENDED: usize = 5;
 
-/// Shows the page, once or until the person has seen enough. Programs get it once.
+/// Shows the page, once or until the person leaves. Programs get it once.
 ///
 /// # Errors
-/// Too few nodes can be asked, for the first page.
+///
+/// Too few nodes can be asked for the first page.
 pub async fn run(nodes: &Nodes, top: &Top, as_json: bool) -> Result<End, Failure> {
     let mut view = View { nodes, pattern: top.filter.as_bytes(), sort: top.sort, before: None };
     if top.once || as_json || !stdout().is_terminal() {
@@ -79,7 +80,7 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
         || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
 }
 
-/// The page's contents, and the counters of the last one.
+/// The page's contents, and the counters from the last page.
 struct View<'a> {
     nodes: &'a Nodes,
     pattern: &'a [u8],
@@ -93,16 +94,16 @@ struct Look {
     nodes: Vec<NodeView>,
 }
 
-/// The nodes and locks of one page.
+/// The nodes and locks of a page.
 #[derive(Serialize)]
 struct Shown {
     nodes: Vec<NodeView>,
     /// The rates of each node since the last page; none for the first one.
     rates: Vec<Rates>,
     contended: Contention,
-    /// The first of them in the requested order.
+    /// The first of the locks in the requested order.
     locks: Vec<LockView>,
-    /// The number of locks that were found.
+    /// The number of locks found.
     seen: usize,
     /// True if some locks were left out.
     has_more: bool,
@@ -112,7 +113,7 @@ struct Shown {
     sort: Sort,
 }
 
-/// Events of a node in a second; `None` if not known, as after a restart.
+/// Events per second on a node; `None` if not known, as after a restart.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rates {
     number: usize,
@@ -159,11 +160,11 @@ impl Shown {
     }
 }
 
-/// Returns the events of nodes in a second between two pages.
+/// Returns the events per second on nodes between two pages.
 fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {
-        // A restarted node counts from zero; another server may be the master by now.
+        // A restarted node counts from zero, and another server may now be the master.
         let is_same = |then: &&NodeView| {
             (then.number, &then.node, then.incarnation) == (now.number, &now.node, now.incarnation)
                 && then.error.is_none()
@@ -188,7 +189,7 @@ fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     now.nodes.iter().map(of_node).collect()
 }
 
-/// Returns rates as a table, one node a row; empty if there are none.
+/// Returns rates as a table, one node per row; empty if there are none.
 fn rows(rates: &[Rates]) -> String {
     if rates.is_empty() {
         return String::new();
@@ -211,7 +212,7 @@ fn sort(locks: &mut [LockView], by: Sort) {
         Sort::Lease => (u64::MAX - lock.first.ttl_ms, lock.waiters),
         Sort::Key => (0, 0),
     };
-    // They come by name.
+    // They arrive sorted by name.
     locks.sort_by_key(|lock| Reverse(largest(lock)));
 }
 
@@ -231,7 +232,7 @@ fn draw(page: &str) -> std::io::Result<()> {
     screen.flush()
 }
 
-/// The whole terminal, restored when this is dropped.
+/// The full-screen terminal, which is restored when this is dropped.
 struct Screen;
 
 impl Screen {

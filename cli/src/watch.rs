@@ -1,4 +1,4 @@
-//! `palisade watch`: a line each time a lock changes hands.
+//! `palisade watch`: prints a line each time a lock changes hands.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use crate::show::{json_line, out, printable};
 use crate::signals::Signals;
 use crate::taking::connect;
 
-/// The JSON for a program that reads the output; the key alone if its lock is free.
+/// The JSON output for programs; only the key if its lock is free.
 #[derive(Serialize)]
 struct Said {
     key: String,
@@ -26,9 +26,10 @@ struct Said {
     held_ms: Option<u64>,
 }
 
-/// Prints the state of each lock now, and then each change, until a signal ends it.
+/// Prints the current state of each lock, and then each change, until a signal ends it.
 ///
 /// # Errors
+///
 /// Too few nodes can be asked.
 pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;

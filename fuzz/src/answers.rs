@@ -1,4 +1,4 @@
-//! Judges a node's answers to requests, against what it held before and holds now.
+//! Checks a node's answers to requests against what the node held before and holds now.
 
 use palisade_core::engine::{Event as Told, Reply, Request as Asked};
 use palisade_core::request::{Acquire, Annotate, Conversion, Convert, Release, Wait};
@@ -54,8 +54,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the effect of a command that passed nothing on: a grant, a longer lease, a place in the queue; a refused
-    /// one has none.
+    /// Checks the effect of a command that passed nothing on: a grant, a longer lease, or a place in the queue; none if
+    /// it was refused.
     fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
         let mut after = self.state(place);
         if done.acquired || done.left > 0 {
@@ -208,7 +208,7 @@ impl World {
         assert_eq!(broken.ended == Some(Told::Broken) || broken.left > 0, held.is_some());
     }
 
-    /// Performs a command that changes a lock in place, and checks that nothing changes unless it says so.
+    /// Performs a command that changes a lock in place, and checks that nothing changes unless the answer says so.
     pub fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
         let mut before = self.state(place);
         let done = self.perform(place, asked);

@@ -1,4 +1,4 @@
-//! Messages between callers and nodes: requests, answers that come late, twice or never, and their results.
+//! Messages between callers and nodes: requests, answers that arrive late, twice or never, and their results.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{
@@ -53,7 +53,7 @@ impl World<'_> {
             return;
         }
         if self.hangs {
-            // A message on its way arrives when the node goes on.
+            // A message on its way arrives when the node continues.
             return self.agenda.after(10_000, Event::Arrives { request, server, name, number, ticket, says });
         }
         let node = &mut self.nodes[server];

@@ -1,9 +1,9 @@
-//! Chances from an input, and from a generator that it seeds once the input is used up: the same bytes always make the
+//! Random choices from an input and, once it is used up, from a generator that it seeds: the same bytes always give the
 //! same run, and every run ends.
 
 use palisade_core::quorum::agenda::{SplitMix, mix};
 
-/// The chances of one input.
+/// The random choices of one input.
 pub struct Chance<'a> {
     input: std::slice::Iter<'a, u8>,
     rest: SplitMix,

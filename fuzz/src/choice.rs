@@ -1,9 +1,9 @@
-//! Values at the edges: those that a hostile client would try, and those that an honest one sends, each often enough.
+//! Values at the edges: those that a hostile client would try and those that an honest one sends, each often enough.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, TOKEN_LIMIT};
 
-/// A number from a client: often one at the edge of some bound, sometimes any.
+/// A number from a client: often at the edge of some bound, sometimes any number.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub u64);
 
@@ -45,7 +45,7 @@ impl<'a> Arbitrary<'a> for Number {
     }
 }
 
-/// Bytes from a client: an owner, mostly one of a few.
+/// Bytes from a client: an owner, usually one of a few.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Name(u8);
 
@@ -65,7 +65,7 @@ impl Name {
     }
 }
 
-/// A level, if one is named, and whether the grant is adopted. It takes as many bytes as the level alone, so seeds keep
+/// A level, if given, and whether the grant is adopted. It takes as many bytes as the level alone, so that seeds keep
 /// their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
@@ -81,7 +81,7 @@ impl<'a> Arbitrary<'a> for Raised {
     }
 }
 
-/// A step of time, in microseconds: often just to the edge of a lease or of a reservation.
+/// A step in time, in microseconds: often just to the edge of a lease or a reservation.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {
     /// Less than a millisecond.
@@ -90,21 +90,21 @@ pub enum Passes {
     Milliseconds(u16),
     /// Up to four days.
     Minutes(u8),
-    /// To the next due moment, or up to three microseconds beyond it.
+    /// To the next due moment, or up to three microseconds beyond.
     ToNextDue(u8),
 }
 
-/// A yes or no from the caller, with the reactions of the server and its disk.
+/// A caller's yes or no, with the reactions of the server and its disk.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Wavering(u8);
 
 impl Wavering {
-    /// Returns the yes or no.
+    /// Returns the caller's yes or no.
     pub fn is_set(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns the server's next refusals, two bits an answer.
+    /// Returns the server's next refusals, two bits per answer.
     pub fn doubts(self) -> u8 {
         self.0 >> 1 & 0x3F
     }

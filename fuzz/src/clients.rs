@@ -10,11 +10,11 @@ use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
 
 use crate::oracle::{Done, Place};
 
-/// A request's place in the queue: its ticket, then the arrival of the first request whose place it shares, then its
+/// A request's position in the queue: its ticket, then the arrival of the first request whose place it shares, then its
 /// own arrival.
 pub type Stands = (u64, u64, u64);
 
-/// A request that waits.
+/// A waiting request.
 pub struct Waits {
     pub place: Place,
     pub owner: Vec<u8>,
@@ -26,18 +26,18 @@ pub struct Waits {
     pub until: BootTime,
     /// True if the request waits only for the disk.
     pub at_once: bool,
-    /// True if its owner took the request back.
+    /// True if its owner withdrew the request.
     pub taken_back: bool,
 }
 
-/// A client that watches.
+/// A watching client.
 pub struct Watcher {
     pub place: Place,
     pub known: Known,
     pub until: BootTime,
 }
 
-/// The number of connections that are open at a time.
+/// The number of connections open at a time.
 pub const CONNECTIONS: usize = 4;
 
 /// A request's wish to have its lease kept.
@@ -49,27 +49,27 @@ pub struct Wish {
     pub keep: KeepAlive,
 }
 
-/// A lease that is kept.
+/// A kept lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     pub client: ClientId,
     pub ttl_ms: u32,
     pub since: BootTime,
     pub until: BootTime,
-    /// The time to retry a renewal that met an obstacle.
+    /// When to retry a renewal that met an obstacle.
     pub again: BootTime,
-    /// True if somebody moved another lock to the key: nobody was promised that this one is kept.
+    /// True if somebody moved another lock to the key: there is no promise to keep that one.
     pub is_moved: bool,
 }
 
 /// The connections, and the leases kept for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// The number of connections that have ended at each place.
+    /// The number of ended connections at each place.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), Kept>,
     pub waiting: BTreeMap<WaiterId, Wish>,
-    /// True if the server refused to prolong a lease in the present request.
+    /// True if the server refused to prolong a lease during the current request.
     pub refused: bool,
 }
 
@@ -119,7 +119,8 @@ impl Keeping {
         self.waiting.remove(&id)
     }
 
-    /// Records that a grant of `owner` ended by its own word, or was replaced: nothing of the earlier one is kept.
+    /// Records that a grant of `owner` ended by its owner's word, or was replaced: no lease of the earlier grant is
+    /// kept.
     pub fn ended(&mut self, place: Place, owner: &[u8]) {
         self.kept.remove(&(place, owner.to_vec()));
     }
@@ -130,7 +131,8 @@ impl Keeping {
         there.for_each(|(_, kept)| kept.is_moved = true);
     }
 
-    /// Answers the question whether this client's lease may be prolonged, with the server in `doubt`.
+    /// Returns the server's answer, in its state of `doubt`, to the question whether this client's lease may be
+    /// prolonged.
     pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Said {
         let of_client = |(at, kept): (&(Place, _), &Kept)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");

@@ -1,4 +1,4 @@
-//! The world of callers: the state of each, and how the shipped machines are performed for it.
+//! The world of callers: the state of each, and the calls that drive the shipped machines for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::watched::Watched;
 pub const TTL_MS: u32 = 1_000;
 pub const TTL_MAX_MS: u32 = 3 * TTL_MS;
 
-/// The time that a node has to answer, and the longest delay of an answer, in microseconds.
+/// The time for a node to answer, and the longest delay of an answer, in microseconds.
 pub const GIVEN_US: u64 = 100_000;
 pub const LATE_US: u64 = 500_000;
 
@@ -42,15 +42,15 @@ pub struct Caller {
     pub taking: Option<(Taker, Conduct)>,
     /// The number of the stage: events of an earlier one come too late.
     pub life: u64,
-    /// The version of the set that it works with: servers, by place.
+    /// The version of the set that the caller works with: servers, by place.
     pub set: Vec<usize>,
     pub name: Name,
     pub number: u16,
     pub ticket: u64,
     pub is_patient: bool,
-    /// True if somebody took away what this attempt has.
+    /// True if somebody broke what this attempt has.
     pub is_taken_away: bool,
-    /// The end of a stop of the process.
+    /// The time until which the process is stopped.
     pub stopped_until: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Heard {
     Nothing,
 }
 
-/// A request whose answer is awaited, with its caller, stage and place.
+/// A pending request, with its caller, stage and place.
 #[derive(Clone, Copy)]
 pub struct Open {
     pub caller: usize,
@@ -108,7 +108,7 @@ pub enum Event {
 
 pub struct World<'a> {
     pub agenda: Agenda<Event, Chance<'a>>,
-    /// True if nodes hang for short moments only, and nothing else is wrong.
+    /// True if nodes hang only for short moments, and nothing else is wrong.
     pub is_calm: bool,
     pub hangs: bool,
     pub wanted: Wanted,
@@ -128,7 +128,7 @@ impl<'a> World<'a> {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };
-        // A single node chooses the number of a permit itself, and no machine takes part in that.
+        // A single node chooses the number of a permit itself, without any of the machines.
         let count = if limit == 1 { [1, 3, 5][agenda.below(3) as usize] } else { [3, 5][agenda.below(2) as usize] };
         let nodes = (0..count).map(|n| SimpleNode::new(n as u128, limit, 0)).collect();
         let set: Vec<usize> = (0..count).collect();
@@ -198,7 +198,7 @@ impl<'a> World<'a> {
         }
     }
 
-    // A caller.
+    // Actions of a caller.
 
     pub fn begin(&mut self, number: usize) {
         let limit_us = match self.agenda.below(4) {
@@ -318,7 +318,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes the caller leave, whatever it does: what it may have is released.
+    /// Makes the caller leave, whatever it is doing, and release what it may have.
     pub fn leave(&mut self, number: usize) {
         self.new_name(number);
         self.callers[number].taking = None;
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
         self.callers[number].is_taken_away = false;
     }
 
-    // The process.
+    // The line of the process.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
         self.enters(number, Stage::Lining, until);

@@ -1,4 +1,5 @@
-//! A disk whose progress the input determines, and a server that sometimes refuses: what a node has to live with.
+//! A disk whose progress the input determines, and a server that sometimes refuses: obstacles that a node must cope
+//! with.
 
 use palisade_core::BootId;
 use palisade_core::{IncarnationId, Node, NodeState, Now, Tokens};
@@ -10,7 +11,7 @@ use crate::record::HERE;
 pub struct Disk {
     handed: Option<(u64, NodeState)>,
     there: Option<(u64, NodeState)>,
-    /// The number of the state that must be on the disk before anything is promised.
+    /// The number of the state that must be on disk before anything is promised.
     needed: u64,
     /// True if another server has the file.
     pub is_taken: bool,
@@ -19,10 +20,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The boot that its node runs in.
+    /// The boot in which the node runs.
     pub const BOOT: BootId = HERE;
 
-    /// Takes a state of `node` to write; with `needed`, before the node promises anything.
+    /// Takes a state of `node` to write; with `needed`, it must be written before the node promises anything.
     pub fn save(&mut self, node: &mut Node, needed: bool, now: Now) {
         let Some((number, state)) = node.state_to_write(needed, now) else { return };
         assert!(self.handed.iter().chain(&self.there).all(|(earlier, _)| number > *earlier), "the newest alone counts");
@@ -32,14 +33,14 @@ impl Disk {
         self.handed = Some((number, state));
     }
 
-    /// Finishes writing the state that was handed out last.
+    /// Completes the write of the state that was handed out last.
     pub fn gets_done(&mut self) {
         if let Some(handed) = self.handed.take() {
             self.there = Some(handed);
         }
     }
 
-    /// Tells `node` the disk's progress.
+    /// Reports the disk's progress to `node`.
     pub fn is_looked_at(&mut self, node: &mut Node) {
         if let Some((number, state)) = &self.there {
             node.written(*number, state.ceiling);
@@ -49,13 +50,13 @@ impl Disk {
         self.is_known_as_taken = self.is_taken;
     }
 
-    /// Returns true if everything that a later incarnation must know is on the disk, and the node knows of no other
-    /// server: that shows only at a write.
+    /// Returns true if everything that a later incarnation must know is on disk, and the node knows of no other server;
+    /// that shows only at a write.
     pub fn is_up_to_it(&self) -> bool {
         !self.is_known_as_taken && self.there.as_ref().is_some_and(|(number, _)| *number >= self.needed)
     }
 
-    /// Returns the token above which a later incarnation begins: up to here tokens of `name` may be issued.
+    /// Returns the token above which a later incarnation begins: up to it, tokens of `name` may be issued.
     pub fn ceiling_of(&self, name: &[u8]) -> u64 {
         let Some((_, state)) = &self.there else { return 0 };
         let mut tokens = Tokens::new(0);

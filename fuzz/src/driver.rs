@@ -1,4 +1,4 @@
-//! Performs the engine's steps in memory, and judges them: each step must be possible, and each promise allowed.
+//! Performs the engine's steps in memory and judges them: each step must be possible, and each promise allowed.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::oracle::{Place, grant_of};
 use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
-/// The most steps of one request: two for each waiter of a whole slice, one for each grant that is over, and a few.
+/// The most steps of one request: two for each waiter of a whole slice, one for each ended grant, and a few more.
 const STEPS_MAX: usize = 300;
 
 /// The result of a request.
@@ -21,15 +21,15 @@ pub struct Performed {
     /// The event that ended the lock, if it ended.
     pub ended: Option<Event>,
     pub deleted: bool,
-    /// True if it was granted to the caller.
+    /// True if the lock was granted to the caller.
     pub acquired: bool,
-    /// The number of waiters that it was granted to.
+    /// The number of waiters that the lock was granted to.
     pub handed_over: usize,
     /// The number of changes of grants in place.
     pub changes: usize,
-    /// The number of grants that left a lock that others hold.
+    /// The number of grants that left a lock held by others.
     pub left: usize,
-    /// True if a waiter was, or might have been, served or refused: then the command's own effect cannot be separated.
+    /// True if a waiter was, or might have been, served or refused: the command's own effect cannot be separated then.
     pub passed: bool,
 }
 
@@ -72,7 +72,7 @@ impl World {
                 "who waits has nothing done for it"
             );
             said = Said::Yes;
-            // A turn that comes before the command is decided is reported before that.
+            // A turn that comes before the command is decided is reported first.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
                 self.told_of_turns(&mut found);
@@ -205,7 +205,7 @@ impl World {
                 };
                 found.may_grant = false;
                 if refusal == Refusal::Poisoned {
-                    // Everybody is answered, and an owner with a reservation cannot get the lock either.
+                    // Everybody is answered, and an owner with a reservation cannot get the lock, either.
                     self.was_poisoned = true;
                     self.oracle.nobody_is_told(place);
                 }
@@ -228,7 +228,7 @@ impl World {
     }
 
     fn is_free_for(&self, place: Place, owner: &[u8], wanted: Wanted, request: &Request<'_>) -> bool {
-        // Released or broken in this very step, or its lease is over.
+        // Released or broken in this very step, or its lease has ended.
         let may_have_ended = matches!(request, Request::Release(_) | Request::Break(_));
         may_have_ended || self.oracle.admits(place, owner, wanted, self.boot)
     }
@@ -280,7 +280,7 @@ impl World {
     fn is_changed(&mut self, place: Place, event: Option<Event>, id: GrantId, request: &Request<'_>, done: &Performed) {
         let lock = self.locks.get(&place).expect("only what is there is changed");
         let (mode, grant) = (lock.mode(id), lock.grant(id).clone());
-        // A lock that ended may have passed on in the same step, to the owner that changes it now.
+        // A lock that ended may have been passed on in the same step, to the owner that changes it now.
         let is_held = done.ended.is_none() || done.handed_over > 0;
         assert!(is_held && !grant.is_expired(self.boot), "only what is held is changed");
         let lowers = matches!((event, request), (None, Request::Release(_)));
@@ -300,8 +300,8 @@ impl World {
         self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// Checks a grant: the lock was stored, or the grant `id` joined it. Nobody has the lock in a conflicting mode, it
-    /// is the owner's turn, and the engine asked whether it may grant.
+    /// Checks a grant: the lock was stored, or the grant `id` joined it. Nobody may hold the lock in a conflicting
+    /// mode, it must be the owner's turn, and the engine must have asked whether it may grant.
     fn is_granted(
         &mut self,
         place: Place,
@@ -358,14 +358,14 @@ impl World {
     fn is_stored(&mut self, place: Place, lock: Option<Box<Lock>>) {
         let lock = *lock.expect("there is something to store");
         assert_eq!(lock.len(), 1, "it is granted to one");
-        // In place of the present lock: its entry now belongs to the new one.
+        // In place of the current lock, whose entry now belongs to the new one.
         match self.locks.get_mut(&place) {
             Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(place, lock)),
         }
     }
 
-    /// Checks that a later incarnation knows of everything that is promised.
+    /// Checks that a later incarnation will know of everything that is promised.
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    /// Checks that the request is in the queue, for as long as it asked.
+    /// Checks that the request is in the queue, for the time that it asked for.
     fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");
@@ -389,7 +389,7 @@ impl World {
         self.enters(place, waiter.clone(), ms, request);
     }
 
-    /// Takes in the turns that came before the present decision.
+    /// Records the turns that came before the current decision.
     fn told_of_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
             if matches!(answer, Answer::Turn(_)) {

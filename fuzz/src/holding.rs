@@ -1,4 +1,4 @@
-//! Holders of a lock, the requests that they receive, and what goes wrong meanwhile.
+//! Holders of a lock, the requests that they receive, and faults meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -76,13 +76,13 @@ impl World<'_> {
             }
             2 => self.nodes[self.set[seat]].forget(guarded_until),
             3 if self.set.len() > 1 => {
-                // Another server takes a place, and places change.
+                // Another server takes a place, and places are swapped.
                 self.nodes.push(SimpleNode::new(self.nodes.len() as u128, self.limit, guarded_until));
                 self.set[seat] = self.nodes.len() - 1;
                 self.set.rotate_left(1);
             }
             4 => {
-                // An operator takes the lock away everywhere: its holder may not know.
+                // An operator breaks the lock everywhere; its holder may not know.
                 self.nodes.iter_mut().for_each(SimpleNode::take_away);
                 for caller in &mut self.callers {
                     caller.is_taken_away = true;

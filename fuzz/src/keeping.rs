@@ -1,4 +1,4 @@
-//! Leases that the node keeps as long as a connection is open: KEEPALIVE's promise, by the plainest reading.
+//! Leases that the node keeps as long as a connection is open: KEEPALIVE's promise, read as simply as possible.
 
 use palisade_core::engine::{Reply, Request};
 use palisade_core::limits::RENEW_AGAIN_MS;
@@ -9,7 +9,7 @@ use crate::clients::{CONNECTIONS, Kept, Wish};
 use crate::oracle::{Place, grant_of};
 use crate::world::{State, World, key_of, name_of};
 
-/// Returns the parts of a grant that a renewal leaves alone: all but the deadline.
+/// Returns the parts of a grant that a renewal does not change: all but the deadline.
 fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) {
     let note = (grant.note(), grant.note_sequence().get());
     let marks = [grant.is_from_outside(), grant.is_adopted()];
@@ -17,7 +17,7 @@ fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) 
 }
 
 impl World {
-    /// Records the wish of `owner`, which now hears of its grant.
+    /// Records the wish of `owner`, which now learns of its grant.
     pub fn keeps(&mut self, place: Place, owner: &[u8], wish: Wish) {
         self.looks_at_kept();
         let now = self.boot;
@@ -34,7 +34,7 @@ impl World {
         self.keeping.kept.insert(at, kept);
     }
 
-    /// Ends a connection, and the requests that wait over it.
+    /// Ends a connection and the requests that wait on it.
     pub fn hangs_up(&mut self, which: u8) {
         let at = usize::from(which) % CONNECTIONS;
         let client = self.keeping.open_at(at);
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Performs a due renewal, and checks that it changes nothing but the length of a lease.
+    /// Performs a due renewal, and checks that it changes only the length of a lease.
     pub fn renews(&mut self, place: Place, renewal: &Renewal) {
         self.keeping.refused = false;
         let mut before = self.state(place);
@@ -74,7 +74,7 @@ impl World {
         assert_eq!(after, before, "{done:?} changes nothing else");
     }
 
-    /// Checks that one grant, whose connection is open, is prolonged by as much as allowed.
+    /// Checks that a grant whose connection is open is prolonged as far as allowed.
     fn is_prolonged(&self, place: Place, renewal: &Renewal, before: &State, after: &State) {
         let grants = |state: &State| -> Vec<_> {
             state.0.iter().flat_map(|lock| lock.grants()).map(|(mode, grant)| (mode, grant.clone())).collect()
@@ -94,7 +94,7 @@ impl World {
         let kept = self.keeping.kept.get(&(place, before.owner().to_vec())).expect("it is kept");
         assert!(kept.client == renewal.client() && self.keeping.is_open(kept.client), "{kept:?}: nobody is there");
         assert!(before.granted() <= kept.since, "{kept:?} is of an earlier grant than {before:?}");
-        // A grant that a flush left was never in doubt, nor was one granted after the guard's cause.
+        // A grant that survived a flush was never in doubt, nor was one granted after the guard's cause.
         let is_sure = self.node.guard().armed(self.boot).is_none_or(|armed| before.granted() > armed.since);
         assert!(!self.keeping.refused && is_sure && !self.node.is_suspect(before), "{before:?} is not to be promised");
         let left_us = before.deadline().us_since(self.boot);
@@ -104,7 +104,7 @@ impl World {
         assert_eq!((after.deadline(), after.ttl_ms()), (self.boot.plus_ms(ms), ms));
     }
 
-    /// Checks that there is a reason, and a retry soon.
+    /// Checks that there is a reason not to prolong the lease, and a retry soon.
     fn is_not_prolonged(&mut self, place: Place, renewal: &Renewal, refusal: Refusal) {
         let of_client = |(at, kept): &(&(Place, Vec<u8>), &mut Kept)| at.0 == place && kept.client == renewal.client();
         let lock = &self.locks[&place];
@@ -118,14 +118,14 @@ impl World {
         assert!(self.keeping.refused || is_late || is_guarded || is_suspect, "{refusal:?} of {renewal:?}");
     }
 
-    /// Returns true if this is the kept grant, and it is not sure to last as long as its holder asked.
+    /// Returns true if this is the kept grant and it is not certain to last as long as its holder asked.
     fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &Kept) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
         let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() <= kept.since;
         is_same && self.keeping.is_open(kept.client) && kept.until.ms_since(grant.deadline()) > 0
     }
 
-    /// Checks that the node keeps what it has to, and nothing else.
+    /// Checks that the node keeps exactly what it has to.
     pub fn looks_at_kept(&mut self) {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
@@ -139,8 +139,8 @@ impl World {
         assert_eq!(self.node.keepalives().len(), self.keeping.kept.len(), "{:?}", self.keeping.kept);
     }
 
-    /// Checks, after all due work, that every kept lease lasts for two thirds of its length more, or as long as its
-    /// holder asked. So no lease ends whose node gets to its background work in that time.
+    /// Checks, after all due work, that every kept lease lasts for another two thirds of its length, or as long as its
+    /// holder asked. So no lease ends if the node gets to its background work in that time.
     pub fn every_kept_lease_lasts(&self) {
         for (at, kept) in &self.keeping.kept {
             if self.boot < kept.again || !self.is_to_be_kept(at, kept) {

@@ -1,4 +1,4 @@
-//! Effects on keys of the server's own commands, and of the server by itself: the node hears of them while they happen.
+//! Effects of the server and its commands on keys; the node hears of them while they happen.
 
 use palisade_core::record::{Arrival, Here, decode, encode};
 use palisade_core::{BootTime, Evictee, Lock};
@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
 impl World {
-    /// Deletes the key, as anybody can: its queue is served afterwards.
+    /// Deletes the key, as anybody can; its queue is served afterwards.
     pub fn unlink(&mut self, place: Place) -> Option<Lock> {
         let lock = self.loses(place)?;
         self.oracle.ended(place);
@@ -87,7 +87,7 @@ impl World {
         let last = flushed.iter().map(|place| self.locks[place].end()).max();
         assert_eq!(detached.last(), last);
         for place in flushed {
-            // A server empties databases without unlinking: the entry is gone already.
+            // A server flushes databases without unlinking: the entry is already gone.
             if let Some(lock) = self.locks.remove(&place) {
                 self.node.flushed(key_of(place, &name_of(place)), &lock, self.boot);
             }
@@ -114,7 +114,7 @@ impl World {
         self.are_dropped(lost.map(|(_, last)| last));
     }
 
-    /// Records that locks were dropped, the last of which would have ended at `last`: nothing is granted until then.
+    /// Records that locks were dropped, the last of which would have ended at `last`; nothing is granted until then.
     fn are_dropped(&mut self, last: Option<BootTime>) {
         let Some(last) = last else { return };
         let is_live = self.node.dropped(last, self.boot);

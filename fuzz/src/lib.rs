@@ -1,7 +1,7 @@
 //! Hostile input against the rules of Palisade.
 //!
-//! Each target is a function of bytes: it makes input for the rules of them, hands that in, and panics if a promise is
-//! broken. Nothing here reads a clock or is random, so the same bytes always make the same run.
+//! Each target is a function of bytes: it turns them into input for the rules, and panics if a promise is broken.
+//! Nothing here reads a clock or is random, so the same bytes always make the same run.
 //!
 //! | target | what the bytes become | what must hold |
 //! |---|---|---|
@@ -44,10 +44,10 @@ mod watched;
 mod watchers;
 mod world;
 
-/// A target: its name, and its function.
+/// A target: its name and its function.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name, also that of its folder in `seeds`.
+    /// The name, which is also that of its folder in `seeds`.
     pub name: &'static str,
     /// The function, which panics if a promise is broken.
     pub run: fn(&[u8]),

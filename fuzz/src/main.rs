@@ -1,5 +1,5 @@
-//! Runs one target over one input, or over every file of a folder, to inspect a crash of the fuzzer. The steps of a
-//! single input are printed.
+//! Runs one target on one input, or on every file of a folder, to inspect a crash of the fuzzer. The steps of a single
+//! input are printed.
 
 use std::path::Path;
 use std::process::ExitCode;

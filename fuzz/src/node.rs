@@ -1,4 +1,5 @@
-//! One node and its keys: requests of several owners, and actions of operators, the server and time between them.
+//! One node and its keys: requests of several owners and, between them, actions of operators and the server, and the
+//! passage of time.
 //!
 //! The engine performs requests, and `driver.rs` performs and judges its steps. After each request the invariants of
 //! [`palisade_core`] (`world.rs`, `oracle.rs`) and the answer (`answers.rs`) are checked.
@@ -24,7 +25,7 @@ use crate::world::{START, Timer, World, name_of};
 struct Key(u8);
 
 impl Key {
-    /// Returns one of two databases with one of three names; mostly the same.
+    /// Returns one of two databases with one of three names, usually the same.
     fn place(self) -> Place {
         let name = match self.0 % 8 {
             0..5 => 0,
@@ -35,12 +36,12 @@ impl Key {
     }
 }
 
-/// A token that a client names.
+/// A token that a client gives.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Named {
     /// The key's current token plus this.
     Near(i8),
-    /// The wall clock plus this many microseconds.
+    /// The wall clock plus this number of microseconds.
     Clock(i32),
     Any(Number),
 }
@@ -135,7 +136,7 @@ enum Event {
         window_ms: u8,
         skew_ms: u16,
     },
-    /// The disk has the ceiling this far ahead of the clock, or there is none.
+    /// The ceiling on disk is this far ahead of the clock, or there is none.
     Ceiling {
         ahead_us: Option<u32>,
     },
@@ -145,8 +146,8 @@ enum Event {
     },
 }
 
-/// Runs a node made from the bytes: where tokens start, since when it remembers, and all steps. It runs twice: without
-/// obstacles, and with a late disk and a server that sometimes refuses.
+/// Runs a node made from the bytes: where its tokens start, since when it remembers, and all steps. It runs twice:
+/// without obstacles, and with a late disk and a server that sometimes refuses.
 pub fn run(input: &[u8]) {
     for wavers in [false, true] {
         let _ = all(&mut Unstructured::new(input), wavers);
@@ -188,7 +189,7 @@ impl World {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
             Named::Near(by) => {
-                // With several holders, sometimes another one's token.
+                // With several holders, sometimes the token of another one.
                 let near = |lock: &Lock| match lock.len() {
                     1 => lock.first().token().get().saturating_add_signed(by.into()),
                     count => {
@@ -210,8 +211,8 @@ impl World {
                 let place = key.place();
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
-                // Half of them come in a transaction, where the client cannot be blocked and is answered at once; for
-                // half of them the server serves the queue just before.
+                // Half of them are in a transaction, where the client cannot be blocked and is answered at once. For
+                // half of them, the server serves the queue just before.
                 let may_block = note % 2 == 0;
                 let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
@@ -309,7 +310,7 @@ impl World {
             Request::Watch { key, ms, knows, number } => {
                 let place = key.place();
                 let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
-                // With a grant that is there; others are answered at once.
+                // With an existing grant; other requests are answered at once.
                 let grant =
                     |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
                 let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));
@@ -368,7 +369,7 @@ impl World {
         }
     }
 
-    /// Finishes all writes; or requests a new state, and may give the file to another server.
+    /// Finishes all writes, or requests a new state and may give the file to another server.
     fn disk_is(&mut self, to_come: Option<u32>) {
         self.save(to_come.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };

@@ -1,5 +1,5 @@
-//! A node's promises so far, kept apart from the node: grants and turns, by the plainest reading of the contract. Each
-//! call reports what the node did, and panics if that was not allowed.
+//! A node's promises so far, recorded apart from the node: grants and turns, by the simplest reading of the contract.
+//! Each call reports what the node did, and panics if that was not allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub type Done<T = ()> = std::result::Result<T, Refusal>;
 /// A database and one of the few names of keys.
 pub type Place = (u32, u8);
 
-/// A grant that somebody may rely on.
+/// A grant on which its holder may rely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
     owner: Vec<u8>,
@@ -23,7 +23,7 @@ struct Grant {
     deadline: BootTime,
     note: (NoteSequence, Vec<u8>),
     adopted: bool,
-    /// True if no key has the grant any longer, and its holder does not know.
+    /// True if no key has the grant any longer and its holder does not know.
     dropped: bool,
 }
 
@@ -53,7 +53,7 @@ struct Told {
 struct Promises {
     grants: Vec<Grant>,
     told: Vec<Told>,
-    /// The number of turns that ended, or were taken back, since the last grant.
+    /// The number of turns that ended or were withdrawn since the last grant.
     unused: u32,
     floors: Floors,
 }
@@ -75,7 +75,7 @@ impl Oracle {
         let it = self.at(place);
         it.end_turns(|told| now > told.until);
         it.grants.retain(|held| held.is_live(now));
-        // An owner's own evicted lock does not bar it; others are barred as before.
+        // An owner's own evicted lock does not bar it; others remain barred.
         for held in it.grants.iter().filter(|held| !(held.dropped && held.owner == grant.owner())) {
             let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
             assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
@@ -90,7 +90,7 @@ impl Oracle {
         it.add(mode, grant);
     }
 
-    /// Records that the key holds `lock` now, from elsewhere.
+    /// Records that the key now holds `lock`, from elsewhere.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
         let it = self.at(place);
         it.grants.clear();
@@ -142,24 +142,24 @@ impl Oracle {
         self.at(place).take(owner);
     }
 
-    /// Records that `owner` released its grant, or that it was broken: its earlier evicted grants end too.
+    /// Records that `owner` released its grant, or that it was broken; its earlier evicted grants end, too.
     pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
     }
 
-    /// Records the same for all holders of the lock.
+    /// Records that all holders of the lock released their grants, or that they were broken.
     pub fn all_gave_up(&mut self, place: Place) {
         let held = self.at(place).grants.iter().filter(|grant| !grant.dropped);
         let owners: Vec<_> = held.map(|grant| grant.owner.clone()).collect();
         owners.iter().for_each(|owner| self.gave_up(place, owner));
     }
 
-    /// Records that the lock ended by somebody's word, or with its last lease.
+    /// Records that the lock ended by somebody's word or with its last lease.
     pub fn ended(&mut self, place: Place) {
         self.at(place).grants.retain(|grant| grant.dropped);
     }
 
-    /// Records that no key has the lock any longer, and its holders do not know.
+    /// Records that no key has the lock any longer, and that its holders do not know.
     pub fn dropped(&mut self, place: Place) {
         self.at(place).grants.iter_mut().for_each(|grant| grant.dropped = true);
     }
@@ -169,8 +169,8 @@ impl Oracle {
         self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Records that two databases changed places, with their locks and the knowledge of their tokens. What was dropped
-    /// stays where it was missed, and reservations stay where they were announced.
+    /// Records that two databases were swapped, with their locks and the record of their tokens. Dropped grants stay
+    /// where they were missed, and reservations where they were announced.
     pub fn swapped(&mut self, one: u32, other: u32) {
         let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
         for name in names {
@@ -204,7 +204,7 @@ impl Oracle {
         it.told.push(Told { owner: owner.to_vec(), mode, until });
     }
 
-    /// Records that `owner` took its waiting requests back.
+    /// Records that `owner` withdrew its waiting requests.
     pub fn took_back(&mut self, place: Place, owner: &[u8]) {
         self.at(place).end_turns(|told| told.owner == owner);
     }
@@ -220,7 +220,7 @@ impl Oracle {
         told.find(|told| told.owner == owner).map(|told| told.mode)
     }
 
-    /// Returns true if the lock is reserved for nobody but `owner` at `now`.
+    /// Returns true if the lock is reserved for nobody other than `owner` at `now`.
     pub fn is_kept_for_nobody_but(&self, place: Place, owner: &[u8], now: BootTime) -> bool {
         let told = self.places.get(&place).into_iter().flat_map(|it| &it.told);
         told.filter(|told| now <= told.until).all(|told| told.owner == owner)
@@ -232,7 +232,7 @@ impl Oracle {
         it.unused + it.told.iter().filter(|told| now > told.until).count() as u32
     }
 
-    /// Returns true if other holders and reservations would let `owner` have what is `wanted` at `now`.
+    /// Returns true if the other holders and reservations let `owner` have what is `wanted` at `now`.
     pub fn admits(&self, place: Place, owner: &[u8], wanted: Wanted, now: BootTime) -> bool {
         let Some(it) = self.places.get(&place) else { return true };
         let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
@@ -241,7 +241,7 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// Returns what a resource that asks about `token` must hear of a lock that the node vouches for.
+    /// Returns the answer due to a resource that asks about `token`, for a lock that the node vouches for.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
@@ -292,7 +292,7 @@ impl Promises {
         self.add(mode, grant);
     }
 
-    /// Ends such reservations.
+    /// Ends the reservations for which `such` is true.
     fn end_turns(&mut self, such: impl Fn(&Told) -> bool) {
         let before = self.told.len();
         self.told.retain(|told| !such(told));

@@ -1,7 +1,8 @@
-//! Taking and keeping a lock on a majority: any answers, from any node, in any order, late, repeated, of other rounds.
+//! Taking and keeping a lock on a majority: any answers, from any node, in any order, late, repeated, or of other
+//! rounds.
 //!
-//! The valid answers are counted here once more, by the plainest reading of the contract and generously: by server,
-//! whatever the machine thinks of its node. They must cover what the machine claims.
+//! The valid answers are counted here a second time, by the simplest reading of the contract and generously: by server,
+//! whatever the machine knows of its node. They must cover what the machine claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +15,13 @@ use crate::choice::Number;
 /// An event for the holder.
 #[derive(Debug, Arbitrary)]
 enum Event {
-    /// A node answers a call that was made: an old one, the newest, one that was answered before.
+    /// A node answers a call that was made: an old one, the newest, or one answered before.
     Answers { call: u8, from: u8, says: Says, after_us: u16 },
-    /// A node sends an answer that nobody asked for, in this round or some other.
+    /// A node sends an answer that nobody asked for, in this round or another.
     Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
     /// The holder extends.
     Extends { ttl_ms: u16 },
-    /// The holder, a writer, goes on as a reader.
+    /// The holder, a writer, becomes a reader.
     Shares,
     /// Time passes.
     Waits { ms: u16 },
@@ -30,7 +31,7 @@ enum Event {
 enum Says {
     /// An honest node's answer: yes, with the requested token.
     AsAsked,
-    /// Yes, with a token a little above or below that.
+    /// Yes, with a token slightly above or below that.
     Near(i8),
     Token(Number),
     No,
@@ -70,17 +71,18 @@ struct World {
     /// The beginning of the acquisition, or of the last round.
     start: BootTime,
     calls: Vec<Made>,
-    /// The largest token that was ever acknowledged, by node and server.
+    /// The largest token ever acknowledged, by node and server.
     acknowledged: BTreeMap<(usize, u8), Token>,
-    /// Nodes and servers that had acknowledged the holder's token when the round began: the others' leases may be old.
+    /// Nodes and servers that had acknowledged the holder's token when the round began; the leases of the others may be
+    /// old.
     take_part: BTreeSet<(usize, u8)>,
-    /// Servers that said that they know that the holder is a reader.
+    /// Servers that said that they know the holder to be a reader.
     shared: BTreeSet<u8>,
-    /// The servers among them that extended in this round, while the earlier validity ran.
+    /// The servers among them that extended in this round while the earlier validity ran.
     extended: BTreeSet<u8>,
 }
 
-/// Runs events made from the bytes: nodes, ttl, proposal, start, and what happens then.
+/// Runs events made from the bytes: nodes, ttl, proposal, start, and everything after that.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -114,7 +116,7 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns some token for any number.
+/// Returns a token for any number.
 fn token(number: u64) -> Token {
     Token::new(number.clamp(1, palisade_core::limits::TOKEN_LIMIT - 1)).expect("within the bounds")
 }
@@ -177,7 +179,7 @@ impl World {
     }
 
     fn answer(&mut self, round: u64, node: usize, from: u8, ask: Ask, says: &Says) {
-        // Mostly each node is a server of its own; some are one server, or do not say which.
+        // Usually each node is a server of its own; some share a server, or do not say which they are.
         let server = match from {
             0..224 => Some(node as u8),
             224..248 => Some(from % NODES_MAX as u8),
@@ -249,7 +251,7 @@ impl World {
         }
     }
 
-    /// Checks that a majority of servers acknowledged at least `token`, each node counted as one of them.
+    /// Checks that a majority of servers acknowledged at least `token`, with each node counted as one of them.
     fn covered(&self, token: Token) {
         let yes = || self.acknowledged.iter().filter(|(_, known)| **known >= token).map(|(seat, _)| *seat);
         let nodes: BTreeSet<usize> = yes().map(|(node, _)| node).collect();

@@ -1,11 +1,11 @@
-//! Records of locks, and of their changes, from any bytes.
+//! Records of locks and of their changes, from any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
 use palisade_core::record::{Applied, Arrival, Change, Here, Told, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
 use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire};
 
-/// The boot that the node runs in; a record whose boot bytes are all 1 is of the same boot.
+/// The boot in which the node runs; a record whose boot bytes are all 1 is of the same boot.
 pub const HERE: BootId = BootId([1; 16]);
 
 /// The places of the deadline and the boot in a record of version 1 (see the table in `palisade_core::record`).
@@ -25,8 +25,8 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// Reads the record behind the first 8 bytes, which are the time. The bytes are also read as a record of a lock that
-/// has just been granted, and as each kind of record of a lock that is held together.
+/// Reads the record after the first 8 bytes, which are the time. The bytes are also read as the record of a lock that
+/// has just been granted, and as each kind of record of a lock with several holders.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
@@ -67,7 +67,7 @@ fn possible_grant(grant: &Grant, now: BootTime) {
     assert!(grant.left_ms(now) <= u64::from(grant.ttl_ms()), "more is left than the full ttl");
 }
 
-/// Checks that the grants are compatible, and no owner has two.
+/// Checks that the grants are compatible and that no owner has two.
 fn goes_together(lock: &Lock) {
     let grants: Vec<(Mode, &Grant)> = lock.grants().collect();
     assert!(grants.len() == lock.len() && !grants.is_empty());
@@ -105,7 +105,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     ends_one_by_one(twice, now);
 }
 
-/// Checks that the end of each grant but one leaves the last.
+/// Checks that the end of each grant but the first leaves the others, and in the end the first one alone.
 fn ends_one_by_one(lock: Lock, now: BootTime) {
     let mut held = lock.clone();
     for (_, grant) in lock.grants().skip(1) {
@@ -118,7 +118,7 @@ fn ends_one_by_one(lock: Lock, now: BootTime) {
     assert_eq!((held.len(), held.first()), (1, lock.first()));
 }
 
-/// Applies a change to some locks, and checks that they stay possible; a refused change has no effect.
+/// Applies a change to some locks, and checks that they stay possible and that a refused change has no effect.
 fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime) {
     let (Change::Grant(_, grant) | Change::Ended(grant)) = &change;
     possible_grant(grant, now);
@@ -143,7 +143,7 @@ fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime
     }
 }
 
-/// Returns a lock that two hold together, and one that one holds alone.
+/// Returns a lock with two holders, and one with a single holder.
 fn readers(now: BootTime) -> Vec<Lock> {
     let mut node = Node::new(7);
     let mut locks = vec![];

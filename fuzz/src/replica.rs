@@ -1,4 +1,4 @@
-//! A replica that hears of every change, as the AOF does.
+//! A replica that receives every change, as the AOF does.
 
 use palisade_core::record::{Applied, Arrival, Here, apply, decode_told, encode};
 use palisade_core::{BootTime, Lock};
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// Gives the replicas what is in the key: it came there by a command of the server, of which they heard too.
+    /// Gives the replicas the content of the key: a command of the server put it there, and they received that, too.
     pub fn is_copied(&mut self, place: Place) {
         self.replicas.remove(&place);
         if self.locks.contains_key(&place) {

@@ -1,12 +1,12 @@
-//! A wait for a majority's word, and a release on all nodes: answers in any order, repeated, of one server under two
-//! names.
+//! A wait for a majority's answer, and a release on all nodes: answers in any order, repeated, or of one server under
+//! two names.
 
 use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
 
-/// A node's answer: to a wait its server or nothing, to a release whether it had the lock or nothing.
+/// A node's answer: to a wait, its server or nothing; to a release, whether it had the lock or nothing.
 #[derive(Debug, Arbitrary)]
 struct Says {
     node: u8,
@@ -19,7 +19,7 @@ fn kept(server: u8) -> u16 {
     1 + u16::from(server / 64)
 }
 
-/// Runs a wait and a release made from the bytes: the number of nodes, and their answers, one after the other.
+/// Runs a wait and a release made from the bytes: the number of nodes, then their answers in turn.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -28,19 +28,19 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
     let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
-    // The server that each node named last: a node that can no longer tell takes nothing back.
+    // The server that each node named last; a node that can no longer answer withdraws nothing.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
-    // True for each node that had the lock when it was released, as far as that can be known.
+    // True for each node that had the lock when it was released; `None` if that is unknown.
     let mut had: Vec<Option<bool>> = vec![None; nodes];
     // The number that each node reserved.
     let mut numbers: Vec<u16> = vec![0; nodes];
     for says in bytes.arbitrary_iter::<Says>()? {
         let says = says?;
         let node = usize::from(says.node) % nodes;
-        // A few servers only, so that one often stands behind two names.
+        // Only a few servers, so that one often has two names.
         let progress = turn.on_answer(node, says.server.map(|server| (NodeId((server % 8).into()), kept(server))));
         release.on_answer(node, says.held);
-        // A node that did not answer may have freed it: that it does not have it afterwards says nothing.
+        // A node that did not answer may have freed the lock: its later "no" proves nothing.
         let was_silent = last[node].is_some();
         had[node] = had[node].or(says.held.filter(|held| *held || !was_silent));
         numbers[node] = says.server.map_or(numbers[node], kept);

@@ -1,11 +1,11 @@
-//! A node as simple as possible: permits of one key, a queue in the order of tickets, reservations, a guard.
+//! The simplest possible node: permits of one key, a queue in the order of tickets, reservations, a guard.
 
 use std::collections::BTreeMap;
 
 use palisade_core::Token;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 
-/// The name of an owner: of one attempt, or of one wait and the attempt after it.
+/// The name of an owner: for one attempt, or for one wait and the attempt after it.
 pub type Name = u64;
 
 /// The length of a reservation, in microseconds.
@@ -33,12 +33,12 @@ impl SimpleNode {
         NodeId(self.id)
     }
 
-    /// Forgets all but its tokens, and is guarded until then.
+    /// Forgets everything but its tokens, and is guarded until `guarded_until`.
     pub fn forget(&mut self, guarded_until: u64) {
         *self = Self { last: self.last, ..Self::new(self.id, self.limit, guarded_until) };
     }
 
-    /// Takes all grants away, as an operator.
+    /// Breaks all grants, as an operator.
     pub fn take_away(&mut self) {
         self.grants.clear();
     }
@@ -83,12 +83,12 @@ impl SimpleNode {
         (1..=self.limit).filter(|number| self.queue.is_empty() && self.is_free(*number, 0)).collect()
     }
 
-    /// Lets the request of `name` wait until then.
+    /// Lets the request of `name` wait until the given time.
     pub fn wait(&mut self, name: Name, ticket: u64, until: u64) {
         self.queue.insert((ticket, name), until);
     }
 
-    /// Frees what `name` has, and its place.
+    /// Releases the grant of `name`, and its place in the queue.
     pub fn release(&mut self, name: Name) {
         self.grants.retain(|_, (owner, ..)| *owner != name);
         self.kept.retain(|_, (owner, _)| *owner != name);

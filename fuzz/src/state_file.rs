@@ -6,7 +6,7 @@ use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// Reads the text as it is, and once more with a matching checksum, to reach what is behind the checksum.
+/// Reads the text as it is, and again with a matching checksum, to reach the code behind the checksum.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     read(text);
@@ -37,7 +37,7 @@ fn read(text: &str) {
     start(&state);
 }
 
-/// Starts a node with a state that it believes.
+/// Starts a node with a state that passed its checks.
 fn start(state: &NodeState) {
     let now = BootTime::from_us(1_000_000);
     for boot in [state.boot, BootId([7; 16])] {

@@ -1,4 +1,4 @@
-//! Clients whose requests wait: their possible starts, and their answers.
+//! Clients with waiting requests: how their waits may begin, and their answers.
 
 use palisade_core::engine::Request;
 use palisade_core::limits::{DISK_WAIT_MS, UNUSED_TURNS_MAX};
@@ -9,7 +9,7 @@ use crate::clients::{Stands, Waits};
 use crate::oracle::{Place, grant_of};
 use crate::world::{World, key_of, name_of};
 
-/// The number of answers sent at a time: few, so that sometimes more are left.
+/// The number of answers sent at a time: few, so that some are sometimes left.
 const ANSWERS_A_PASS: usize = 2;
 
 impl World {
@@ -18,7 +18,7 @@ impl World {
         WaiterId(self.clients)
     }
 
-    /// Records that the request waits as `waiter`, and asked to wait for `ms`.
+    /// Records that the request waits as `waiter`, for up to `ms`.
     pub fn enters(&mut self, place: Place, waiter: Waiter, ms: u32, request: &Request<'_>) {
         let ttl_ms = match waiter.want {
             Want::Lock { ttl, .. } => Some(ttl.ms()),
@@ -45,14 +45,14 @@ impl World {
         self.waits.insert(waiter.id.0, waits);
     }
 
-    /// Returns the requests in line that are not answered yet, with their names.
+    /// Returns the unanswered requests in line, with their names.
     fn line(&self, place: Place) -> impl Iterator<Item = (u64, &Waits)> {
         let name = name_of(place);
         let ids: Vec<u64> = self.node.waiting().of(key_of(place, &name)).map(|waiter| waiter.id.0).collect();
         ids.into_iter().filter_map(|id| Some((id, self.waits.get(&id)?)))
     }
 
-    /// Returns the place for `waiter`, whose request has just arrived.
+    /// Returns the position of `waiter`, whose request has just arrived.
     fn stands(&self, place: Place, waiter: &Waiter, request: &Request<'_>) -> Stands {
         let (id, ticket) = (waiter.id.0, if let Request::Wait(ask) = request { ask.ticket } else { None });
         let own = self.line(place).filter(|(_, waits)| waits.owner == *waiter.owner().bytes());
@@ -63,8 +63,8 @@ impl World {
         }
     }
 
-    /// Returns true if nobody stands before `owner`, whose request was just answered: by tickets, or by arrival if
-    /// turns were not used.
+    /// Returns true if nobody is before `owner`, whose request was just answered: by ticket, or by arrival if turns
+    /// went unused.
     pub fn is_next(&self, place: Place, owner: &[u8]) -> bool {
         let own = || self.waits.iter().filter(|(_, waits)| waits.place == place && waits.owner == owner);
         let others = || self.line(place).filter(|(_, waits)| waits.owner != owner && self.boot <= waits.until);
@@ -86,8 +86,8 @@ impl World {
                 continue;
             }
             let Some((_, first)) = self.line(place).min_by_key(|(_, waits)| waits.stands) else { continue };
-            // A lock that its owner holds may have come to the key since: a writer hears of that when the key is served
-            // next.
+            // A lock that its owner holds may have been moved to the key since then; a writer hears of it when the key
+            // is next served.
             let waits_for_itself = first.wanted != Wanted::Exclusive && self.is_held_by(place, &first.owner);
             assert!(!waits_for_itself, "{:?} waits for {place:?}, which it holds", first.owner);
             let had_turn = first.ttl_ms.is_none() && self.oracle.kept_for(place, &first.owner, self.boot).is_some();
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Returns true if a lease of the present lock ended so recently that the background need not have noticed.
+    /// Returns true if a lease of the current lock ended so recently that the background work need not have noticed.
     fn has_just_ended(&self, place: Place) -> bool {
         let end = self.locks.get(&place).map(Lock::next_end).filter(|end| self.boot > *end);
         end.is_some_and(|end| self.boot.us_since(end) <= Deadlines::LATE_US)
@@ -154,8 +154,8 @@ impl World {
                 self.tell(place, &owner, mode);
             }
             Answer::Turn(_) => {}
-            // The request could not have the lock, or others were before it: they still wait, or got the same answer a
-            // moment ago.
+            // The request could not have the lock, or others were before it: they are still waiting, or got the same
+            // answer a moment ago.
             Answer::TimedOut(_) if at_once && !taken_back => {
                 let may_have_it = self.oracle.admits(place, &owner, wanted, self.boot);
                 let told = Some((place, self.boot));

@@ -1,4 +1,4 @@
-//! A [`Keeper`], and its promises, judged at each input.
+//! A [`Keeper`] and its promises, checked at each input.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
@@ -12,7 +12,7 @@ const AGAIN_LEAST_US: u64 = 5_000;
 /// A keeper under observation.
 pub struct Watched {
     keeper: Keeper,
-    /// True if nodes hang for short moments only, and the lock is extended in the background.
+    /// True if nodes hang only for short moments and the lock is extended in the background.
     is_calm: bool,
     pub is_taken_away: bool,
     is_lost: bool,
@@ -44,7 +44,7 @@ impl Watched {
         wake
     }
 
-    /// Hands an input to the keeper at `now`.
+    /// Passes an input to the keeper at `now`.
     pub fn keep(&mut self, now: BootTime, input: impl FnOnce(&mut Keeper) -> Work) -> Work {
         if self.awake_at.is_some_and(|at| at <= now) {
             self.awake_at = None;
@@ -67,7 +67,7 @@ impl Watched {
             assert!(!self.is_calm, "lost though nodes answer: {why:?}");
             return work;
         }
-        // A move to another version of the set abandons the round under way.
+        // A move to another version of the set abandons the current round.
         assert!(!work.begins || outcome.is_some() || held.round() > round + 1, "begun while one was under way");
         let wake = self.keeper.wake_at().expect("nothing wakes it");
         assert!(wake <= held.valid_until(), "it sleeps through its end");

@@ -1,4 +1,5 @@
-//! Clients that watch locks: each is answered once, when the lock is not what it knows, and not before.
+//! Clients that watch locks: each is answered once, as soon as the lock differs from what the client knows, and not
+//! before.
 
 use palisade_core::request::{Known, Patience, Watch};
 use palisade_core::{Asker, WaiterId, Watched};
@@ -7,7 +8,7 @@ use crate::clients::Watcher;
 use crate::oracle::{Done, Place};
 use crate::world::{World, key_of, name_of};
 
-/// The number of watchers answered at a time: few, so that sometimes more are left.
+/// The number of watchers answered at a time: few, so that some are sometimes left.
 const TOLD_A_LOOK: usize = 2;
 
 impl World {
@@ -35,14 +36,14 @@ impl World {
         Ok(())
     }
 
-    /// Returns true if `known` is true of the lock, by the plainest reading.
+    /// Returns true if `known` matches the lock, by the simplest reading.
     fn is_known(&self, place: Place, known: Known) -> bool {
         let live = || self.locks.get(&place).into_iter().flat_map(|lock| lock.grants().map(|(_, grant)| grant));
         let mut live = live().filter(|grant| self.boot <= grant.deadline());
         match known {
             Known::Free => live.next().is_none(),
             Known::Grant(token, sequence) => {
-                // Readers may have one token: the one that lasts longest counts.
+                // Several readers may have one token; the grant that lasts longest counts.
                 let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
                 grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
             }
@@ -60,7 +61,7 @@ impl World {
         }
     }
 
-    /// Serves watchers, also where nothing may be written. Returns `false` if nothing is due.
+    /// Serves watchers, even while nothing may be written. Returns `false` if nothing is due.
     pub fn looks_after_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");

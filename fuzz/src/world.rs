@@ -1,4 +1,4 @@
-//! A server in memory: its keys, its clients, its clocks, and its work as time passes.
+//! An in-memory server: its keys, its clients, its clocks, and its work as time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// A time longer than every lease, wait, guard and reservation, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
-/// The most steps of background work at one moment: each due item is handled once, and brings few new ones.
+/// The most steps of background work at one moment: each due item is handled once, and creates few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
-/// The time, in milliseconds, for which queues may have to be retried one after the other once the disk was late: a
-/// moment for each key.
+/// The time, in milliseconds, for which queues may have to be retried one by one after the disk was late: a moment for
+/// each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// The distance, in milliseconds, beyond which a later end may be sorted first.
+/// The distance, in milliseconds, beyond which an end may have to be sorted first.
 const FAR_MS: u64 = 60_000;
 
 /// The treatment of due work.
@@ -38,7 +38,7 @@ const FAR_MS: u64 = 60_000;
 pub enum Timer {
     /// Due work is done.
     Due,
-    /// Due work is done, but the number of answers of one pass is used up.
+    /// Due work is done, but the answers of one pass are used up.
     AnswersNobody,
     /// Commands come first.
     Late,
@@ -56,26 +56,26 @@ pub struct World {
     pub oracle: Oracle,
     pub boot: BootTime,
     pub wall_us: u64,
-    /// The disk, if there is one: without it nothing has to be written before a promise.
+    /// The disk, if there is one; without it, nothing has to be written before a promise.
     pub disk: Option<Disk>,
-    /// Waiters that were said to have lost the permission, and are not answered yet.
+    /// Waiters that were reported to have lost their permission, and are still unanswered.
     pub forbidden: BTreeSet<WaiterId>,
-    /// True once the server said that it grants nothing any longer.
+    /// True once the server has said that it grants nothing any longer.
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
     pub watchers: BTreeMap<u64, Watcher>,
-    /// Leases that are kept as long as a connection is open.
+    /// Leases kept as long as a connection is open.
     pub keeping: Keeping,
-    /// Decisions for waiters that are not sent yet.
+    /// Decisions for waiters that have not been sent.
     pub outbox: Vec<(WaiterId, Answer)>,
-    /// The server's next refusals, two bits an answer.
+    /// The server's next refusals, two bits per answer.
     doubts: u8,
-    /// The moment until which a ceiling, an eviction or a refusal of the server may block a hand-over.
+    /// The time until which a ceiling, an eviction or a refusal of the server may block a hand-over.
     pub hindered: BootTime,
     pub clients: u64,
-    /// True if the client of the present ACQUIRE can be blocked.
+    /// True if the client of the current ACQUIRE can be blocked.
     pub may_block: bool,
-    /// The place and time of the last refusal of a request that waits for nobody.
+    /// The place and time of the last refusal of a request that does not wait for a holder.
     pub told_at_once: Option<(Place, BootTime)>,
 }
 
@@ -148,7 +148,7 @@ impl World {
         own.is_some_and(|(_, grant)| !grant.is_expired(self.boot))
     }
 
-    /// Returns true if somebody waits whose time is not up.
+    /// Returns true if a request whose time is not up is waiting.
     pub fn waits_in_time(&self, place: Place) -> bool {
         self.in_time(place) > 0
     }
@@ -192,7 +192,7 @@ impl World {
         self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }
 
-    /// Returns true if something hinders the node, or did a moment ago.
+    /// Returns true if something hinders the node, or did so a moment ago.
     pub fn is_hindered(&self) -> bool {
         // A request that waits for the end of the guard is served up to a millisecond after it.
         let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
@@ -211,7 +211,7 @@ impl World {
         if timer == Timer::Late {
             return;
         }
-        // The server does that ten times a second.
+        // The server does so ten times a second.
         self.looks_at_disk();
         if self.node.is_write_due(self.now()) {
             self.save(false);
@@ -219,7 +219,7 @@ impl World {
         self.background(paused, timer == Timer::Due);
     }
 
-    /// Does the due work; writes nothing while writes are paused, and passes nothing on while nobody may be answered.
+    /// Does the due work. Writes nothing while writes are paused, and passes nothing on while nobody may be answered.
     fn background(&mut self, paused: bool, may_answer: bool) {
         self.node.sweep(self.boot);
         for step in 0.. {
@@ -250,7 +250,7 @@ impl World {
                 }
                 None => break,
             }
-            // An answer is judged by the present state.
+            // An answer is judged by the current state.
             self.deliver();
         }
         self.deliver();
@@ -260,14 +260,14 @@ impl World {
         }
     }
 
-    /// Checks the promise of every answer that has a token: it is valid until sent + waited + ttl.
+    /// Checks the promise of every answer with a token: it is valid until sent + waited + ttl.
     pub fn lasts(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
         let own = grant_of(&self.locks[&place], owner);
         let deadline = own.expect("who is promised something holds it").1.deadline();
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
     }
 
-    /// Checks that the requests behind each owner in a queue are counted, once.
+    /// Checks that the requests behind each owner in a queue are counted exactly once.
     fn those_behind_are_counted(&self) {
         for (db, name) in [0, 1].into_iter().flat_map(|db| (0..3).map(move |name| (db, name_of((db, name))))) {
             let waiters = self.node.waiting().of(Key { db, name: &name });
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// Checks that the log has its bounds, and nothing in it lasted longer than the world.
+    /// Checks that the log is bounded, and that nothing in it lasted longer than the world.
     fn log_is_sound(&self) {
         let log = self.node.history().log();
         assert!(log.len() <= LOG_LEN_DEFAULT as usize);
@@ -310,9 +310,9 @@ impl World {
         }
     }
 
-    /// Checks that the background handles the lease that ends first: never before it is over, and soon after or at
-    /// once, except that it may first sort what is far. (A lock that is renamed long after its end, while writes are
-    /// paused, is due at once.)
+    /// Checks that the background work handles the lease that ends first: never before its end, and soon after or at
+    /// once, except that it may first sort what is far away. (A lock that is renamed long after its end, while writes
+    /// are paused, is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();
@@ -324,7 +324,7 @@ impl World {
         assert!(is_in_time || is_to_sort, "{earliest:?} for what ends at {first:?}");
     }
 
-    /// Ends the world, and checks that nothing is left: every request is answered, every lease over, every table empty.
+    /// Ends the world, and checks that nothing is left: every request answered, every lease over, every table empty.
     pub fn ends(&mut self) {
         self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
@@ -366,7 +366,7 @@ impl World {
     }
 }
 
-/// Returns an incarnation that knows of no earlier one, as the first of every node.
+/// Returns an incarnation that knows of no earlier one, like the first of every node.
 fn begun(token_floor: u64) -> Node {
     let found = Found::default();
     let node = Node::new(token_floor);

@@ -1,7 +1,7 @@
-//! Every target over its seeds and over random inputs: the fuzzing that is part of every test run.
+//! Every target, over its seeds and over random inputs: the fuzzing that is part of every test run.
 //!
-//! `PALISADE_INPUTS` sets the number of random inputs of each target (default 3000), `PALISADE_SEED` the seed that they
-//! are drawn from, and `PALISADE_TARGET` the only target that gets them.
+//! `PALISADE_INPUTS` sets the number of random inputs per target (default 3000), `PALISADE_SEED` the seed from which
+//! they are drawn, and `PALISADE_TARGET` the only target to run on them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,8 @@ fn seed(inputs: usize) -> u64 {
     seed
 }
 
-/// Half of the inputs are random bytes, half are a seed behind the beginning of another, with some bytes changed, cut
-/// or repeated.
+/// Half of the inputs are random bytes. The other half are a seed after the beginning of another, with some bytes
+/// changed, cut or repeated.
 #[test]
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);

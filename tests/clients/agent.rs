@@ -1,4 +1,4 @@
-//! A recipe through `palisade agent`, over five nodes of which two are killed while it runs. Its code is the one for a
+//! A recipe through `palisade agent`, over five nodes, two of which are killed while it runs. Its code is the one for a
 //! node.
 
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::{Recipe, build};
 /// The number of nodes.
 const NODES: usize = 5;
 
-/// An agent, as long as this lives.
+/// An agent that lives as long as this value.
 struct Agent(Child);
 
 impl Agent {
@@ -40,7 +40,7 @@ impl Drop for Agent {
     }
 }
 
-/// Runs it; two nodes are killed when they have its first lock.
+/// Runs it, and kills two nodes once they have its first lock.
 pub fn tells_its_story_over_five_nodes(recipe: &Recipe) {
     build(recipe.build);
     let nodes: Vec<Server> = (0..NODES).map(|_| Setup::new().start()).collect();

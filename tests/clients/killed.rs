@@ -1,4 +1,4 @@
-//! Holders without a heartbeat that are killed: the lock is the next one's within its ttl.
+//! Holders without a heartbeat that are killed: the next client gets the lock within its ttl.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use crate::{Holder, Recipe, build, limit_to_the_rules_of_an_application, name_an
 const KEY: &str = "orders:import";
 const TTL: Duration = Duration::from_millis(2_000);
 
-/// The slack beyond the ttl on a busy machine.
+/// The extra time beyond the ttl on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Runs a holder until it has had the lock for longer than its ttl, kills it as `kill -9` does, at the worst moment,
@@ -45,7 +45,7 @@ pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     assert!(operator.info_field("lock_renewals") >= 3);
     let connection = connection_of_the_holder(&mut operator);
     let socket = socket(connection, server.port());
-    // Its process itself, and no other: another one with the socket would keep the lock.
+    // Only its process itself: another one with the socket would keep the lock.
     assert_eq!(processes_with(&socket), [holder.process()], "not the holder's process alone has its connection");
     let inherited = if is_inherited(holder.process(), &socket) { "yes" } else { "no" };
 
@@ -89,7 +89,7 @@ impl Running {
         Pid::from_child(&self.0)
     }
 
-    /// Returns the token that it prints when it has the lock.
+    /// Returns the token that the holder prints once it has the lock.
     fn token(&mut self) -> i64 {
         let mut line = String::new();
         BufReader::new(self.0.stdout.take().expect("not asked for twice")).read_line(&mut line).unwrap();
@@ -105,7 +105,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the port of the holder's connection: the only one that is not over the Unix socket.
+/// Returns the port of the holder's connection, the only one that is not over the Unix socket.
 fn connection_of_the_holder(operator: &mut Client) -> u16 {
     let list = operator.say("CLIENT LIST").as_text();
     let address = |line: &str| line.split(' ').find_map(|field| Some(field.strip_prefix("addr=")?.to_owned()));
@@ -115,7 +115,7 @@ fn connection_of_the_holder(operator: &mut Client) -> u16 {
     ports[0]
 }
 
-/// Returns the socket of a connection from one port to another of this machine, as /proc names it.
+/// Returns the socket of a connection between two ports of this machine, as /proc names it.
 fn socket(from: u16, to: u16) -> String {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let inode = tables.iter().flat_map(|table| table.lines().skip(1)).find_map(|line| {
@@ -142,7 +142,7 @@ fn descriptor(process: Pid, socket: &str) -> Option<String> {
     with_socket.next()?.file_name().into_string().ok()
 }
 
-/// Returns true if programs that a process starts have this socket too: it is not closed on exec.
+/// Returns true if programs started by a process inherit this socket: it is not closed on exec.
 fn is_inherited(process: Pid, socket: &str) -> bool {
     const CLOSE_ON_EXEC: u32 = 0o2_000_000;
     let descriptor = descriptor(process, socket).expect("it has the socket");
@@ -151,7 +151,7 @@ fn is_inherited(process: Pid, socket: &str) -> bool {
     u32::from_str_radix(flags.trim(), 8).unwrap() & CLOSE_ON_EXEC == 0
 }
 
-/// Returns what MONITOR has seen of a connection until now.
+/// Returns what MONITOR has seen of a connection so far.
 fn said_over(port: u16, monitor: &mut Client, operator: &mut Client) -> Vec<String> {
     const END: &str = "all-seen";
     operator.say(&format!("ECHO {END}"));

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// A proxy between clients and a server. The connection that carries the first request with certain words breaks when
-/// the answer comes.
+/// A proxy between clients and a server. The connection with the first request that has certain words breaks when the
+/// answer comes.
 pub struct LossyNetwork {
     port: u16,
     requests: Arc<AtomicUsize>,
 }
 
 impl LossyNetwork {
-    /// Starts one in front of the server at this port. The request is the first with all of these words.
+    /// Starts a proxy in front of the server at this port. The request is the first one with all of these words.
     pub fn to(server: u16, words: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(AtomicUsize::new(0));
         let counted = requests.clone();
-        // Ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(("127.0.0.1", server));
@@ -58,9 +58,9 @@ fn pass_on(client: TcpStream, server: TcpStream, words: &'static [&'static str],
     thread::spawn(move || copy(server, client, |_answer| !breaks.load(Ordering::SeqCst)));
 }
 
-/// Copies until one side ends or `passes` says no; then both end.
+/// Copies until one side ends or `passes` returns false; then both end.
 fn copy(mut from: TcpStream, mut to: TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
-    // Larger than any request or answer of a recipe, so that none comes in two parts.
+    // Larger than any request or answer of a recipe, so that none arrives in two parts.
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         if !passes(&bytes[..count]) || to.write_all(&bytes[..count]).is_err() {

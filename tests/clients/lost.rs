@@ -6,8 +6,8 @@ use crate::page::{INDEX, Page, SENDS_AGAIN};
 use crate::running::run;
 use crate::{Recipe, build, story, writes_pages};
 
-/// Runs a recipe that never gets the answer to its first ACQUIRE. Its client reports that, or repeats it by itself and
-/// hears that it has the lock already. Either ends the recipe.
+/// Runs a recipe that never gets the answer to its first ACQUIRE. Its client reports that, or repeats the request by
+/// itself and learns that it has the lock already. Either ends the recipe.
 pub fn is_sent_again_as_the_index_says(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();
@@ -28,7 +28,7 @@ pub fn is_sent_again_as_the_index_says(recipe: &Recipe) {
 }
 
 /// Runs a recipe whose function for locks never gets the answer to its ACQUIRE. A client that repeats it gets the
-/// token, thanks to RETRY, and goes on. Any other fails, but releases the lock.
+/// token, thanks to RETRY, and continues. Any other client fails, but releases the lock.
 pub fn gives_back_what_it_does_not_know_of(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();

@@ -1,11 +1,11 @@
-//! The recipes of docs/clients on a real server: each tells one story, and prints what its page shows; and for each a
+//! The recipes of docs/clients on a real server: each tells one story and prints what its page shows. Also, for each, a
 //! holder without a heartbeat (docs/keepalive.md), which is killed.
 //!
 //! They need their clients (`make setup-clients`), so they are ignored by default: `make test-clients` runs all, and
 //! `make test` the cheap ones. The code on the pages is always compared. With `PALISADE_WRITE_PAGES` set, code, output
 //! and the table of the index are written to the pages instead: `make client-pages`.
 //!
-//! In Rust, because the harness starts the servers, and because Rust is all that is needed beforehand.
+//! The tests are in Rust because the harness starts the servers, and because nothing but Rust is needed beforehand.
 
 // Tests measure how long things take; the rule that only one file reads clocks is for the module.
 #![allow(clippy::disallowed_methods)]
@@ -27,7 +27,7 @@ use harness::{Client, Setup, acl_rules, text};
 use page::{INDEX, KEEPALIVE, Page};
 use running::{folder, output};
 
-/// A recipe. Its commands are run by a shell in `tests/clients`, with the server's `PORT`.
+/// A recipe. A shell runs its commands in `tests/clients`, with the server's `PORT`.
 struct Recipe {
     /// The client, as the index names it.
     client: &'static str,
@@ -45,7 +45,7 @@ struct Recipe {
     holder: Holder,
 }
 
-/// A program that takes a lock with KEEPALIVE, prints its token and works, as a page shows it.
+/// A program from a page, which takes a lock with KEEPALIVE, prints its token and works.
 struct Holder {
     /// The code in `tests/clients`.
     code: &'static str,
@@ -308,7 +308,7 @@ fn tells_its_story(recipe: &Recipe) {
     }
 }
 
-/// Limits users that do not log in, such as recipes, to what docs/acl.md allows an application; and to arming the
+/// Restricts users that do not log in, such as recipes, to what docs/acl.md allows an application, and to arming the
 /// guard, which recipes do to show its message.
 fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
@@ -322,7 +322,7 @@ fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     }
 }
 
-/// Builds what needs it.
+/// Runs the build command, if there is one.
 fn build(command: Option<&str>) {
     if let Some(command) = command {
         output(command, 0);

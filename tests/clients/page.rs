@@ -1,4 +1,4 @@
-//! The pages of docs/clients: blocks of code and output behind a marker each, and the tables of the index and of
+//! The pages of docs/clients: blocks of code and output, each behind a marker, and the tables of the index and of
 //! docs/keepalive.md.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const SERVERS: usize = 2;
 const DAY: usize = 3;
 pub const SENDS_AGAIN: usize = 4;
 
-/// The page about leases without a heartbeat. The columns of its table are the client, a server each, and this:
+/// The page about leases without a heartbeat. The columns of its table are the client, one for each server, and this:
 pub const KEEPALIVE: &str = "../keepalive.md";
 pub const INHERITED: usize = 4;
 
@@ -31,7 +31,7 @@ impl Page {
         Self { name: name.to_owned(), text }
     }
 
-    /// Reads it, changes it, writes it; one at a time.
+    /// Reads the page, changes it and writes it, for one caller at a time.
     pub fn change(name: &str, change: impl FnOnce(&mut Page)) {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -69,7 +69,7 @@ impl Page {
         self.text.replace_range(span, &content);
     }
 
-    /// Returns the place of the fenced block behind `marker`.
+    /// Returns the position of the fenced block after `marker`.
     fn span(&self, marker: &str) -> std::ops::Range<usize> {
         const FENCE: &str = "```";
         let find = || {
@@ -87,7 +87,7 @@ impl Page {
         self.cells(&start_of_row(client))
     }
 
-    /// Returns the cells of the row with this start.
+    /// Returns the cells of the row that begins with `start`.
     fn cells(&self, start: &str) -> Option<Vec<String>> {
         let row = self.text.lines().find(|line| line.starts_with(start))?;
         Some(row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
@@ -101,8 +101,8 @@ impl Page {
         self.text = lines.map(|line| format!("{line}\n")).collect();
     }
 
-    /// Records that the recipe of this version of a client ran on a server. Runs of other versions and of other days
-    /// are forgotten.
+    /// Records that the recipe with this version of a client ran on a server. Runs of other versions and of other days
+    /// are dropped.
     pub fn ran_on(&mut self, client: &str, version: &str, server: &str, day: &str) {
         self.change_row(&start_of_row(client), |cells| {
             let same = cells[VERSION] == version && cells[DAY] == day;
@@ -114,14 +114,13 @@ impl Page {
         });
     }
 
-    /// Records whether a client repeats by itself a command without an answer.
+    /// Records whether a client by itself repeats a command that got no answer.
     pub fn sends_again(&mut self, client: &str, answer: &str) {
         self.change_row(&start_of_row(client), |cells| cells[SENDS_AGAIN] = answer.to_owned());
     }
 
-    /// Records the milliseconds after which the lock of a killed holder was somebody else's, and whether programs that
-    /// the holder starts inherit its connection. A server has a column, which is named after the version that was
-    /// measured last.
+    /// Records the milliseconds after which somebody else had the lock of a killed holder, and whether programs started
+    /// by the holder inherit its connection. Each server has a column, which is named after the version measured last.
     pub fn took(&mut self, client: &str, server: &str, milliseconds: u128, inherited: &str) {
         const HEAD: &str = "| client |";
         let major = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

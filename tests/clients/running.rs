@@ -13,14 +13,14 @@ pub fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
 }
 
-/// The end of a command.
+/// The result of a command.
 pub struct Ended {
     pub status: ExitStatus,
     pub printed: String,
     pub complaint: String,
 }
 
-/// Returns a command's output. Panics if the command fails, or complains.
+/// Returns a command's output. Panics if the command fails, or prints errors.
 pub fn output(command: &str, port: u16) -> String {
     let ended = run(command, port);
     assert!(
@@ -33,7 +33,7 @@ pub fn output(command: &str, port: u16) -> String {
     ended.printed
 }
 
-/// Runs a command for a server at `port`; 0 means no server, and no time limit.
+/// Runs a command for a server at `port`; 0 means no server and no time limit.
 pub fn run(command: &str, port: u16) -> Ended {
     let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().unwrap());
     let mut child =
@@ -47,7 +47,7 @@ pub fn run(command: &str, port: u16) -> Ended {
     Ended { status, printed, complaint }
 }
 
-/// Returns the end of a recipe, which is killed when the patience of tests is half over.
+/// Returns how a recipe ended; it is killed when half of the tests' patience is used up.
 fn end_of(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     let mut status = None;

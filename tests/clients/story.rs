@@ -1,4 +1,4 @@
-//! The story that every recipe tells, a line a step.
+//! The story that every recipe tells, one step per line.
 
 /// The steps, and the content of each line. `T1` to `T6` are tokens, each larger than the one before.
 const STORY: [(&str, &str); 17] = [
@@ -27,7 +27,7 @@ const REFUSED: [&str; 3] = ["another owner", "write meanwhile", "after it"];
 /// The steps whose line has a time.
 const TIMED: [&str; 2] = ["wait", "guarded"];
 
-/// The steps that need the data and the guard of a node: an agent has neither.
+/// The steps that need the data and the guard of a node, which an agent lacks.
 pub const OF_A_NODE: [&str; 3] = ["write with the current token", "write with the old token", "guarded"];
 
 /// The number of digits of a token, from 2001 to 2286.
@@ -39,8 +39,8 @@ pub fn told(printed: &str) -> Result<Vec<String>, String> {
     told_without(&[], printed)
 }
 
-/// Returns the output of a recipe that leaves out these steps. If it asks a quorum, which has no first permit, any will
-/// do.
+/// Returns the output of a recipe that leaves out these steps. If it asks a quorum, which has no first permit, any
+/// number is accepted.
 pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, String> {
     let is_quorum = !left_out.is_empty();
     let any_permit = |(step, part)| if is_quorum && step == "permit" { (step, "T5 0") } else { (step, part) };
@@ -71,13 +71,13 @@ pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, Str
     Ok(lines.into_iter().map(|(step, answer)| format!("{step}: {answer}")).collect())
 }
 
-/// Returns the words of an answer, whatever a language puts around and between those of a list.
+/// Returns the words of an answer, without the punctuation that a language puts around and between those of a list.
 fn words(answer: &str) -> String {
     let words = answer.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(|word| format!("{word} ")).collect()
 }
 
-/// Returns `answer` with `T<n>` for the nth token so far and, if it has a time, `N` for other numbers.
+/// Returns `answer` with `T<n>` for the nth token so far and, if it contains times, `N` for other numbers.
 fn without_numbers(answer: &str, timed: bool, tokens: &mut Vec<u64>) -> String {
     let mut without = String::new();
     let mut rest = answer;

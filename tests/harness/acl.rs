@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-/// Returns the rules for the user `app` of an application that contain `part`.
+/// Returns those rules for an application's user `app` that contain `part`.
 pub fn acl_rules(part: &str) -> Vec<String> {
-    // Crates of the workspace have folders of their own.
+    // Crates of the workspace are in folders of their own.
     let mut pages = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("docs/acl.md"));
     let page = pages.find(|page| page.exists()).expect("docs/acl.md");
     let rules: Vec<String> = std::fs::read_to_string(page)

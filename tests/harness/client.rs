@@ -1,4 +1,4 @@
-//! A client that sends what a person would type, and the replies it gets.
+//! A client that sends lines as a person would type them, and the replies that it gets.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ impl Reply {
         }
     }
 
-    /// Returns the elements; of a map names and values in turn, as RESP2 has them.
+    /// Returns the elements; of a map, names and values alternately, as in RESP2.
     #[track_caller]
     pub fn as_list(&self) -> Vec<Reply> {
         match self {
@@ -144,8 +144,8 @@ impl Client {
     pub fn try_connect(socket: &Path, resp3: bool) -> Option<Self> {
         let protocol = if resp3 { "?protocol=resp3" } else { "" };
         let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
-        // Without a time limit: a wait for an answer that has one fails if the system interrupts it (EINTR), and one
-        // that has none goes on. The runner of the tests sets a limit for them all.
+        // Without a time limit: the system may interrupt a wait that has one (EINTR), which then fails; one without
+        // continues. The test runner sets a limit for all tests.
         client.get_connection().ok().map(Self)
     }
 
@@ -154,22 +154,22 @@ impl Client {
         self.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Ends the guard.
+    /// Lifts the guard.
     pub fn lift(&mut self) {
         assert_eq!(self.say("LOCK.GUARD LIFT"), int(0));
     }
 
-    /// Repeats a line until the answer is something else than "not yet": until the node's state is on the disk.
+    /// Repeats a line until the answer is no longer "not yet", that is, until the node's state is on disk.
     pub fn insist(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET "])
     }
 
-    /// Repeats a line until the node is neither guarded nor busy with its state.
+    /// Repeats a line until the node is neither guarded nor waiting for its state to be written.
     pub fn outlast_guard(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET ", "GUARDED "])
     }
 
-    /// Repeats a line to an agent until its nodes answer and grant; only for a request that may be repeated.
+    /// Repeats a line to an agent until its nodes answer and grant; only for requests that may be repeated.
     pub fn outlast_outage(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOQUORUM ", "GUARDED "])
     }
@@ -186,7 +186,7 @@ impl Client {
         reply
     }
 
-    /// Sends a line to a server that may be gone: then `None`.
+    /// Sends a line to a server that may be gone; returns `None` if it is.
     pub fn try_say(&mut self, line: &str) -> Option<Reply> {
         let command = command(line.split(' ').map(str::as_bytes));
         match self.0.req_command(&command) {
@@ -225,7 +225,7 @@ impl Client {
         Some(replies)
     }
 
-    /// Sends a line, and does not wait for its reply: [`Client::hear`] does.
+    /// Sends a line without waiting for its reply; see [`Client::hear`].
     pub fn ask(&mut self, line: &str) {
         let packed = command(line.split(' ').map(str::as_bytes)).get_packed_command();
         self.0.send_packed_command(&packed).unwrap();

@@ -16,12 +16,13 @@ pub fn cluster() -> (Member, Member) {
     (one, other)
 }
 
-/// Returns members that know each other and serve, each with its slots (first and last, and so on; none: empty).
+/// Returns members that know each other and serve, each with its ranges of slots (first and last alternately; empty for
+/// none).
 pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
     joined_with(slots, |setup| setup)
 }
 
-/// Returns such members, set up in this way.
+/// Returns such members, with this setup.
 pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> Setup) -> [Member; COUNT] {
     let members = slots.map(|_| member(how));
     let first = &members[0];
@@ -41,7 +42,7 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
             let info = client.say("CLUSTER INFO").as_text();
             expected.iter().all(|line| info.contains(line))
         });
-        // A member may own no key, so no lock shows when that is on the disk. Arming is answered when it is.
+        // A member may own no key, so no lock shows when its state is on disk. Arming is answered once it is.
         client.say("LOCK.GUARD LIFT");
         client.say("LOCK.GUARD ARM 1");
         wait_until("it serves", || client.say("LOCK.NODE").field("state") == text("serving"));

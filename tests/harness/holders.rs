@@ -41,7 +41,7 @@ pub fn token(reply: &Reply) -> i64 {
     }
 }
 
-/// A flag that is set when this is dropped, also if a test fails: threads that check it end.
+/// A flag that is set when this is dropped, even if a test fails, so that threads that check it end.
 pub struct SetAtTheEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for SetAtTheEnd<'_> {
@@ -50,7 +50,7 @@ impl Drop for SetAtTheEnd<'_> {
     }
 }
 
-/// Returns a server whose clock is past its first tokens, which are ahead of the clock on a new node: it accepts
+/// Returns a server whose clock has passed its first tokens, which are ahead of the clock on a new node: it accepts
 /// proposals up to its clock.
 pub fn past_its_first_tokens() -> Server {
     let server = Setup::new().module_arguments(&["max-clock-skew", "0"]).start();
@@ -58,8 +58,8 @@ pub fn past_its_first_tokens() -> Server {
     server
 }
 
-/// Waits until the clock of this client's node, which lets no other clock be ahead, is past the tokens that it issued.
-/// It takes a lock of this name for that.
+/// Waits until the clock of this client's node has passed the tokens that the node issued; no other clock may be ahead
+/// of it. Takes a lock of this name for that.
 pub fn pass_first_tokens(client: &mut Client, name: &str) {
     let first = client.insist(&format!("LOCK.ACQUIRE {name} me 60000")).as_int();
     wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);

@@ -1,14 +1,14 @@
-//! A restarted node and a lock that it had granted: it remembers it, or is guarded.
+//! A restarted node and a lock that it had granted: it remembers the lock, or is guarded.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::{Reply, Server, Setup, error, int, text};
 
-/// Short leases, so that a test can wait for a guard: 300 ms × 1.01 + 100 ms.
+/// Leases short enough for a test to wait for a guard: 300 ms × 1.01 + 100 ms.
 pub const SHORT: [&str; 4] = ["max-ttl", "300", "max-clock-skew", "100"];
 
-/// Returns the milliseconds of a -GUARDED.
+/// Returns the milliseconds in a GUARDED error.
 #[track_caller]
 pub fn guarded_ms(reply: Reply) -> u64 {
     let error = error(reply);
@@ -27,14 +27,14 @@ pub fn read(path: PathBuf) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Locks `k` for "me" in a node that serves, and forgets only what it is made to.
+/// Locks `k` for "me" on a node that serves, and that forgets only what the test makes it forget.
 pub fn held(setup: Setup) -> (Server, i64) {
     let server = setup.start();
     let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
     (server, token)
 }
 
-/// Checks that the node remembers the lock that it granted with `token`: everybody goes on.
+/// Checks that the node remembers the lock that it granted with `token`: everybody continues.
 pub fn assert_remembers(server: &Server, token: i64) {
     let mut client = server.client();
     assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "the holder goes on");
@@ -44,7 +44,7 @@ pub fn assert_remembers(server: &Server, token: i64) {
     assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
 }
 
-/// Checks that the node is guarded as one that may have forgotten that grant; afterwards its tokens go on.
+/// Checks that the node is guarded as one that may have forgotten that grant, and that its tokens grow afterwards.
 pub fn assert_guarded(server: &Server, token: i64) {
     let mut client = server.client();
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000);
@@ -58,7 +58,7 @@ pub fn assert_guarded(server: &Server, token: i64) {
     assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
 }
 
-/// Waits long enough that a lease that started over at a restart would be noticed.
+/// Waits long enough for a lease that started over at a restart to be noticed.
 pub fn let_leases_run() {
     std::thread::sleep(std::time::Duration::from_millis(600));
 }

@@ -1,4 +1,4 @@
-//! A server in a temporary directory, and clients that send what a person would type.
+//! A server in a temporary directory, and clients that send lines as a person would type them.
 //!
 //! Clients reach it over a Unix socket, so that no test depends on a free port; only replication needs one. When a test
 //! fails, the server's log is printed.
@@ -48,10 +48,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The longest wait of a test for anything, in seconds. Generous, since it is only reached when something is wrong.
+/// The longest time for which a test waits for anything, in seconds. Generous, since it is only reached when something
+/// is wrong.
 const PATIENCE_SECONDS: u64 = 60;
 
-/// Returns the longest wait of a test, multiplied by `PALISADE_SLOW`: under a checker servers are slower.
+/// Returns the longest wait of a test, multiplied by `PALISADE_SLOW`: servers are slower under a checker.
 pub fn patience() -> Duration {
     Duration::from_secs(PATIENCE_SECONDS * slow().unwrap_or(1))
 }
@@ -64,10 +65,10 @@ fn slow() -> Option<u64> {
 /// The pause between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Ports for replication, below those that systems hand out by themselves.
+/// Ports for replication, below those that systems assign by themselves.
 const PORTS: std::ops::Range<u16> = 21_000..31_000;
 
-/// Waits until `condition` holds; fails with `what` if it never does.
+/// Waits until `condition` is true; fails with `what` if it never is.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -76,7 +77,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the tested module. Cargo does not build a library of this kind for tests, so this builds it once.
+/// Returns the tested module. Cargo does not build a library of this kind for tests, so this builds it, once.
 pub fn module() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(module) = std::env::var_os("PALISADE_MODULE") {
@@ -114,7 +115,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns a setup with nothing but the module: no persistence.
+    /// Returns a setup with only the module, without persistence.
     pub fn new() -> Self {
         Self::bare().option("save", "").option("enable-debug-command", "yes")
     }
@@ -176,20 +177,21 @@ impl Setup {
         self
     }
 
-    /// Keeps the guard of a node that proves nothing, as any new one has: else it is lifted at the first start.
+    /// Keeps the guard of a node that proves nothing, like that of any new one; otherwise it is lifted at the first
+    /// start.
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
         self
     }
 
-    /// Makes it reachable over TCP too, for a replica or a master.
+    /// Makes the server reachable over TCP as well, for a replica or a master.
     pub fn replication(mut self) -> Self {
         self.replication = true;
         self
     }
 
-    /// Makes it reachable as for replication, over TLS alone; both ends show `server.pem` of that folder, which the
-    /// authority there has signed.
+    /// Makes the server reachable as for replication, but only over TLS; both ends show `server.pem` in that folder,
+    /// signed by the authority there.
     pub fn replication_over_tls(mut self, dir: &Path) -> Self {
         self.over_tls = true;
         self.options.extend(tls::both_ways(dir));
@@ -254,7 +256,7 @@ impl Setup {
     }
 }
 
-/// Returns a free port. Two tests that ask at once get different ones: each searches in a place of its own.
+/// Returns a free port. Two tests that ask at once get different ones, since each searches in a range of its own.
 pub fn free_port() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let span = PORTS.len() as u32;
@@ -276,7 +278,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one with nothing but the module.
+    /// Starts a server with only the module.
     pub fn start() -> Self {
         Setup::new().start()
     }
@@ -306,7 +308,7 @@ impl Server {
         self.port
     }
 
-    /// Returns the wall clock that it sees.
+    /// Returns the wall clock that the server sees.
     pub fn wall_clock(&self) -> &WallClock {
         self.setup.wall_clock.as_ref().expect("set up with a wall clock")
     }
@@ -321,7 +323,7 @@ impl Server {
         self.client().info_field(&format!("lock_{field}"))
     }
 
-    /// Ends its guard.
+    /// Lifts its guard.
     pub fn lift(&self) {
         self.client().lift();
     }
@@ -339,15 +341,16 @@ impl Server {
         }
     }
 
-    /// Starts it again. Returns the status with which it ended if it gave up.
+    /// Starts it again. Returns the exit status if it gave up.
     pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
         self.begin_again();
         self.wait_ready()
     }
 
-    /// Begins to start it again: it may load its data for a while.
+    /// Begins to start it again; it may take a while to load its data.
     pub fn begin_again(&mut self) {
-        // The socket of the last incarnation would answer "connection refused", not "absent".
+        // Until the server listens, the socket of the last incarnation would answer "connection refused" and not
+        // "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
     }
@@ -374,7 +377,7 @@ impl Server {
         wait_until("the server ends", || self.child.try_wait().unwrap().is_some());
     }
 
-    /// Ends it by command, and waits until it has.
+    /// Ends it by command, and waits until it has ended.
     pub fn shutdown(&mut self, how: &str) {
         self.client().say(format!("SHUTDOWN {how}").trim_end());
         self.wait_ended();

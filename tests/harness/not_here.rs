@@ -1,18 +1,18 @@
-//! Features that not every server has.
+//! Features that some servers lack.
 
 use std::io::Write;
 use std::thread;
 
 use super::{Setup, free_port};
 
-/// Reports that this test finds nothing to test on this server, for the reason `why`. It bypasses the test runner,
-/// which shows the output of tests only if they fail; `make test-matrix` counts these lines.
+/// Reports that this test has nothing to test on this server, for the reason `why`. It bypasses the test runner, which
+/// shows the output only of failed tests; `make test-matrix` counts these lines.
 pub fn not_here(why: &str) {
     let line = format!("not here: {}: {why}\n", thread::current().name().unwrap_or("a test"));
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Returns true if the server was built with TLS: then it misses a certificate.
+/// Returns true if the server was built with TLS: if so, it complains about a missing certificate.
 pub fn has_tls() -> bool {
     Setup::bare().option("tls-port", &free_port().to_string()).refused().contains("tls-cert-file")
 }

@@ -10,7 +10,7 @@ pub fn pair() -> (Server, Server) {
     (master, replica)
 }
 
-/// The longest possible lease, which a replica assumes without better knowledge, in milliseconds.
+/// The longest possible lease, which a replica assumes if its master reported none, in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
 /// Waits until the replica knows how long its master's leases may be.
@@ -18,10 +18,10 @@ pub fn has_heard(replica: &Server) {
     wait_until("the replica was told of its master's leases", || replica.info("outstanding_ttl_ms") < DAY_MS);
 }
 
-/// Makes `replica` one of `master`, and waits until it is in step and knows what a promotion needs.
+/// Makes `replica` a replica of `master`, and waits until it is in step and knows what a promotion needs.
 pub fn follow(replica: &Server, master: &Server) {
     assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
-    // The stream runs only from the replica's first acknowledgement on, up to a second later.
+    // The stream runs only after the replica's first acknowledgement, up to a second later.
     let mut client = master.client();
     wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
     client.say("SET stream runs");
@@ -30,7 +30,7 @@ pub fn follow(replica: &Server, master: &Server) {
     has_heard(replica);
 }
 
-/// Waits until the replica has seen all that the master has done.
+/// Waits until the replica has everything that the master has done.
 pub fn in_step(master: &mut Client) {
     assert_eq!(master.say("WAIT 1 60000"), int(1));
 }

@@ -1,4 +1,4 @@
-//! The source of a test's randomness, and the way to repeat it.
+//! The source of a test's randomness, and how to repeat it.
 
 /// Returns the seed of the running test: that of `PALISADE_SEED`, or a new one. Prints the command that repeats the
 /// test with it, and with the other variables of this crate that are set.
@@ -10,7 +10,7 @@ pub fn seed() -> u64 {
         .map(|(name, value)| format!("{name}={value} "))
         .collect();
     let thread = std::thread::current();
-    // The thread of a test has its name, except if tests run one after the other.
+    // A test's thread has the test's name, unless tests run one after another.
     let test = thread.name().filter(|name| name.contains("::")).map(|name| format!(" -- --exact {name}"));
     println!("again: PALISADE_SEED={seed} {others}cargo test --test server{}", test.unwrap_or_default());
     seed

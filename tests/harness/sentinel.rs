@@ -20,13 +20,13 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts one that watches `master` and knows of its replica. It takes a master for dead that has not answered for
-    /// `down_after_ms`.
+    /// Starts a Sentinel that watches `master` and knows its replica. It considers a master dead that has not answered
+    /// for `down_after_ms`.
     pub fn watching(master: &Server, down_after_ms: u32) -> Self {
         Self::listening(master, down_after_ms, &|port| format!("port {port}\n"))
     }
 
-    /// Starts one over TLS alone.
+    /// Starts a Sentinel that uses only TLS.
     pub fn watching_over_tls(master: &Server, down_after_ms: u32, dir: &Path) -> Self {
         let settings: String = both_ways(dir).iter().map(|(name, value)| format!("{name} {value}\n")).collect();
         Self::listening(master, down_after_ms, &|port| format!("port 0\ntls-port {port}\n{settings}"))
@@ -63,7 +63,7 @@ impl Sentinel {
         self.client().say(line)
     }
 
-    /// Returns the port of the server that it takes for the master.
+    /// Returns the port of the server that it considers the master.
     pub fn master_port(&self) -> u16 {
         self.master_field("port").as_text().parse().unwrap()
     }
@@ -73,10 +73,10 @@ impl Sentinel {
         wait_until("the sentinel begins", || self.say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
     }
 
-    /// Waits until it takes `server` for the master, and all others follow that.
+    /// Waits until it considers `server` the master, and all others follow that server.
     pub fn wait_for_master(&self, server: &Server) {
         wait_until("another master", || self.master_port() == server.port());
-        // After that, Sentinel has ended the connections that it ends.
+        // After that, Sentinel has ended all connections that it is going to end.
         let mut client = server.client();
         wait_until("the others follow", || client.say("WAIT 1 1000") == int(1));
     }
@@ -103,12 +103,12 @@ fn member(max_ttl_ms: u64) -> Setup {
     Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
 }
 
-/// Starts a master, its replica, and Sentinels that decide alone: each of them is enough for a failover.
+/// Starts a master, its replica, and Sentinels, each of which can decide a failover alone.
 pub fn watched(sentinels: usize, max_ttl_ms: u64) -> (Server, Server, Vec<Sentinel>) {
     watched_by(sentinels, |setup| setup.start(), |master| Sentinel::watching(master, 2_000), max_ttl_ms)
 }
 
-/// Starts them over TLS alone, with the certificates of that folder.
+/// Starts them with only TLS, with the certificates in that folder.
 pub fn watched_over_tls(sentinels: usize, max_ttl_ms: u64, dir: &Path) -> (Server, Server, Vec<Sentinel>) {
     let start = |setup: Setup| setup.replication_over_tls(dir).start();
     watched_by(sentinels, start, |master| Sentinel::watching_over_tls(master, 2_000, dir), max_ttl_ms)

@@ -1,17 +1,17 @@
-//! A cluster of six: three masters, and a replica of each.
+//! A cluster of six: three masters with a replica each.
 
 use super::{Member, Setup, has_heard, joined_with, text, wait_until};
 
 /// The longest lease in these tests, in milliseconds: short, and so are the guards.
 pub const MAX_TTL_MS: u64 = 2_000;
 
-/// Three masters, and a replica of each.
+/// Three masters with a replica each.
 pub struct Six(pub [Member; 6]);
 
 impl Six {
-    /// Starts one in which a master is taken for dead after `node_timeout_ms`.
+    /// Starts a cluster in which a master is considered dead after `node_timeout_ms`.
     pub fn start(node_timeout_ms: u32) -> Self {
-        // Options are the same for all of a program, so there are two ways to set them up.
+        // The setup is a plain function without captured variables, so there are two of them.
         let how: fn(Setup) -> Setup = match node_timeout_ms {
             60_000 => patient,
             _ => hasty,
@@ -23,7 +23,7 @@ impl Six {
         six
     }
 
-    /// Starts one set up in this way.
+    /// Starts a cluster with this setup.
     pub fn start_with(how: fn(Setup) -> Setup) -> Self {
         let members = joined_with(["0 5460", "5461 10922", "10923 16383", "", "", ""], how);
         let six = Self(members);
@@ -34,7 +34,7 @@ impl Six {
         for (replica, master) in six.replicas().zip(six.masters()) {
             let mut client = master.client();
             wait_until("it is known", || client.say("INFO replication").as_text().contains("state=online"));
-            // Or it is guarded for a day when it is promoted.
+            // Otherwise it is guarded for a day when it is promoted.
             has_heard(&replica.server);
         }
         for member in &six.0 {
@@ -45,7 +45,8 @@ impl Six {
         }
         for master in six.masters() {
             let mut client = master.client();
-            // Until then their tokens are ahead of their clocks, and no other node accepts a lock with one by MIGRATE.
+            // Before that, their tokens are ahead of their clocks, and no other node accepts a lock with such a token
+            // by MIGRATE.
             wait_until("its tokens follow its clock", || {
                 let time: Vec<u64> =
                     client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
@@ -74,7 +75,7 @@ impl Six {
         format!("redis+cluster://{}", self.seeds().join(","))
     }
 
-    /// Returns a key of this master of three.
+    /// Returns a key that this one of the three masters serves.
     pub fn key_of(&self, master: usize) -> String {
         let mut client = self.0[master].client();
         (0..).map(|n| format!("key{n}")).find(|key| !client.say(&format!("EXISTS {key}")).is_error("MOVED")).unwrap()
@@ -86,7 +87,7 @@ fn common(setup: Setup) -> Setup {
     setup.module_arguments(&["max-ttl", &max_ttl, "max-clock-skew", "1000"]).option("repl-diskless-sync-delay", "0")
 }
 
-/// Returns the setup of each of six, where nobody is taken for dead.
+/// Returns the setup of each of the six servers, in which no server is considered dead.
 pub fn patient(setup: Setup) -> Setup {
     common(setup)
 }

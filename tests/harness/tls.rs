@@ -1,18 +1,18 @@
-//! Servers that listen with TLS alone.
+//! Servers that listen only with TLS.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Server, Setup, free_port};
 
-/// Makes a certificate that its own key has signed, for this host.
+/// Creates a self-signed certificate for this host.
 pub fn make_certificate(dir: &Path) {
     let for_this_host = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
     let own = ["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"];
     openssl(dir, &[&for_this_host[..], &own].concat());
 }
 
-/// Starts a server that listens with TLS alone, except for the socket of the tests. Returns it with its port.
+/// Starts a server that listens only with TLS, except for the socket of the tests. Returns it with its port.
 pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     let port = free_port();
     let path = |name: &str| certificates.join(name).to_str().unwrap().to_owned();
@@ -22,12 +22,12 @@ pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     (setup.start(), port)
 }
 
-/// Makes a certificate authority of a test's own: `ca.pem`, `ca.key` in this folder.
+/// Creates a test's own certificate authority: `ca.pem`, `ca.key` in this folder.
 pub fn make_authority(dir: &Path) {
     openssl(dir, &["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]);
 }
 
-/// Makes that authority sign `<name>.pem`, with its key in `<name>.key`, for this subject alternative name.
+/// Makes that authority sign `<name>.pem`, whose key is in `<name>.key`, for this subject alternative name.
 pub fn issue(dir: &Path, name: &str, alternative: &str) {
     let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
     let alternative = format!("subjectAltName={alternative}");
@@ -44,7 +44,7 @@ fn openssl(dir: &Path, arguments: &[&str]) {
     assert!(status.expect("openssl is installed: make setup").success());
 }
 
-/// Starts a server that shows `server.pem` of that folder, and accepts only clients with a certificate of the authority
+/// Starts a server that shows `server.pem` in that folder, and accepts only clients with a certificate of the authority
 /// there, except on the socket of the tests. Returns it with its port.
 pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     let port = free_port();
@@ -54,7 +54,7 @@ pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     (setup.option("tls-ca-cert-file", &path("ca.pem")).start(), port)
 }
 
-/// Returns the settings of a server or a Sentinel that uses TLS both ways, with a certificate each way.
+/// Returns the settings of a server or a Sentinel that uses mutual TLS.
 pub(super) fn both_ways(dir: &Path) -> Vec<(String, String)> {
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     let settings = [

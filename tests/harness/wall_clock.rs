@@ -1,5 +1,5 @@
-//! A wall clock that a test can step under a running server: a preloaded shim adds an offset that it reads from a
-//! mapped file. The boot and monotonic clocks stay true.
+//! A wall clock that a test can step under a running server: a preloaded shim adds an offset from a mapped file. The
+//! boot and monotonic clocks stay true.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl WallClock {
     }
 }
 
-/// Returns the shim, compiled once a run.
+/// Returns the shim, which is compiled once per run.
 fn shim() -> &'static Path {
     static SHIM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     &SHIM

@@ -1,5 +1,5 @@
-//! Random commands of a hostile client: every command of the module and every command that affects its keys, each with
-//! arguments that are right, nearly right, or anything.
+//! Random commands of a hostile client: every command of the module and every command that affects its keys, with
+//! arguments that are right, nearly right, or arbitrary.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -80,7 +80,7 @@ impl Source {
         self.random.random_range(0..=most)
     }
 
-    /// Returns some commands to be sent at once; a transaction from time to time.
+    /// Returns some commands to send at once; sometimes a transaction.
     pub fn batch(&mut self, length: usize) -> Vec<Command> {
         let mut batch: Vec<_> = (0..length).map(|_| self.command()).collect();
         if self.up_to(9) == 0 {
@@ -141,12 +141,12 @@ impl Source {
         command
     }
 
-    /// Returns the name of a listener, one of so few that some listen.
+    /// Returns the name of a listener, one of few, so that some of them listen.
     fn listener(&mut self) -> Vec<u8> {
         if self.up_to(19) == 0 { self.bytes() } else { vec![b'a' + self.up_to(3) as u8; 16] }
     }
 
-    /// Returns a command of the module with anything behind it.
+    /// Returns a command of the module followed by arbitrary words.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
         let more = ["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR", "MEMBERS", "SETMEMBERS"];
@@ -181,7 +181,7 @@ impl Source {
             19 => command("OBJECT FREQ", &[&key]),
             20 => command("MEMORY USAGE", &[&key]),
             21 => command("TYPE", &[&key]),
-            // Seldom: it stays what it is until it is deleted.
+            // Rarely: it stays as it is until it is deleted.
             22 if self.up_to(3) == 0 => command("SET", &[&key, &other]),
             22..24 => command("DEL", &[&key]),
             24 => command("SCAN", &[&number]),
@@ -193,7 +193,7 @@ impl Source {
         }
     }
 
-    /// Returns a script with random effects and a fixed text: the server keeps every text.
+    /// Returns a script with random effects but a fixed text, since the server keeps every text.
     fn script(&mut self) -> Command {
         let inner = if self.up_to(1) == 0 { self.of_the_module() } else { self.on_keys() };
         let script = "local first = redis.pcall(unpack(ARGV)) redis.pcall(unpack(ARGV)) return {type(first)}";
@@ -203,7 +203,8 @@ impl Source {
     fn by_an_operator(&mut self) -> Command {
         let (number, client) = (self.number(), self.client - self.up_to(20) as i64);
         let set = |name: &str| [words("CONFIG SET"), vec![name.into(), number.clone()]].concat();
-        // Commands that guard the node are seldom, and lifting is frequent: else nothing is granted most of the time.
+        // Commands that guard the node are rare, and lifting is frequent: otherwise nothing would be granted most of
+        // the time.
         match self.up_to(999) {
             0..300 => words("LOCK.GUARD LIFT"),
             300..310 => [words("LOCK.GUARD ARM"), vec![number]].concat(),
@@ -247,7 +248,7 @@ impl Source {
     }
 
     fn key(&mut self) -> Vec<u8> {
-        // A few keys get most of it, so that owners meet.
+        // A few keys get most of the commands, so that owners meet.
         let most = if self.up_to(9) == 0 { KEYS.len() - 1 } else { 3 };
         KEYS[self.up_to(most)].to_vec()
     }

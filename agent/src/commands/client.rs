@@ -1,4 +1,4 @@
-//! `CLIENT`: facts that libraries report about themselves, and ask about their connection.
+//! `CLIENT`: information that libraries give and request about their connection.
 
 use super::command::{Asked, Command, Work};
 use crate::limits::NAME_BYTES_MAX;
@@ -37,7 +37,7 @@ fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
             *kept = value.clone();
             ok
         }
-        // Nothing is evicted here, and nothing has been touched.
+        // Nothing here is ever evicted or touched.
         [_] if is("NO-EVICT") || is("NO-TOUCH") => ok,
         _ if ["ID", "GETNAME", "INFO", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH"].into_iter().any(is) => {
             Err(wrong_number(&format!("client|{}", word.escape_ascii()).to_lowercase()))
@@ -54,6 +54,7 @@ fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
 /// Checks that this can be a name: it is shown in lines that people read.
 ///
 /// # Errors
+///
 /// It cannot be a name.
 pub fn check_name(name: &[u8]) -> Result<(), Refused> {
     match name {

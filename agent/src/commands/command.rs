@@ -1,5 +1,5 @@
-//! A command as the agent has it: its description, and the function that begins it. The commands of locks, with all of
-//! their arguments, are declared in [`palisade_quorum::request`].
+//! A command of the agent: its description, and the function that begins it. The lock commands, with all their
+//! arguments, are declared in [`palisade_quorum::request`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::state::State;
 /// An answer.
 pub type Answer = Result<Reply, Refused>;
 
-/// An answer that is not there yet.
+/// An answer that is still pending.
 pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A command.
@@ -23,15 +23,15 @@ pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub struct Command {
     /// The arguments and the summary.
     pub spec: Spec,
-    /// The options that only a node takes.
+    /// The options that only a node accepts.
     pub of_nodes: &'static [OfNodes],
-    /// True if words may follow that the command reads by itself.
+    /// True if more words may follow, which the command parses itself.
     pub is_open: bool,
     /// The function that begins it.
     pub run: Run,
 }
 
-/// An option that only a node takes.
+/// An option that only a node accepts.
 #[derive(Debug)]
 pub struct OfNodes {
     /// The word.
@@ -42,6 +42,10 @@ pub struct OfNodes {
 
 impl OfNodes {
     /// Refuses the option if it `is_given`.
+    ///
+    /// # Errors
+    ///
+    /// The option is given.
     pub fn refuse(&self, is_given: bool) -> Result<(), Refused> {
         let Self { option, why } = self;
         if is_given {
@@ -53,12 +57,12 @@ impl OfNodes {
 }
 
 impl Command {
-    /// Returns a command of locks, with all of its options.
+    /// Returns a lock command, with all of its options.
     pub const fn of_locks(spec: Spec, run: fn(Call) -> Result<Work, Refused>) -> Self {
         Self { spec, of_nodes: &[], is_open: false, run: Run::OfLocks(run) }
     }
 
-    /// Returns a command of the connection or the agent, which reads its words by itself.
+    /// Returns a command of the connection or the agent, which parses its words itself.
     pub const fn of_connection(
         name: &'static str,
         summary: &'static str,
@@ -68,7 +72,7 @@ impl Command {
         Self { spec, of_nodes: &[], is_open: true, run: Run::OfConnection(run) }
     }
 
-    /// Returns the arguments that the agent takes.
+    /// Returns the arguments that the agent accepts.
     pub fn arguments(&self) -> impl Iterator<Item = &'static Argument> {
         let is_of_nodes = |word| self.of_nodes.iter().any(|of_nodes| of_nodes.option == word);
         self.spec.arguments.iter().filter(move |argument| !argument.option.is_some_and(is_of_nodes))
@@ -79,7 +83,7 @@ impl Command {
         if self.is_open { -1 } else { self.spec.arity().into() }
     }
 
-    /// Returns true if it takes this number of words, including its name.
+    /// Returns true if the command accepts this number of words, its name included.
     pub fn takes(&self, words: usize) -> bool {
         let (arity, words) = (self.arity(), words as i64);
         words == arity || words >= -arity && arity < 0
@@ -89,7 +93,7 @@ impl Command {
 /// The function that begins a command.
 #[derive(Debug)]
 pub enum Run {
-    /// A command of a lock: the nodes are asked.
+    /// A lock command: it asks the nodes.
     OfLocks(fn(Call) -> Result<Work, Refused>),
     /// A command of the connection or the agent.
     OfConnection(fn(Asked<'_>) -> Result<Work, Refused>),
@@ -106,7 +110,7 @@ pub struct Call {
     pub key: Bytes,
     /// The words after the key.
     pub words: Vec<Bytes>,
-    /// The bounds of the nodes, as far as they have said them.
+    /// The bounds of the nodes, as far as they have reported them.
     pub bounds: Bounds,
 }
 
@@ -129,16 +133,16 @@ pub struct Asked<'a> {
     pub words: &'a [Bytes],
 }
 
-/// The work of a command that was begun.
+/// The work of a command that has begun.
 pub enum Work {
     /// Done, with this reply.
     Done(Reply),
-    /// A request to the nodes that changes what the client has: completed even if the client does not wait for the
+    /// A request to the nodes that changes what the client has; completed even if the client does not wait for the
     /// answer.
     Does(Later),
-    /// A request to the nodes for this client alone: dropped when the client hangs up.
+    /// A request to the nodes for this client alone; dropped when the client hangs up.
     Asks(Later),
-    /// A request for this client alone that waits for somebody else to act: dropped also when the agent ends.
+    /// A request for this client alone that waits for somebody else to act; also dropped when the agent ends.
     Waits(Later),
 }
 
@@ -159,7 +163,7 @@ impl Work {
     }
 }
 
-/// Returns the place of the command with this name in the table.
+/// Returns the index of the command with this name in the table.
 pub fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
     commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -51,7 +51,7 @@ fn command(asked: Asked<'_>) -> Result<Work, Refused> {
 fn entry(command: &Command) -> Reply {
     let spec = &command.spec;
     let key = u64::from(spec.key.is_some());
-    // The others concern a server's memory and its state.
+    // The other flags concern a server's memory and state.
     let flags = spec.flags.split(' ').filter(|flag| ["write", "readonly", "fast"].contains(flag)).map(Reply::Word);
     Reply::List(vec![
         Reply::text(spec.name.to_lowercase()),
@@ -67,7 +67,7 @@ fn entry(command: &Command) -> Reply {
     ])
 }
 
-/// Returns a command's entry in COMMAND DOCS: a library completes arguments with it.
+/// Returns a command's entry in COMMAND DOCS, from which libraries complete arguments.
 fn docs(command: &Command) -> Reply {
     let spec = &command.spec;
     let mut arguments: Vec<Reply> = command.arguments().map(argument).collect();

@@ -1,9 +1,9 @@
-//! Commands that do not exist here: those of a single node, and those of a server with data. Each is refused with what
-//! to do instead.
+//! Commands that do not exist here: those of a single node, and those of a server with data. Each refusal says what to
+//! do instead.
 
 use bytes::Bytes;
 
-/// The lock commands of a single node, with the reason why they are not here.
+/// The lock commands of a single node, with the reason why the agent lacks them.
 const OF_A_NODE: [(&str, &str); 11] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
@@ -18,7 +18,7 @@ const OF_A_NODE: [(&str, &str); 11] = [
     ("LOCK.CEILING", "it is between servers"),
 ];
 
-/// Commands that make one step of several, or hand a program to the server.
+/// Commands that combine several into one step, or hand a program to the server.
 const TOGETHER: [&str; 10] =
     ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "EVAL", "EVALSHA", "FCALL", "SCRIPT", "FUNCTION"];
 

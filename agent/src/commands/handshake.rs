@@ -1,4 +1,4 @@
-//! Commands that clients send before they ask for locks, and between: HELLO, AUTH, SELECT, PING and their like, as
+//! Commands that clients send before and between lock commands: HELLO, AUTH, SELECT, PING and the like, answered as
 //! servers answer them.
 
 use bytes::Bytes;
@@ -11,10 +11,10 @@ use crate::reply::{Protocol, Reply};
 use crate::session::Session;
 use crate::state::State;
 
-/// The server version that clients may take the agent for: the first that the module supports.
+/// The server version that the agent reports to clients: the first one that the module supports.
 pub const AS_SERVER: &str = "7.0.0";
 
-/// Begins, in RESP2 or RESP3, and describes the agent.
+/// Begins a connection, in RESP2 or RESP3, and describes the agent.
 pub const HELLO: Command = Command::of_connection("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
 /// Gives the password.
 pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
@@ -59,7 +59,7 @@ fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused
             return Err(wrong());
         }
     }
-    // Nothing is changed unless all of it can be.
+    // Nothing is changed unless everything can be.
     if let Some(name) = name {
         super::client::check_name(name)?;
     }
@@ -102,7 +102,7 @@ fn auth(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused>
     Ok(Work::Done(Reply::Word("OK")))
 }
 
-/// Makes the connection known if this is the password. If none is needed any is right, as on a server.
+/// Makes the connection known if this is the password. If none is needed, any is accepted, as on a server.
 fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refused> {
     let is_right = state.password.as_ref().is_none_or(|known| known.is(password));
     if user == USER && is_right {
@@ -168,7 +168,7 @@ pub fn is_for_all(command: &Command) -> bool {
     ["HELLO", "AUTH", "QUIT", "RESET"].contains(&command.spec.name)
 }
 
-/// Returns the answer to any other command of such a connection.
+/// Returns the answer to any other command on such a connection.
 pub fn no_auth() -> Refused {
     Refused::text(NO_AUTH)
 }

@@ -10,7 +10,7 @@ use super::command::{Call, Command, OfNodes, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The answer to a reader who wants to write.
+/// The answer to a reader that wants to write.
 const EXCLUSIVE: &str = "ERR CONVERT to EXCLUSIVE is for a node: two readers who ask it of a quorum at once would each get a part of the nodes \
                          and wait for the other. Release the lock and acquire it alone";
 

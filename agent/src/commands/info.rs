@@ -1,4 +1,4 @@
-//! `INFO`: the state of the agent and its nodes, in lines like a server's.
+//! `INFO`: the state of the agent and its nodes, in lines like those of a server.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn info(Asked { state, words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }))
 }
 
-/// Returns everything but the nodes' part.
+/// Returns everything except the nodes' part.
 fn text(state: &State, sections: &[&str]) -> String {
     let (counts, mut text) = (&state.counts, String::new());
     for section in sections {
@@ -50,7 +50,7 @@ fn text(state: &State, sections: &[&str]) -> String {
         };
         match *section {
             "server" => {
-                // Clients read it to learn what they may send.
+                // Clients read it to learn which commands they may send.
                 line("redis_version", &AS_SERVER);
                 line("redis_mode", &"standalone");
                 line("process_id", &std::process::id());
@@ -94,7 +94,7 @@ fn text(state: &State, sections: &[&str]) -> String {
     text
 }
 
-/// The part that is taken off a lease beside clock drift, in milliseconds, as by the quorum.
+/// The part of a lease, beyond clock drift, that the quorum does not count as valid, in milliseconds.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
 /// Adds the nodes' part, in the last section.

@@ -1,4 +1,4 @@
-//! The commands that anybody may send about a lock: CHECK, INFO, WATCH; and the operator's BREAK.
+//! The commands about a lock that anybody may send: CHECK, INFO, WATCH; and the operator's BREAK.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// Checks whether this token is the current grant's.
+/// Checks whether this token is that of the current grant.
 pub const CHECK: Command = Command::of_locks(request::Check::SPEC, check);
 
 /// Describes the lock and its holders.
 pub const INFO: Command = Command::of_locks(request::Info::SPEC, info);
 
-/// Answers when a lock is not what the caller knows.
+/// Answers when a lock differs from what the caller knows.
 pub const WATCH: Command = Command::of_locks(request::Watch::SPEC, watch);
 
 /// Takes the lock from its holders.
@@ -43,7 +43,7 @@ fn info(call: Call) -> Result<Work, Refused> {
             fields.push(("queue", Reply::List(shown.queue.iter().take(count).map(waiter).collect())));
             let (owner, left) = shown.reserved.unwrap_or_default();
             fields.push(("reserved", Reply::Bytes(owner)));
-            // Rounded up, as a node does: zero only when it is over.
+            // Rounded up, as on a node: zero only once it is over.
             fields.push(("reserved_ms", Reply::Integer(left.as_micros().div_ceil(1_000) as u64)));
         }
         Ok(Reply::Map(fields))
@@ -70,8 +70,8 @@ fn break_lock(call: Call) -> Result<Work, Refused> {
     ))
 }
 
-/// Returns the lock's fields, as a node shows them: of several grants those of the oldest; of a free lock texts are
-/// empty, and numbers 0.
+/// Returns the lock's fields, as a node shows them: of several grants, those of the oldest; for a free lock, empty
+/// texts and zeros.
 fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     let first = shown.grants.first();
     let number = |of: fn(&ShownGrant) -> u64| Reply::Integer(first.map_or(0, of));

@@ -1,5 +1,5 @@
-//! The commands: those of locks, each argument words -> a call of `palisade_client::by_owner` -> a reply, and those of
-//! connections.
+//! The commands: those of locks, each from argument words to a call of `palisade_client::by_owner` to a reply, and
+//! those of connections.
 
 mod acquire;
 mod client;
@@ -24,7 +24,7 @@ use crate::requests::Request;
 use crate::session::Session;
 use crate::state::State;
 
-/// Every command; those of locks in the order in which HELP shows them.
+/// Every command; the lock commands in the order in which HELP shows them.
 const COMMANDS: &[Command] = &[
     acquire::ACQUIRE,
     held::RELEASE,
@@ -58,15 +58,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.spec.name)
 }
 
-/// A command that was begun.
+/// A command that has begun.
 pub struct Begun {
-    /// The place in the table, to count the result.
+    /// The index in the table, to count the result.
     pub place: Option<usize>,
     /// The work so far.
     pub work: Result<Work, Refused>,
 }
 
-/// Begins the command that `request` asks for.
+/// Begins the command in `request`.
 pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) -> Begun {
     let Some(place) = find(COMMANDS, &request[0]) else {
         state.counts.unknown.up();
@@ -96,8 +96,8 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     Begun { place: Some(place), work }
 }
 
-/// Begins a command of locks. The nodes set the longest lease, and may have raised it since they were last asked: so
-/// they are asked before a lease is refused.
+/// Begins a lock command. The nodes set the longest lease, and may have raised it since they last reported it, so they
+/// are asked before a lease is refused.
 fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
     let again = call.clone();
     match run(call) {

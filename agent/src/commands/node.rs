@@ -1,4 +1,4 @@
-//! `LOCK.NODE`: the state of the nodes together, in the fields in which one of them describes itself.
+//! `LOCK.NODE`: the state of the nodes together, in the fields in which a node describes itself.
 
 use palisade_client::by_owner::NodeSet;
 use palisade_quorum::grammar::Spec;
@@ -8,7 +8,7 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The version of the contract that the commands keep, here as on a node.
+/// The version of the contract of the commands, as on a node.
 const PROTOCOL: u64 = 1;
 
 /// Describes the nodes, and whether they serve.
@@ -25,7 +25,7 @@ fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
-/// Returns `serving` if enough nodes serve for locks to be granted, or the reason why not.
+/// Returns `serving` if enough nodes serve for locks to be granted, or else the reason.
 pub fn state(nodes: &NodeSet) -> &'static str {
     match nodes {
         _ if nodes.serving >= nodes.majority => "serving",
@@ -51,7 +51,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
         ("clock_us", Reply::Integer(nodes.clock_us)),
         ("version", Reply::text(env!("CARGO_PKG_VERSION"))),
         ("protocol", Reply::Integer(PROTOCOL)),
-        // Nothing beyond the first version of the commands.
+        // No features beyond the first version of the commands.
         ("features", Reply::text("")),
         ("nodes", Reply::Integer(nodes.nodes as u64)),
         ("majority", Reply::Integer(nodes.majority as u64)),

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
 
-/// Nodes that serve.
+/// Serving nodes.
 pub struct Nodes(pub Vec<Server>);
 
 impl Nodes {
@@ -42,7 +42,7 @@ impl Nodes {
         agent
     }
 
-    /// Returns the answer of each node.
+    /// Sends a command to each node, and returns the answers.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.0.iter().map(|server| server.client().say(line)).collect()
     }
@@ -110,7 +110,7 @@ impl Running {
         self.metrics.unwrap()
     }
 
-    /// Returns a client as libraries are.
+    /// Returns a client library's client.
     pub fn client(&self) -> crate::harness::Client {
         crate::harness::Client::connect(&self.socket(), false)
     }
@@ -130,7 +130,7 @@ impl Running {
         self.end.take().unwrap().send(()).unwrap();
     }
 
-    /// Ends the agent, and returns the result.
+    /// Ends the agent and returns its result.
     pub fn end(mut self) -> Result<(), String> {
         if self.end.is_some() {
             self.begin_end();
@@ -161,7 +161,7 @@ impl Raw {
         Self { stream, read: vec![] }
     }
 
-    /// Sends these bytes. The agent need not read all of them.
+    /// Sends these bytes, which the agent need not all read.
     pub fn send(&mut self, bytes: &[u8]) {
         match self.stream.write_all(bytes) {
             Err(why) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&why.kind()) => {}
@@ -175,7 +175,8 @@ impl Raw {
         self.hear()
     }
 
-    /// Sends a line as [`Raw::say`] does, until nodes have written what they must write before they answer.
+    /// Sends a line like [`Raw::say`], repeatedly, until the nodes have written what they must write before they
+    /// answer.
     pub fn insist(&mut self, line: &str) -> String {
         let mut said = self.say(line);
         wait_until(line, || {
@@ -223,17 +224,17 @@ impl Raw {
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 
-    /// Returns the same connection, to write to it from elsewhere.
+    /// Returns the same connection, for writes from elsewhere.
     pub fn try_clone(&self) -> Self {
         Self { stream: self.stream.try_clone().unwrap(), read: vec![] }
     }
 
-    /// Makes writes drop bytes that find no room, from now on.
+    /// From now on, writes drop bytes for which there is no room.
     pub fn set_nonblocking(&self) {
         self.stream.set_nonblocking(true).unwrap();
     }
 
-    /// Sends as much as finds room. Returns true if that was all of it.
+    /// Sends as much as there is room for. Returns true if that was all.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
         (&self.stream).write(bytes).is_ok_and(|sent| sent == bytes.len())
     }

@@ -1,8 +1,8 @@
-//! The agent's answers are a node's answers, but for tokens, times, and fields that only one of them has.
+//! The agent's answers equal a node's answers, except for tokens, times, and fields that only one of them has.
 
 use crate::fixture::{Nodes, Raw};
 
-/// Lines for a node and for the agent. `T` is the token that was granted last.
+/// Lines for a node and for the agent; `T` is the token granted last.
 const SCRIPT: &[&str] = &[
     "LOCK.INFO k",
     "LOCK.RELEASE k me",
@@ -118,7 +118,7 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
         }
         is_time = DIFFERENT.contains(&part);
     }
-    // The wait is next to nothing here, and differs.
+    // The wait is close to zero here, and differs.
     let is_list = line.starts_with("LOCK.ACQUIRE") || line.starts_with("lock.acquire");
     if is_list && reply.starts_with('*') {
         kept[2] = ":time".to_owned();
@@ -161,7 +161,7 @@ fn replies_are_those_of_a_node() {
     }
 }
 
-/// LOCK.NODE has the fields of a node, in its order, and three more.
+/// LOCK.NODE has the fields of a node, in the same order, and three more.
 #[test]
 fn the_fields_of_the_nodes_are_those_of_one() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! Bytes that are no requests: answered, closed, and no other client's trouble.
+//! Bytes that are not requests: they are answered, the connection is closed, and no other client is affected.
 
 use crate::fixture::{Running, nowhere, packed};
 
@@ -62,7 +62,7 @@ fn commands_come_in_any_pieces() {
     assert_eq!(me.hear(), "+PONG\r\n");
 }
 
-/// As random tests of a server: any bytes end in an answer or in silence, and the agent goes on.
+/// As in the random tests of a server: any bytes end in an answer or in silence, and the agent goes on.
 #[test]
 fn any_bytes_leave_the_agent_running() {
     use rand::RngExt;

@@ -1,4 +1,4 @@
-//! A majority of the nodes lost its data, and is guarded: what they do not show is not free.
+//! A majority of the nodes lost its data and is guarded: a lock that they do not show is not free.
 
 use crate::fixture::Nodes;
 use crate::harness::{error, null, wait_until};
@@ -31,7 +31,7 @@ fn nobody_knows_whether_the_lock_is_free() {
             assert!(said.starts_with("NOQUORUM "), "{line}: {said}");
             assert!(said.contains("this node may have forgotten grants (restart)"), "{line}: {said}");
         }
-        // The answer is not that its owner lost it, whether the agent has heard of that before or not.
+        // The answer must not be that the owner lost it, whether the agent has heard of the guard before or not.
         let said = error(client.say("LOCK.EXTEND k me 60000"));
         assert!(said.starts_with("NOQUORUM "), "{said}");
         let said = error(client.say("LOCK.ACQUIRE k you 60000"));

@@ -1,5 +1,5 @@
-//! Commands that clients send before they ask for locks, to an agent whose nodes cannot be reached: it answers all the
-//! same.
+//! Commands that clients send before they ask for locks, to an agent whose nodes cannot be reached, which answers even
+//! so.
 
 use palisade_agent::Password;
 

@@ -1,4 +1,4 @@
-//! Limits on what one client may take of the agent.
+//! Limits on what a single client can take from the agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ fn one_connection_more_than_may_be() {
 }
 
 /// A client that connects and says nothing, or too little, keeps nobody out: the oldest such connection gives way. One
-/// that gave the password stays.
+/// with the password stays.
 #[test]
 fn connections_without_the_password_give_way() {
     let password = Password::new(b"secret").unwrap();
@@ -66,7 +66,7 @@ fn where_no_password_is_needed_connections_without_a_request_give_way() {
     assert!(half.rest().starts_with("-ERR max number of clients reached"));
 }
 
-/// A client sends its first request before it has read that there is no place for it. It reads that, and no reset.
+/// A client sends its first request before it reads that there is no place for it. It must read that, not a reset.
 #[test]
 fn who_is_turned_away_reads_why() {
     let agent = Running::start(&nowhere(), |config| Config { connections_max: 1, ..config });
@@ -85,7 +85,7 @@ fn who_is_turned_away_reads_why() {
     }
 }
 
-/// A smaller version of the ten thousand connections that are the default.
+/// A smaller version of the default of ten thousand connections.
 #[test]
 fn a_thousand_connections_are_served() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -120,7 +120,7 @@ fn answers_of_pipelined_requests_come_in_order() {
     }
 }
 
-/// Input behind a command that waits is answered after it, even if it is more than is read ahead.
+/// Input after a command that waits is answered after it, even if it exceeds what is read ahead.
 #[test]
 fn who_waits_is_read_ahead_within_bounds() {
     let nodes = Nodes::start(3);
@@ -195,8 +195,8 @@ fn metrics_and_health() {
     assert!(get("/health").starts_with("HTTP/1.1 200"));
 }
 
-/// Silent connections to the metrics kept a probe waiting for a minute: until each had been given up after ten seconds,
-/// sixteen at a time.
+/// Silent connections to the metrics used to keep a probe waiting for a minute: until each was given up after ten
+/// seconds, sixteen at a time.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let nodes = Nodes::start(1);

@@ -1,4 +1,4 @@
-//! The agent on five real servers, and on none; asked over its socket, byte by byte.
+//! The agent in front of five real servers, and of none, queried over its socket byte by byte.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -1,4 +1,4 @@
-//! Several nodes behind the agent, and what can happen to them and to its clients.
+//! Several nodes behind the agent, and failures of them and of its clients.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
 use crate::harness::{Reply, error, int, null, wait_until};
@@ -16,7 +16,7 @@ fn without_nodes_there_is_no_lock_and_each_says_why() {
         assert_eq!(said.lines().count(), 1);
     }
     assert!(me.say("LOCK.NODE").contains("unreachable"));
-    // An invalid request is refused without any node.
+    // An invalid request is refused without asking a node.
     assert!(me.insist("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
@@ -29,7 +29,7 @@ fn two_nodes_die_and_a_third() {
     wait_until("all nodes have it", || nodes.holding("k") == 5);
     nodes.0[0].kill();
     nodes.0[3].kill();
-    // Nodes that did not answer yet count only once they have.
+    // Nodes that have not answered yet count only once they have.
     let mut extended = null();
     wait_until("three of five extend it", || {
         extended = me.say("LOCK.EXTEND k me 60000");
@@ -80,7 +80,7 @@ fn who_hangs_up_leaves_every_queue() {
     let mut raw = agent.raw();
     raw.send(&packed("LOCK.ACQUIRE k gone 60000 WAIT 60000"));
     wait_until("it waits", || agent.info("waiting") == 1 && nodes.waiters() == 5);
-    // Also with more input behind it than is read ahead.
+    // Even with more input after it than is read ahead.
     let mut other = agent.raw();
     other.send(&packed("LOCK.ACQUIRE k gone-too 60000 WAIT 60000"));
     wait_until("it waits too", || agent.info("waiting") == 2);
@@ -118,7 +118,7 @@ fn a_kept_lease_ends_with_its_connection() {
     let mut operator = agent.client();
     let mut raw = agent.raw();
     assert!(raw.insist("LOCK.ACQUIRE k me 1000 KEEPALIVE 60000").starts_with(':'));
-    // Twice the length of its lease, and it is held.
+    // After twice the length of its lease, it is still held.
     assert_eq!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 2000"), null());
     drop(raw);
     assert!(operator.say("LOCK.ACQUIRE k you 60000 WAIT 60000").as_list()[0].as_int() > 0);
@@ -140,7 +140,7 @@ fn who_watches_is_told() {
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// A holder watches its own lock over a second connection: it hears at once that it was taken away, though its lease
+/// A holder watches its own lock over a second connection: it learns at once that the lock was broken, though its lease
 /// runs for a minute.
 #[test]
 fn a_holder_hears_that_its_lock_was_taken_away() {
@@ -151,15 +151,15 @@ fn a_holder_hears_that_its_lock_was_taken_away() {
     wait_until("all nodes have it", || nodes.holding("k") == 5);
     watching.ask(&format!("LOCK.WATCH k 86400000 TOKEN {token}"));
     wait_until("it watches", || agent.info("blocked_clients") == 1);
-    // Not by way of the agent, and on a majority only.
+    // Not through the agent, and only on a majority.
     for server in &nodes.0[..3] {
         assert!(server.client().say("LOCK.BREAK k").as_int() > 0);
     }
     assert_eq!(watching.hear().field("token"), int(0));
 }
 
-/// An owner that had lost the lock heard that it held it until now: two of five nodes still had it, and bob had the
-/// other three, one of which does not answer.
+/// An owner that had lost the lock used to receive the answer that it held it until now: two of five nodes still had
+/// it, and bob had the other three, one of which does not answer.
 #[test]
 fn a_minority_and_a_silent_node_are_no_release() {
     let mut nodes = Nodes::start(5);
@@ -184,7 +184,7 @@ fn a_minority_and_a_silent_node_are_no_release() {
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
 }
 
-/// A majority was away for seconds: the first request after its return was refused for want of it.
+/// A majority was away for seconds: the first request after its return used to be refused.
 #[test]
 fn a_majority_that_is_back_is_asked_at_once() {
     let mut nodes = Nodes::start(3);
@@ -207,7 +207,7 @@ fn a_majority_that_is_back_is_asked_at_once() {
     }
 }
 
-/// Two agents of the same nodes are one: what one granted, the other releases.
+/// Two agents of the same nodes act as one: the lock that one granted, the other releases.
 #[test]
 fn another_agent_goes_on() {
     let nodes = Nodes::start(5);

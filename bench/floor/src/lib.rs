@@ -1,14 +1,14 @@
-//! The least cost of a lock in a module: two commands that do what no lock module can do without.
+//! The least cost of a lock in a module: two commands that do only what any lock module must.
 //!
 //! `FLOOR.STORE key owner ttl` stores a value with the owner's bytes under a key, `FLOOR.DELETE key owner` deletes it.
 //! Both check what the key holds, make the server count a change and notify the watchers of the key, and answer an
-//! integer. They decide nothing: no time, no token, no check of the owner. Measured beside ACQUIRE and RELEASE on the
-//! same server, they show how much of those is the server's price for any such pair of commands.
+//! integer. They decide nothing: there is no time, no token, no check of the owner. Measured beside ACQUIRE and RELEASE
+//! on the same server, they show how much of the cost is the server's, for any such pair of commands.
 //!
-//! `FLOOR.BLOCK key` blocks its client forever, and keeps nothing of it: the least cost of a client that waits for a
-//! module.
+//! `FLOOR.BLOCK key` blocks its client forever without keeping anything about it: the least cost of a client that waits
+//! for a module.
 //!
-//! For benchmarks alone: its values cannot be saved.
+//! For benchmarks only: its values cannot be saved.
 
 use std::ffi::{CStr, c_int, c_longlong, c_void};
 use std::ptr::null_mut;
@@ -45,7 +45,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         unsafe { api!(RedisModule_CreateCommand(ctx, name.as_ptr(), Some(command), flags.as_ptr(), 1, 1, 1)) }
     };
     let methods = &mut raw::RedisModuleTypeMethods { version: 2, free: Some(free), ..NO_METHODS };
-    // SAFETY: the context is the server's and the module is being loaded; the first call fills in what the others use.
+    // SAFETY: the context is the server's and the module is being loaded; the first call initializes what the others
+    // use.
     unsafe {
         if raw::Export_RedisModule_Init(ctx, c"floor".as_ptr(), 1, raw::REDISMODULE_APIVER_1 as c_int) != OK {
             return ERR;
@@ -71,7 +72,7 @@ extern "C" fn store(ctx: *mut raw::RedisModuleCtx, argv: *mut *mut raw::RedisMod
         if is_held {
             return 0;
         }
-        // SAFETY: the server has handed over three arguments behind the name; it owns the value from here on.
+        // SAFETY: the server has passed three arguments after the name; it owns the value from here on.
         unsafe {
             let mut len = 0;
             let owner = api!(RedisModule_StringPtrLen(*argv.add(2), &mut len));

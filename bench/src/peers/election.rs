@@ -1,7 +1,7 @@
-//! Elections: the time without a leader when one dies or resigns, and the time until others know; beside etcd's
+//! Elections: the time without a leader when one dies or resigns, and the time until others know, compared with etcd's
 //! elections.
 //!
-//! The leader that dies is a process of its own, killed with SIGKILL at a random moment of its lease. The next one and
+//! The leader that dies is a separate process, killed with SIGKILL at a random moment of its lease. The next leader and
 //! an observer are in this process. Also measured: the time until a holder knows that an operator broke its lock.
 
 use std::io::{BufRead, BufReader};
@@ -26,10 +26,10 @@ const NODES: usize = 5;
 /// The length of a leader's lease, in seconds: etcd accepts no shorter one with its defaults.
 const TTL_S: u64 = 2;
 
-/// The time for the next candidate to stand in line, and for the observer to know the leader.
+/// The time for the next candidate to get in line, and for the observer to learn of the leader.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// The delay of each message when a lock is broken: timers of the links are good to a millisecond.
+/// The delay of each message while a lock is broken; the timers of the links are accurate to a millisecond.
 const LINK: Duration = Duration::from_millis(5);
 
 #[derive(clap::Args)]
@@ -91,11 +91,11 @@ pub async fn lead(options: &LeaderOptions) {
     std::future::pending::<()>().await;
 }
 
-/// Starts the process of a leader, and returns it as soon as it leads.
+/// Starts the process of a leader, and returns it once it leads.
 fn start_leader(ports: &[u16], is_etcd: bool, name: &str) -> Child {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // Of the options of all benchmarks only the paths are needed, and not used.
+    // Of the options of all benchmarks, only the required paths are passed on; they are not used.
     command.args(std::env::args_os().skip(1).take_while(|word| word != "peers-election"));
     command.args(["peers-leader", "--name", name, "--ports", &ports.join(",")]);
     if is_etcd {
@@ -113,7 +113,7 @@ struct Times {
     /// From the end of a leader to the next one's report that it leads.
     killed: Histogram<u64>,
     resigned: Histogram<u64>,
-    /// From then until an observer knew; also if it knew before.
+    /// From then until an observer knew; counted even if it knew before.
     observed: Histogram<u64>,
 }
 
@@ -202,7 +202,7 @@ fn round_trip_of(ports: &[u16]) -> f64 {
     times.value_at_quantile(0.5) as f64 / 1_000.0
 }
 
-/// Waits for a random part of a third of the lease: leaders are killed at any time since they extended it.
+/// Waits for a random part of a third of the lease: leaders are killed at any time since their last extension.
 async fn some_moment() {
     sleep(SETTLED + Duration::from_secs(TTL_S).mul_f64(rand::rng().random_range(0.0..1.0 / 3.0))).await;
 }
@@ -246,7 +246,7 @@ async fn of_palisade(ports: &[u16], leaders: usize) -> Times {
     times
 }
 
-/// Returns the time at which the observer learned that this one leads.
+/// Returns when the observer learned that this candidate leads.
 async fn told(observer: &mut Changes<Option<palisade_client::Leader>>, value: &[u8]) -> Instant {
     while observer.changed().await.unwrap().is_none_or(|leader| leader.value != value) {}
     Instant::now()
@@ -255,7 +255,7 @@ async fn told(observer: &mut Changes<Option<palisade_client::Leader>>, value: &[
 async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
     let mut times = Times::new(name);
     let (client, election) = (etcd.client().await, name.replace(' ', "-"));
-    // etcd answers an observer only when somebody leads.
+    // etcd answers an observer only once somebody leads.
     let mut observing = None;
     let campaign = |value: &'static [u8]| {
         let (client, election) = (client.clone(), election.clone());
@@ -295,7 +295,7 @@ async fn of_etcd(name: &str, etcd: &Etcd, leaders: usize) -> Times {
     times
 }
 
-/// Measures when a holder behind slow links knows that its lock was broken on all nodes. Returns the table, and the
+/// Measures when a holder behind slow links learns that its lock was broken on all nodes. Returns the table, and the
 /// median milliseconds of a round trip over the links and of the loss.
 async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     let links: Vec<u16> = ports.iter().map(|&port| SlowLink::to(port, LINK).port()).collect();
@@ -307,7 +307,7 @@ async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
     for n in 0..times {
         let key = format!("broken-{n}");
         let guard = client.with(&ClientOptions::new().ttl(Duration::from_secs(30))).lock(&key).await.unwrap();
-        // Longer than until its nodes have been asked to notify it.
+        // Long enough for its nodes to have been asked to notify it.
         sleep(SETTLED).await;
         let began = Instant::now();
         operators.iter_mut().for_each(|node| drop(node.ask(&format!("LOCK.BREAK {key}"))));

@@ -16,7 +16,7 @@ use tonic_prost::ProstCodec;
 use super::process::{free_port, freeze_process};
 use crate::server::cpu_of_process;
 
-/// The number of nodes of a cluster: the least that etcd's documents recommend.
+/// The number of nodes of a cluster: the least that etcd's documentation recommends.
 const NODES: usize = 3;
 
 /// The length of a lease, in seconds: longer than any measurement, so that no keep-alives are needed.
@@ -25,10 +25,10 @@ const LEASE_S: i64 = 600;
 /// The longest time for which a client repeats its calls.
 const REPEATS_MAX: Duration = Duration::from_secs(15);
 
-/// The number of repeated calls, of all clients.
+/// The number of repeated calls by all clients.
 static REPEATED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of repeated calls, of all clients.
+/// Returns the number of repeated calls by all clients.
 pub fn repeated() -> u64 {
     REPEATED.load(Ordering::Relaxed)
 }
@@ -41,7 +41,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one that keeps its data under `folder`, and waits until it has a leader.
+    /// Starts a cluster that keeps its data under `folder`, and waits until it has a leader.
     pub async fn start(program: &Path, folder: &Path) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         let dir = tempfile::tempdir_in(folder).unwrap();
@@ -70,7 +70,7 @@ impl Etcd {
         etcd
     }
 
-    /// Returns the node that leads, as soon as they know.
+    /// Returns the leading node, once the nodes know it.
     pub async fn leader(&self) -> usize {
         for _ in 0..300 {
             if let Some(leader) = self.known_leader().await {
@@ -107,7 +107,7 @@ impl Etcd {
         Client::to(&[self.clients[node]]).await.unwrap()
     }
 
-    /// Freezes a node that follows, or lets all go on.
+    /// Freezes a follower, or continues all nodes.
     pub async fn freeze_follower(&self, frozen: bool) {
         match frozen {
             true => {
@@ -156,7 +156,7 @@ impl Drop for Etcd {
 pub struct Done {
     /// The requests of clients.
     pub requests: f64,
-    /// The bytes of clients and between nodes, without the headers of gRPC.
+    /// The bytes to and from clients and between nodes, without the headers of gRPC.
     pub bytes: f64,
     /// The fsyncs of the log.
     pub fsyncs: f64,
@@ -184,16 +184,16 @@ impl Client {
     pub async fn to(ports: &[u16]) -> Result<Self, tonic::transport::Error> {
         let endpoint = |&port: &u16| Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a good address");
         let channel = match ports {
-            // Connected now: a cluster that is only starting is not there yet.
+            // Connected at once: a cluster that is still starting is not reachable yet.
             [port] => endpoint(port).connect().await?,
-            // To one ready node after the other, as the crate etcd-client does.
+            // To the ready nodes in turn, as the crate etcd-client does.
             ports => Channel::balance_list(ports.iter().map(endpoint)),
         };
         Ok(Self { channel: Grpc::new(channel), repeats: Duration::ZERO })
     }
 
-    /// Returns the client with repeated calls after failures. On a machine that is too busy for etcd its nodes change
-    /// their leader, and then all waiting calls fail.
+    /// Returns the client, set to repeat failed calls. On a machine that is too busy for etcd, its nodes change their
+    /// leader, and all waiting calls fail.
     pub fn repeating(self) -> Self {
         Self { repeats: REPEATS_MAX, ..self }
     }
@@ -209,7 +209,7 @@ impl Client {
         Ok(self.call::<_, LeaseGrantResponse>("/etcdserverpb.Lease/LeaseGrant", request).await?.id)
     }
 
-    /// Takes the lock `name`, waiting without a limit. Returns the key that releases it.
+    /// Takes the lock `name`, without a limit on the wait. Returns the key that releases it.
     pub async fn lock(&mut self, name: &str, session: i64) -> Result<Vec<u8>, Status> {
         let request = LockRequest { name: name.into(), lease: session };
         Ok(self.call::<_, LockResponse>("/v3lockpb.Lock/Lock", request).await?.key)
@@ -235,7 +235,7 @@ impl Client {
         answers.message().await.map(drop)
     }
 
-    /// Waits in turn until it leads the election `name`.
+    /// Waits until it leads the election `name`.
     pub async fn campaign(&mut self, name: &str, session: i64, value: &[u8]) -> Result<Leader, Status> {
         let request = CampaignRequest { name: name.into(), lease: session, value: value.into() };
         let response: CampaignResponse = self.call("/v3electionpb.Election/Campaign", request).await?;
@@ -300,7 +300,7 @@ impl Client {
 pub struct Observer(Streaming<LeaderResponse>);
 
 impl Observer {
-    /// Returns the time at which it reports that this one leads.
+    /// Returns when it reports that this candidate leads.
     pub async fn told(&mut self, value: &[u8]) -> Instant {
         while let Some(told) = self.0.message().await.unwrap() {
             if told.kv.is_some_and(|leader| leader.value == value) {
@@ -311,7 +311,7 @@ impl Observer {
     }
 }
 
-// The messages of etcd's v3 API, as far as they are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto,
+// The messages of etcd's v3 API that are used here (api/etcdserverpb/rpc.proto, v3lockpb/v3lock.proto,
 // v3electionpb/v3election.proto, api/mvccpb/kv.proto).
 
 #[derive(Clone, PartialEq, prost::Message)]

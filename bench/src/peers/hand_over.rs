@@ -1,8 +1,8 @@
-//! Hand-over: from a release to the next holder's answer, by every way to wait for a lock.
+//! Hand-over: from a release to the next holder's answer, for every way to wait for a lock.
 //!
-//! One client holds the lock and all others wait for it; then it goes round. The time is from right before the release
-//! is sent to when the next holder has its answer. A client that releases queues again only when the next one has the
-//! lock: a way that lets the last holder overtake waiters is not punished for it here.
+//! One client holds the lock and all others wait for it; then it goes round. The time is from just before the release
+//! is sent until the next holder has its answer. A client that releases queues again only once the next one has the
+//! lock: a way that lets the last holder overtake waiters is not penalized for it here.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::quantiles::median;
 use crate::results::{Axis, Form, Line, Outcome, Plot, Table};
 use crate::server::Server;
 
-/// The most waiters with which the lock is held for longer. More of them are out of step by themselves.
+/// The most waiters with which the lock is held for longer. Larger numbers are out of step without that.
 const FEW: usize = 10;
 
-/// The longest hold then, drawn each time: the interval of the polling clients. With shorter holds a client would poll
-/// only right after the lock was taken, and always wait for a whole interval.
+/// The longest hold in that case, drawn each time: the interval of the polling clients. With shorter holds, a client
+/// would poll only just after the lock was taken, and always wait for a whole interval.
 const HOLD_MAX: Duration = Duration::from_millis(100);
 
-/// The extra time of a measurement for each waiter: a millisecond or two for each turn of each.
+/// The extra time of a measurement per waiter: a millisecond or two for each turn of each.
 const LENGTH_A_WAITER: Duration = Duration::from_millis(4);
 
 /// The longest time of a measurement.
@@ -56,9 +56,9 @@ struct Subject {
     is_plotted: bool,
 }
 
-/// Returns every way, with its largest number of waiters. More of them would need more than the time of a run to start
-/// waiting (our client, etcd), or ask more often than one process can (rslock, redis-py). A busy client's times are
-/// those of its process, not its lock's.
+/// Returns every way, with its largest number of waiters. More would need longer than a run to start waiting (our
+/// client, etcd), or ask more often than one process can (rslock, redis-py). The times of a busy client are those of
+/// its process, not of its lock.
 fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subject> {
     let ms = Duration::from_millis;
     let new = |name, how, waiters_max, is_plotted| Subject { name, how, waiters_max, is_plotted };

@@ -10,7 +10,7 @@ use crate::results::{Outcome, Table};
 /// The folder of the scripts of peers in other languages, from the repository's root.
 const SCRIPTS: &str = "bench/peers";
 
-/// The places of the peers.
+/// Where the peers are installed.
 #[derive(clap::Args)]
 pub struct Installed {
     /// The folder in which `make setup-peers` installed those for Python and Node.js.
@@ -63,7 +63,7 @@ impl Installed {
         }
     }
 
-    /// Returns clusters of etcd, on the disk and in memory, or none.
+    /// Returns clusters of etcd, on disk and in memory, or none.
     pub async fn etcds(&self) -> Vec<(&'static str, Etcd)> {
         if self.etcd_version().is_none() {
             return Vec::new();
@@ -75,7 +75,7 @@ impl Installed {
         etcds
     }
 
-    /// Returns the name and version of etcd, if it is there.
+    /// Returns the name and version of etcd, if it is installed.
     pub fn etcd_version(&self) -> Option<String> {
         let output = std::process::Command::new(&self.etcd).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -83,7 +83,7 @@ impl Installed {
     }
 }
 
-/// Returns the name and version of a crate that is built into this program.
+/// Returns the name and version of a crate that is compiled into this program.
 pub fn crate_version(name: &str) -> String {
     let locked = include_str!("../../../Cargo.lock");
     let version = locked.split_once(&format!("name = \"{name}\"\nversion = \""));

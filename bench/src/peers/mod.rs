@@ -1,8 +1,7 @@
 //! Other lock clients and etcd beside Palisade: the same work, in one run, on the same machine.
 //!
-//! Clients in Rust run in this process, as ours does. Those in Python and Node.js are processes of their own that
-//! measure themselves (`bench/peers`) and answer questions here. Peers that are not installed are left out, with a
-//! note.
+//! Clients in Rust run in this process, as ours does. Those in Python and Node.js are separate processes that measure
+//! themselves (`bench/peers`) and answer questions here. Peers that are not installed are left out, with a note.
 
 mod election;
 mod etcd;
@@ -26,22 +25,22 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::Server;
 
-/// Measures hand-over beside polling, pub/sub and etcd.
+/// Measures hand-over, compared with polling, pub/sub and etcd.
 pub async fn hand_over(start: impl Fn() -> Server, options: &HandOverOptions) -> Measured {
     unless_ended(hand_over::run(&start(), options)).await
 }
 
-/// Measures locks on a majority, beside other Redlock clients and etcd.
+/// Measures locks on a majority, compared with other Redlock clients and etcd.
 pub async fn quorum(start: impl Fn() -> Server, options: &QuorumOptions) -> Measured {
     unless_ended(quorum::run(start, options)).await
 }
 
-/// Measures elections beside etcd's.
+/// Measures elections, compared with etcd's.
 pub async fn election(start: impl Fn() -> Server, options: &ElectionOptions) -> Measured {
     unless_ended(election::run(start, options)).await
 }
 
-/// Runs `run`, and ends it early with its processes when this process is asked to end.
+/// Runs `run`; ends it and its processes early when this process is asked to end.
 async fn unless_ended<T>(run: impl Future<Output = T>) -> T {
     let mut end = signal(SignalKind::terminate()).unwrap();
     let ended = tokio::select! {

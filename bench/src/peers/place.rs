@@ -1,4 +1,4 @@
-//! The place of a hand-over measurement: servers, their counters, and the moment at which all waiters wait.
+//! The setting of a hand-over measurement: servers, their counters, and the moment from which all waiters wait.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const CALM: f64 = 0.3;
 /// The longest wait for that.
 const CALM_MAX: Duration = Duration::from_secs(10);
 
-/// A way to wait, and its place.
+/// A way to wait, and where.
 pub enum How {
     Redis(Way),
     /// The etcd cluster.
@@ -38,7 +38,7 @@ pub enum How {
     },
 }
 
-/// The place of the measurement.
+/// Where the measurement takes place.
 pub struct Place<'a> {
     pub server: &'a Server,
     pub etcds: &'a [(&'static str, Etcd)],
@@ -121,7 +121,7 @@ impl Place<'_> {
         let _: Value = cmd("DEL").arg(key).query_async(&mut self.control).await.unwrap();
     }
 
-    /// Returns when all wait.
+    /// Waits until all wait.
     async fn settle(&mut self, how: &How, key: &str, waiters: usize) {
         loop {
             let waiting = match how {
@@ -137,7 +137,7 @@ impl Place<'_> {
                 }
                 How::Etcd(n) => {
                     let queue = self.etcds[*n].1.client().await.repeating().queue(key).await.unwrap();
-                    // Its holder stands in it too.
+                    // Its holder is in the queue, too.
                     queue.max(1) as u64 - 1
                 }
                 How::Redis(Way::Polling { .. } | Way::Rslock { .. }) | How::RedisPy { .. } => {
@@ -164,7 +164,7 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the shares of a CPU that servers, and the process `clients`, use now.
+    /// Returns the shares of a CPU that the servers and the process `clients` use now.
     async fn cpu_for(&self, length: Duration, how: &How, clients: u32) -> Cpu {
         let (servers, of_clients, since) = (self.cpu_of_servers(how), cpu_of_process(clients), Instant::now());
         tokio::time::sleep(length).await;

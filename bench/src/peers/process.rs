@@ -1,5 +1,4 @@
-//! Processes: peers in other languages that are asked over their standard input, and the system's facts about any
-//! process.
+//! Processes: peers in other languages that are queried over standard input, and the system's data about any process.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 /// The longest time for an answer: longer than any measurement.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
-/// A program that answers each line of JSON by one line of JSON. It ends with this process, or when it is dropped.
+/// A program that answers each line of JSON with one line of JSON. It ends with this process, or when it is dropped.
 pub struct Peer {
     // Killed when dropped. Boxed, as it is much larger than other clients.
     child: Box<Child>,
@@ -21,7 +20,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts the program, and sends it `hello`: its settings. Returns it with its version, which is its answer.
+    /// Starts the program, and sends it its settings as `hello`. Returns it with its version, which is its answer.
     pub async fn start(mut command: Command, hello: Value) -> (Self, String) {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let mut child = child.unwrap_or_else(|why| panic!("a peer cannot be started: {why}; see make setup-peers"));
@@ -58,7 +57,7 @@ pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Freezes `child`, or lets it go on.
+/// Freezes `child`, or continues it.
 pub fn freeze_process(child: &std::process::Child, frozen: bool) {
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     kill_process(Pid::from_child(child), signal).unwrap();

@@ -1,7 +1,7 @@
-//! A lock on a majority of nodes, by every client, in slices of time that take turns.
+//! A lock on a majority of nodes, by every client, in alternating slices of time.
 //!
-//! Nobody else wants the locks. The measurements are the time to take one and the time to release it, by one task, and
-//! the number taken and released in a second by more tasks at once. Every client has the same nodes; etcd has three of
+//! Nobody else wants the locks. Measured are the time for one task to take one and the time to release it, and the
+//! number taken and released per second by several tasks at once. Every client uses the same nodes; etcd has three of
 //! its own.
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::quorum::follows_its_clock;
 use crate::results::{Axis, Bars, Cell, Form, Outcome, Plot, Table};
 use crate::server::{Server, connect};
 
-/// The length of a slice while all is well.
+/// The length of a slice while all nodes are well.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// The length of a slice while nodes are frozen: some clients take a second for one lock then.
+/// The length of a slice while nodes are frozen, when some clients take a second for one lock.
 const FROZEN_SLICE: Duration = Duration::from_millis(1_500);
 
 /// The time for a client to find out which nodes do not answer, before it is measured.
@@ -34,7 +34,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// The most threads of clients that block.
 const THREADS_MAX: usize = 64;
 
-/// The number of tasks at once in the picture of throughput: all clients are measured with it.
+/// The number of tasks in the throughput plot; all clients are measured with it.
 const PLOTTED_TASKS: usize = 64;
 
 /// The number of frozen nodes, of five.
@@ -66,7 +66,7 @@ struct Series {
     tasks_max: usize,
 }
 
-/// The results of one client in one state of the nodes: for each number of tasks, a slice a round.
+/// The results of one client in one state of the nodes: for each number of tasks, a slice per round.
 struct Done {
     name: &'static str,
     slices: Vec<(usize, Vec<Slice>)>,
@@ -119,7 +119,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
     (outcome, versions)
 }
 
-/// Freezes two nodes, and a node of each etcd that follows, or lets them go on.
+/// Freezes two nodes, and a follower of each etcd cluster, or continues them.
 async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
     nodes[..FROZEN].iter().for_each(|node| node.freeze(frozen));
     for (_, etcd) in etcds {
@@ -127,7 +127,7 @@ async fn freeze(nodes: &[Server], etcds: &[(&str, Etcd)], frozen: bool) {
     }
 }
 
-/// Returns every available client, connected, with the versions of those that are not in Rust.
+/// Returns every available client, connected, with the versions of those not in Rust.
 async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Options) -> (Vec<Series>, Vec<String>) {
     let tasks = *options.tasks.iter().max().unwrap_or(&1);
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
@@ -150,7 +150,7 @@ async fn series(nodes: &[Server], etcds: &[(&'static str, Etcd)], options: &Opti
     };
     let rslock = LockManager::from_clients(addresses.iter().map(no_delay).collect());
     add("rslock, no delay", Taker::Tasks(vec![Task::Rslock(rslock); tasks]), tasks);
-    // It makes a new connection for each command to each node, in a thread for each task.
+    // It makes a new connection for each command to each node, in a thread per task.
     add("redlock (Rust)", Taker::Threads(Arc::new(RedLock::new(addresses))), THREADS_MAX);
 
     let peers = [
@@ -328,7 +328,7 @@ impl Done {
         self.slices.iter().find(|(n, _)| *n == tasks).map(|(_, slices)| slices)
     }
 
-    /// Returns the locks in a second, the median of the rounds.
+    /// Returns the locks per second, as the median of the rounds.
     fn rate(&self, tasks: usize) -> Option<f64> {
         let rate = |slice: &Slice| slice.release_ns.len() as f64 / slice.elapsed.as_secs_f64();
         let rates: Vec<f64> = self.of(tasks)?.iter().map(rate).collect();

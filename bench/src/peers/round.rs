@@ -1,4 +1,4 @@
-//! Clients among which a lock goes round, in this process.
+//! Clients in this process among which a lock goes round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 
 use super::waiters::{Backend, Waiter};
 
-/// The shortest hold: a client that queues again has asked once more by then, and found it taken. With less, a client
-/// that just comes back would overtake those who sleep, and the lock would go to and fro between two of them.
+/// The shortest hold: by then, a client that queues again has asked once more and found the lock taken. With a shorter
+/// one, a client that has just returned would overtake those that sleep, and the lock would alternate between two of
+/// them.
 pub const HOLD_MIN: Duration = Duration::from_millis(1);
 
 /// The number of connections that are made at once.
@@ -20,7 +21,7 @@ const CONNECTING: usize = 64;
 
 /// Clients among which a lock goes round.
 pub struct Round {
-    /// The start signal: true lets them go.
+    /// The start signal: true starts them.
     pub go: watch::Sender<bool>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
@@ -31,14 +32,14 @@ struct Shared {
     hold_max: Duration,
     /// The time of the last release, in nanoseconds since `start`; 0 if there was none.
     released_ns: AtomicU64,
-    /// The number of times that it was taken.
+    /// The number of times that the lock was taken.
     taken: watch::Sender<u64>,
     turns: Vec<AtomicU64>,
     delays_ns: Mutex<Vec<u64>>,
 }
 
 impl Round {
-    /// Starts one client more than wait: the first one holds the lock, until they go.
+    /// Starts one client more than there are waiters; the first one holds the lock until the start.
     pub async fn start(backend: &Backend, key: &str, waiters: usize, hold_max: Duration) -> Self {
         let shared = Arc::new(Shared {
             start: Instant::now(),

@@ -1,4 +1,4 @@
-//! Clients that take a lock on a majority of nodes, without waiting for it, and release it.
+//! Clients that take a lock on a majority of nodes without waiting for it, and release it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,9 +41,9 @@ impl Slice {
     }
 }
 
-/// A client, as a whole process of an application has one.
+/// A client, as an application's process would have one.
 pub enum Taker {
-    /// A client for each task; most share their connections.
+    /// A client per task; most share their connections.
     Tasks(Vec<Task>),
     /// A blocking client, in threads.
     Threads(Arc<RedLock>),
@@ -52,7 +52,7 @@ pub enum Taker {
 }
 
 impl Taker {
-    /// Takes and releases locks, each with a name of its own, with as many concurrent `tasks`.
+    /// Takes and releases locks with unique names, with this number of concurrent `tasks`.
     pub async fn slice(&mut self, tasks: usize, length: Duration) -> Slice {
         let start = Instant::now();
         let mut slice = Slice::default();
@@ -69,7 +69,7 @@ impl Taker {
                     tokio::task::spawn_blocking(move || go_on_blocking(&locks, start, length))
                 };
                 for thread in (0..tasks).map(|_| one()).collect::<Vec<_>>() {
-                    // A thread that hangs in a call is left behind: it ends when its servers go on or end.
+                    // A thread that hangs in a call is left behind: it ends when its servers continue or end.
                     match tokio::time::timeout_at((start + length + OPERATION_MAX).into(), thread).await {
                         Ok(done) => slice.add(done.unwrap()),
                         Err(_) => slice.failed += 1,
@@ -109,7 +109,7 @@ fn go_on_blocking(locks: &RedLock, start: Instant, length: Duration) -> Slice {
     slice
 }
 
-/// Returns a lock name that was not used before.
+/// Returns a new, unused lock name.
 fn new_name() -> String {
     format!("{:016x}", rand::random::<u64>())
 }
@@ -119,7 +119,7 @@ fn new_name() -> String {
 pub enum Task {
     /// Our client.
     Palisade(Client),
-    /// The floor: nothing but one command to every node at once, done when a majority has answered.
+    /// The floor: a single command to every node at once, done when a majority has answered.
     Raw(Vec<MultiplexedConnection>),
     Rslock(LockManager),
     Etcd {
@@ -180,7 +180,7 @@ impl Task {
     }
 }
 
-/// Returns true if a majority answered well.
+/// Returns true if a majority gave the expected answer.
 async fn ask_majority(nodes: &[MultiplexedConnection], command: Cmd) -> bool {
     let ask = |node: &MultiplexedConnection| {
         let (mut node, command) = (node.clone(), command.clone());

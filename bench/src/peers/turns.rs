@@ -1,6 +1,6 @@
 //! The results of one way to wait for a lock, while the lock went round.
 
-/// The least average number of turns for fairness. With fewer it shows only who happened to be first.
+/// The least average number of turns for fairness; with fewer, it only shows who happened to be first.
 pub const TURNS_MIN: u64 = 2;
 
 /// The results of one way in one turn.
@@ -26,7 +26,7 @@ pub struct Cpu {
 }
 
 impl Turns {
-    /// Merges all rounds, without the turns of each client; `None` if there was none.
+    /// Merges all rounds, without the turns of each client; `None` if there were none.
     pub fn together(rounds: &[Turns]) -> Option<Turns> {
         let mut all = rounds.first()?.clone();
         for more in &rounds[1..] {
@@ -53,7 +53,7 @@ impl Turns {
         sum / self.delays_ns.len() as f64
     }
 
-    /// Returns Jain's index: the square of the sum over the number times the sum of squares.
+    /// Returns Jain's index: the square of the sum, divided by the number times the sum of squares.
     pub fn fairness(&self) -> Option<f64> {
         let (sum, clients) = (self.turns.iter().sum::<u64>(), self.turns.len() as u64);
         let squares: u64 = self.turns.iter().map(|turns| turns * turns).sum();

@@ -1,4 +1,4 @@
-//! Clients that wait for one lock until they have it, each as an application of its own would: with its own
+//! Clients that wait for one lock until they have it, each as an application of its own would: over its own
 //! connections.
 
 use std::time::Duration;
@@ -22,8 +22,8 @@ const WAIT_MS: u64 = 600_000;
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// The acquisition of Redisson's lock: a hash with one field for the holder, counting its holds. Nil: taken; else the
-/// ms it is held.
+/// The acquisition of Redisson's lock: a hash with one field for the holder, which counts its holds. Nil if taken, else
+/// the remaining milliseconds of the present hold.
 const TRY_HASH: &str = "
 local holder, ttl = ARGV[1], ARGV[2]
 if redis.call('exists', KEYS[1]) == 1 and redis.call('hexists', KEYS[1], holder) == 0 then
@@ -48,9 +48,9 @@ pub enum Way {
     Palisade,
     /// Our Rust client, with one node.
     PalisadeClient,
-    /// `SET NX PX`, again and again.
+    /// `SET NX PX`, repeatedly.
     Polling { every: Duration },
-    /// rslock's `acquire`, with its own delay between tries or with another one.
+    /// rslock's `acquire`, with its own delay between tries or another one.
     Rslock { every: Option<Duration> },
     /// Redisson's pattern: a client that does not get the lock subscribes to a channel on which its release is
     /// announced.
@@ -106,7 +106,7 @@ impl Waiter {
         }
     }
 
-    /// Returns when it has the lock.
+    /// Waits until it has the lock.
     pub async fn acquire(&mut self) {
         match self {
             Self::Palisade { connection, key, owner } => {
@@ -149,7 +149,8 @@ impl Waiter {
     }
 }
 
-/// A client of Redisson's pattern. Its one connection takes answers and messages (RESP3); Redisson has one for each.
+/// A client of Redisson's pattern. Its single connection carries answers and messages (RESP3); Redisson has one for
+/// each.
 pub struct Subscriber {
     connection: MultiplexedConnection,
     messages: UnboundedReceiver<redis::PushInfo>,
@@ -174,7 +175,7 @@ impl Subscriber {
         Self { connection, messages, key, channel, owner, take, give_back }
     }
 
-    /// Tries; subscribes; tries at each announced release, or when the lock would have expired.
+    /// Tries, subscribes, and tries again at each announced release or when the lock would have expired.
     async fn acquire(&mut self) {
         if self.try_acquire().await.is_none() {
             return;
@@ -186,13 +187,13 @@ impl Subscriber {
         self.connection.unsubscribe(&self.channel).await.unwrap();
     }
 
-    /// Tries to take the lock. Returns `None` if it has it, else how long somebody else has it, in milliseconds.
+    /// Tries to take the lock. Returns `None` if it succeeded, else the remaining milliseconds of somebody else's hold.
     async fn try_acquire(&mut self) -> Option<u64> {
         let mut take = self.take.key(&self.key);
         take.arg(&self.owner).arg(TTL_MS).invoke_async(&mut self.connection).await.unwrap()
     }
 
-    /// Returns at the next message that a lock was released.
+    /// Waits for the next message that a lock was released.
     async fn message(&mut self) {
         while let Some(push) = self.messages.recv().await {
             if push.kind == redis::PushKind::Message {

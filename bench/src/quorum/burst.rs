@@ -1,7 +1,7 @@
-//! The number of rounds that permits of a quorum take if as many clients as there are permits ask at the same moment.
+//! The number of rounds that permits of a quorum take if as many clients as permits ask at the same moment.
 //!
-//! A node counts the rounds: one of the five shows by MONITOR which connection sends LOCK.ACQUIRE, and each client has
-//! one for that.
+//! A node counts the rounds: by MONITOR, one of the five shows which connection sends LOCK.ACQUIRE, and each client has
+//! one connection for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub const NODES: usize = 5;
 const CLIENTS: usize = 8;
 const LIMIT: u16 = 8;
 
-/// The number of bursts, each for a key of its own.
+/// The number of bursts, each on a new key.
 const BURSTS: usize = 200;
 
 /// Measures bursts on `nodes`. Returns table and budgets.

@@ -20,7 +20,7 @@ const HELD: [usize; 3] = [100, 1_000, 10_000];
 /// The length of their leases, which are extended after each third.
 const TTL: Duration = Duration::from_secs(10);
 
-/// The number of locks that are taken at a time at the beginning.
+/// The number of locks taken at a time at the beginning.
 const AT_A_TIME: usize = 100;
 
 /// The interval at which a bystander takes a lock meanwhile.
@@ -57,7 +57,7 @@ pub async fn measure(nodes: &[Server]) -> Table {
         let mut node = Raw::connect(nodes[0].port());
         let mut figures =
             || (field(&mut node, "lock", "lock_extensions"), field(&mut node, "stats", "total_reads_processed"));
-        // Until the extensions are spread over their time.
+        // Until the extensions are spread out evenly.
         tokio::time::sleep(TTL).await;
         let cpu = || cpu_of_threads(process::id(), THREAD);
         let (before, cpu_before, start) = (figures(), cpu(), Instant::now());

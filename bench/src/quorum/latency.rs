@@ -1,4 +1,4 @@
-//! The time to take and to release a lock on a majority, with all nodes well or some of them not.
+//! The time to take and to release a lock on a majority, with all nodes well or some not.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use super::slow_link::SlowLink;
 use crate::results::{Axis, Bars, Budget, Form, Plot, Table};
 use crate::server::Server;
 
-/// The locks and raw SETs in one round of the comparison.
+/// The number of locks and of raw SETs in one round of the comparison.
 const BATCH: usize = 200;
 
 /// The delay that a slow link adds in each direction: many round trips of the loopback.
 const SLOW: Duration = Duration::from_millis(2);
 
-/// The divisor of the number of rounds if the release waits for a slow node.
+/// The divisor of the number of rounds when the release waits for a slow node.
 const FEWER: usize = 4;
 
 /// The state of the nodes.
@@ -38,8 +38,8 @@ impl State {
         }
     }
 
-    /// Returns the states in which this number of nodes still has a majority. A dead node stays dead, so that comes
-    /// last.
+    /// Returns the states in which this number of nodes still has a majority. A dead node stays dead, so that state
+    /// comes last.
     fn all_of(nodes: usize) -> Vec<Self> {
         match nodes {
             0..=2 => vec![Self::Healthy],
@@ -52,12 +52,12 @@ impl State {
 /// The measurements, in nanoseconds.
 struct Measured {
     sets: Histogram<u64>,
-    /// Raw SETs by a thread of their own.
+    /// Raw SETs sent through a separate thread.
     sets_apart: Histogram<u64>,
     deletes: Histogram<u64>,
     acquires: Histogram<u64>,
     releases: Histogram<u64>,
-    /// Locks that were not obtained: too few nodes answered in time.
+    /// Locks that were not acquired: too few nodes answered in time.
     failed: u64,
 }
 
@@ -165,7 +165,7 @@ async fn in_state(nodes: &[Server], state: State, rounds: usize) -> Measured {
         State::OneDead => nodes[0].kill(),
     }
     let rounds = if state == State::OneSlow { rounds.div_ceil(FEWER) } else { rounds };
-    // On the runtime's own thread, as an application's tasks are: the main thread would have to be woken each time.
+    // On the runtime's own threads, where an application's tasks run; the main thread would have to be woken each time.
     let measured = tokio::spawn(compare(ports, rounds)).await.unwrap();
     if state == State::TwoFrozen {
         nodes[..2].iter().for_each(|node| node.freeze(false));
@@ -222,7 +222,7 @@ async fn compare(ports: Vec<u16>, rounds: usize) -> Measured {
             guard.release().await;
             record(&mut measured.releases, start);
         }
-        // Releases in the background do not belong to the next round.
+        // Releases in the background must not count for the next round.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     measured

@@ -1,4 +1,4 @@
-//! A lock on a majority of the nodes, beside what any Redlock client must do.
+//! A lock on a majority of the nodes, compared with what any Redlock client must do.
 
 mod burst;
 mod holding;
@@ -44,11 +44,11 @@ pub struct Options {
     tasks: Vec<usize>,
 }
 
-/// Measures on nodes that `start` starts.
+/// Measures on nodes started by `start`.
 pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     let length = Duration::from_secs(options.seconds);
-    // A new node's tokens do not follow its clock at first, and locks take two rounds: nodes of the later parts start
-    // first, and have passed that by then.
+    // At first, a new node's tokens do not follow its clock, and locks take two rounds. So the nodes of the later parts
+    // start first, and are past that by then.
     let of_latency: Vec<Vec<Server>> =
         options.nodes.iter().map(|&count| (0..count).map(|_| start()).collect()).collect();
     let of_throughput: Vec<Server> = (0..throughput::NODES).map(|_| start()).collect();

@@ -1,8 +1,8 @@
-//! The number of locks that need one round only, with clients whose clocks are apart.
+//! The number of locks that need only one round, with clients whose clocks differ.
 //!
 //! A lock needs one round if a majority of nodes accepted the token that the client proposed, which is its clock. It
-//! needs a second one if those tokens were behind what a node had issued for that key. Readers of one key need no order
-//! among themselves: as long as somebody reads, a proposal between their tokens is accepted.
+//! needs a second round if those tokens were behind what a node had issued for that key. Readers of one key need no
+//! order among themselves: as long as somebody reads, a proposal between their tokens is accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +21,20 @@ use crate::server::{Server, connect};
 
 const NODES: usize = 5;
 
-/// The number of clients, their clocks spread evenly from behind to ahead.
+/// The number of clients, whose clocks are spread evenly from behind to ahead.
 const CLIENTS: usize = 10;
 
-/// The number of keys. Each is taken by one client after the other.
+/// The number of keys. Each is taken by one client after another.
 const KEYS: u32 = 1_000;
 
-/// The time for which new nodes are watched: until their tokens follow their clocks, and beyond.
+/// The time for which new nodes are measured: until their tokens follow their clocks, and beyond.
 const FIRST: Duration = Duration::from_secs(15);
 
-/// The rate and skew that the budget is for, and with which new nodes are watched.
+/// The rate and skew that the budget is for, and with which new nodes are measured.
 const BUDGETED_RATE: u64 = 2_000;
 const BUDGETED_SKEW_MS: u64 = 5;
 
-/// A kind of lock that is taken, over and over.
+/// A kind of lock that is taken repeatedly.
 #[derive(Clone, Copy)]
 struct Taken {
     name: &'static str,
@@ -45,7 +45,8 @@ struct Taken {
 
 const ALONE: Taken = Taken { name: "alone", shared: false, held: Duration::ZERO };
 
-/// The readers: those that leave at once make the key free from time to time; of the others somebody always reads.
+/// The readers: those that leave at once make the key free from time to time; of the others, somebody is always
+/// reading.
 const READERS: [Taken; 2] = [
     Taken { name: "shared", shared: true, held: Duration::ZERO },
     Taken { name: "shared, for 20 ms", shared: true, held: Duration::from_millis(20) },
@@ -58,7 +59,7 @@ struct Second {
     fenced: AtomicU64,
 }
 
-/// Returns the share of locks with one round, in per cent; `None` if none was taken.
+/// Returns the percentage of locks with one round; `None` if none was taken.
 fn share<'a>(seconds: impl IntoIterator<Item = &'a Second>) -> Option<f64> {
     let (mut taken, mut fenced) = (0, 0);
     for second in seconds {
@@ -68,7 +69,7 @@ fn share<'a>(seconds: impl IntoIterator<Item = &'a Second>) -> Option<f64> {
     (taken > 0).then(|| (taken - fenced) as f64 / taken as f64 * 100.0)
 }
 
-/// Measures each of `rates` with each of `skews_ms` for `length`, and new nodes first of all. Returns tables, plot and
+/// Measures each of `rates` with each of `skews_ms` for `length`, and new nodes before that. Returns tables, plot and
 /// budgets.
 pub async fn measure(
     start: &impl Fn() -> Server,
@@ -133,10 +134,10 @@ pub async fn measure(
     (vec![shares, beginning], vec![plot], budgets)
 }
 
-/// Waits until `node` issues tokens of its clock.
+/// Waits until `node` issues tokens from its clock.
 pub async fn follows_its_clock(node: &Server) {
     let mut connection = connect(node.port()).await;
-    // A new key each time: a repeated one would be one ahead of its own last.
+    // A new key each time, since a repeated one would get its own last token plus one.
     for n in 0.. {
         let key = format!("probe-{n}");
         let token = cmd("LOCK.ACQUIRE").arg(&key).arg("probe").arg(1_000).query_async::<u64>(&mut connection).await;
@@ -149,7 +150,7 @@ pub async fn follows_its_clock(node: &Server) {
     }
 }
 
-/// Runs the rules' own machine, with proposals of clocks that are apart. Returns the results second by second.
+/// Runs the rules' own machine with proposals from clocks that differ. Returns the results for each second.
 async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Duration) -> Vec<Second> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -159,7 +160,7 @@ async fn run(nodes: &[Server], taken: Taken, rate: u64, skew_ms: u64, length: Du
         }
         clients.push(connections);
     }
-    // Locks under way at the end belong to the last second.
+    // Locks still being taken at the end belong to the last second.
     let seconds = Arc::new((0..length.as_secs()).map(|_| Second::default()).collect::<Vec<_>>());
     let mut tasks = Vec::new();
     let start = Instant::now();

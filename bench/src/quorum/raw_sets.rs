@@ -1,4 +1,4 @@
-//! The floor of any client of several nodes: raw commands to all at once, done when a majority has answered.
+//! The floor for any client of several nodes: raw commands to all at once, done when a majority has answered.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::server::connect;
 
-/// The time after which a node that accepts no connection counts as dead, and is not asked.
+/// The time after which a node that accepts no connection counts as dead and is left out.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The raw commands through a thread that has the connections, as in the client: this includes the way there and back.
+/// The raw commands through a thread that owns the connections, as in the client, so that the way there and back is
+/// included.
 pub struct RawSetsApart {
     raw: RawSets,
     thread: Handle,
@@ -47,7 +48,7 @@ impl RawSetsApart {
     }
 }
 
-/// Connections to nodes; none to those that do not answer.
+/// Connections to nodes, without those that do not answer.
 #[derive(Clone)]
 pub struct RawSets {
     connections: Vec<MultiplexedConnection>,
@@ -59,7 +60,7 @@ impl RawSets {
     pub async fn connect(ports: &[u16]) -> Self {
         let mut connections = Vec::new();
         for &port in ports {
-            // A frozen node accepts connections and is silent.
+            // A frozen node accepts connections but is silent.
             connections.extend(tokio::time::timeout(CONNECT_TIMEOUT, connect(port)).await.ok());
         }
         Self { connections, majority: majority(ports.len()) }

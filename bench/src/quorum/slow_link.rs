@@ -14,7 +14,7 @@ pub struct SlowLink {
 }
 
 impl SlowLink {
-    /// Opens a link to the server on `port` that adds `delay` in each direction. Timers are good to a millisecond.
+    /// Opens a link to the server on `port` that adds `delay` in each direction. Timers are accurate to a millisecond.
     pub fn to(port: u16, delay: Duration) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();

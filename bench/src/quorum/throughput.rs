@@ -1,4 +1,4 @@
-//! The number of locks on a majority that one client takes and releases in a second, with many tasks at a time.
+//! The number of locks on a majority that one client takes and releases per second, with many tasks at a time.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::server::{Server, cpu_of_process};
 /// The number of nodes.
 pub const NODES: usize = 5;
 
-/// The number of rounds: short turns of both, so that what disturbs the machine disturbs them alike.
+/// The number of rounds: short turns of both, so that disturbances of the machine affect both alike.
 const ROUNDS: usize = 8;
 
 /// The number of tasks that the budget is for.
@@ -22,12 +22,12 @@ const BUDGETED_TASKS: usize = 256;
 
 /// The results of some tasks, in one turn or in all.
 struct Measured {
-    /// The number of pairs, and their time.
+    /// The number of pairs, and their total time.
     pairs: u64,
     took: Duration,
     /// The times of taking, in nanoseconds.
     times: Histogram<u64>,
-    /// Locks that were not obtained: too few nodes answered in time.
+    /// Locks that were not acquired: too few nodes answered in time.
     failed: u64,
     /// The CPU time of this process, and of the nodes.
     cpu: [Duration; 2],
@@ -38,7 +38,7 @@ impl Measured {
         self.pairs as f64 / self.took.as_secs_f64()
     }
 
-    /// Returns the CPU of a pair in microseconds.
+    /// Returns the CPU time per pair, in microseconds.
     fn cpu_us(&self, whose: usize) -> f64 {
         self.cpu[whose].as_secs_f64() * 1e6 / self.pairs as f64
     }
@@ -130,7 +130,7 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form }, budgets)
 }
 
-/// Returns how long SET took.
+/// Returns the time that SET took.
 async fn set_and_delete(raw: RawSets, key: String) -> Option<Duration> {
     let start = Instant::now();
     raw.set(&key).await;
@@ -139,7 +139,7 @@ async fn set_and_delete(raw: RawSets, key: String) -> Option<Duration> {
     Some(took)
 }
 
-/// Returns how long taking the lock took.
+/// Returns the time that taking the lock took.
 async fn take_and_release(locks: Client, key: String) -> Option<Duration> {
     let start = Instant::now();
     let guard = locks.try_lock(&key).await.ok()?;
@@ -153,7 +153,7 @@ fn cpu(nodes: &[Server]) -> [Duration; 2] {
     [cpu_of_process(std::process::id()), nodes.iter().map(Server::cpu_of_all_threads).sum()]
 }
 
-/// Runs `pair` in `count` tasks, on a key of their own, over and over.
+/// Runs `pair` repeatedly in `count` tasks, each on a key of its own.
 async fn together<C, F>(
     count: usize,
     length: Duration,

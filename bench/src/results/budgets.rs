@@ -6,7 +6,7 @@ use std::{fs, io};
 use super::outcome::Keep;
 use super::{Run, Table};
 
-/// Reads every run in `folder`. Returns the table of the budgets, met or not. Files that are not runs are left out.
+/// Reads every run in `folder`. Returns the table of the budgets, met or not. Files that are not runs are ignored.
 pub fn summary(folder: &Path) -> io::Result<String> {
     let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     files.sort();

@@ -1,7 +1,7 @@
-//! The results of a benchmark: tables, plots and budgets, and on which machine, with which versions, by which command.
+//! The results of a benchmark: tables, plots and budgets, with the machine, the versions and the command.
 //!
-//! A benchmark returns an [`Outcome`]. A [`Run`] of it is written as JSON for programs, Markdown for people, SVG for
-//! the eye.
+//! A benchmark returns an [`Outcome`]. A [`Run`] of it is written as JSON for programs, as Markdown for people, and as
+//! SVG for plots.
 
 mod budgets;
 mod machine;

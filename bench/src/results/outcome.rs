@@ -1,4 +1,4 @@
-//! The measurements of a benchmark, and the figures that are meant to stay under a limit, or over it.
+//! The measurements of a benchmark, and the figures that should stay below or above a limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Outcome {
     pub budgets: Vec<Budget>,
 }
 
-/// A figure beside its limit. Nothing fails when it misses that.
+/// A figure with its limit. Nothing fails when it misses the limit.
 #[derive(Serialize, Deserialize)]
 pub struct Budget {
     /// The figure's name, with its unit.
@@ -24,7 +24,7 @@ pub struct Budget {
     pub keep: Keep,
 }
 
-/// The side of its limit on which a figure belongs.
+/// The side of the limit on which a figure should be.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {

@@ -1,10 +1,10 @@
-//! Plots: a description that goes into the results, and its picture.
+//! Plots: a description, which is part of the results, and its picture.
 
 mod draw;
 
 use serde::{Deserialize, Serialize};
 
-/// A picture of figures that are in the tables too.
+/// A picture of figures that are also in the tables.
 #[derive(Serialize, Deserialize)]
 pub struct Plot {
     /// The file's name: unique in its run.
@@ -17,7 +17,7 @@ pub struct Plot {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// Horizontal bars from zero, for each category one of each series.
+    /// Horizontal bars from zero; in each category one bar per series.
     Bars { value: Axis, categories: Vec<String>, series: Vec<Bars> },
     /// Points joined by lines.
     Lines { x: Axis, y: Axis, lines: Vec<Line> },

@@ -1,4 +1,4 @@
-//! A run of a benchmark: its outcome, and the conditions.
+//! A run of a benchmark: its outcome and its conditions.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::{Machine, Outcome};
 /// An outcome with everything needed to judge it, or to reproduce it.
 #[derive(Serialize, Deserialize)]
 pub struct Run {
-    /// The name of the benchmark and the server, from which its files have theirs.
+    /// The name of the benchmark and the server, after which its files are named.
     pub name: String,
     /// The date in UTC.
     pub date: String,
-    /// The command, with paths outside the repository without their folders.
+    /// The command, in which paths outside the repository are cut to their last part.
     pub command: String,
     pub machine: Machine,
     /// The version of the repository, by `git describe`.
@@ -81,13 +81,14 @@ impl Run {
     }
 }
 
-/// Returns `Redis 7.0.15` as a part of file names: `redis-7`. Files of a patch release replace those of the one before.
+/// Returns `Redis 7.0.15` in the form for file names: `redis-7`. Files of a patch release replace those of the previous
+/// one.
 fn short(server: &str) -> String {
     let name = server.to_lowercase().replace(' ', "-");
     name.split('.').next().unwrap_or(&name).to_owned()
 }
 
-/// Returns the program and its arguments. Paths below the current folder are relative to it, others are cut to their
+/// Returns the program and its arguments. Paths below the current folder are relative to it; others are cut to their
 /// last part.
 fn command_of_this_process() -> String {
     let here = env::current_dir().unwrap_or_default();
@@ -108,7 +109,7 @@ fn command_of_this_process() -> String {
 fn version_of_palisade() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let Some(commit) = git(&["describe", "--always", "--tags"]) else { return version.to_owned() };
-    // Not by --dirty: results of earlier parts are no change of what is measured.
+    // Without --dirty, since results of earlier parts do not change what is measured.
     let changed = git(&["status", "--porcelain", "--", ".", ":!docs"]).is_none_or(|changes| !changes.is_empty());
     format!("{version} ({commit}{})", if changed { ", changed" } else { "" })
 }

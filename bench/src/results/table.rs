@@ -12,7 +12,7 @@ pub struct Table {
     pub title: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Remarks that a reader needs to read it right.
+    /// Remarks needed to read it correctly.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The graph of waits, and the circles in it. Nothing is asked here.
+//! The graph of waits, and the circles in it. This module asks no nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct WaitedFor {
     pub key: String,
     pub holders: Vec<Party>,
-    /// True if more hold it than are listed.
+    /// True if there are more holders than listed.
     pub has_more: bool,
     pub waiters: Vec<Party>,
 }
@@ -17,7 +17,7 @@ pub struct WaitedFor {
 /// A holder of a lock, or a waiter for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Party {
-    /// The flow of control, the same for all that it holds and waits for: its holder id, or else the owner of this
+    /// The flow of control behind everything that it holds and waits for: its holder id, or else the owner of this
     /// acquisition.
     pub who: String,
     /// The name for people.
@@ -28,7 +28,7 @@ pub struct Party {
     pub token: u64,
     /// The time held, or waited, in milliseconds.
     pub ms: u64,
-    /// True if it waits for any one permit, and holders have permits.
+    /// True if it waits for any permit, and the holders have permits.
     pub takes_any: bool,
 }
 
@@ -44,7 +44,7 @@ impl Party {
 pub struct Member {
     pub holder_id: String,
     pub holder: String,
-    /// The lock that it holds, and the one before it waits for.
+    /// The lock that it holds and that the previous member waits for.
     pub holds: String,
     pub token: u64,
     pub held_ms: u64,
@@ -64,7 +64,7 @@ impl Member {
 }
 
 /// Returns the circles in which holders wait for each other: each waits for what the next one holds, and the last for
-/// what the first holds. Of circles that share a holder, one is returned.
+/// what the first holds. Of circles that share a holder, only one is returned.
 pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     let stuck = stuck(locks);
     let mut seen = BTreeSet::new();
@@ -86,8 +86,7 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     circles
 }
 
-/// Returns true if there may be an invisible circle: one that closes if all parties without an id are one flow of
-/// control.
+/// Returns true if a circle may be hidden: one that would close if all parties without an id were one flow of control.
 pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     let as_one = |party: &Party| Party {
         who: if party.is_unnamed() { String::new() } else { party.who.clone() },
@@ -110,7 +109,7 @@ struct Edge<'a> {
     key: &'a str,
 }
 
-/// Returns the parties that do not go on whatever the others do, unless one of themselves lets go.
+/// Returns the parties that cannot continue whatever the others do, unless one of the stuck ones lets go.
 fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     let mut waits: BTreeMap<&str, Vec<(&WaitedFor, bool)>> = BTreeMap::new();
     for lock in locks {
@@ -142,7 +141,7 @@ fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> 
     })
 }
 
-/// Returns each waiter of a circle with what it holds: the lock that the one before it waits for.
+/// Returns each waiter of a circle with the lock that it holds, for which the previous one waits.
 fn members(circle: &[Edge<'_>]) -> Vec<Member> {
     let before = circle.iter().cycle().skip(circle.len() - 1);
     let pairs = circle.iter().zip(before);
@@ -169,7 +168,7 @@ mod tests {
         Party { name: who.clone(), owner: who.clone(), who, takes_any: any.is_some(), ..Party::default() }
     }
 
-    /// Reads locks as `key: holders < waiters`; `?` before a waiter who takes any permit.
+    /// Reads locks in the form `key: holders < waiters`; a `?` before a waiter means that it takes any permit.
     fn locks(texts: &[&str]) -> Vec<WaitedFor> {
         let parties = |text: &str| text.split_whitespace().map(party).collect();
         let lock = |text: &&str| {

@@ -1,4 +1,4 @@
-//! `palisade deadlocks`: holders that wait for each other.
+//! `palisade deadlocks`: finds holders that wait for each other.
 
 mod graph;
 
@@ -21,7 +21,7 @@ use crate::show::{print, printable, tell, time};
 /// The most locks inspected on each node at a time.
 const LOOKED_AT: usize = 5_000;
 
-/// The most of them with waiters, and the most holders and waiters of each.
+/// The most of those locks that have waiters, and the most holders and waiters of each.
 const WAITED_FOR: usize = 1_000;
 const PARTIES: usize = 100;
 
@@ -31,10 +31,10 @@ const BATCH: usize = 50;
 /// The exit status if there are deadlocks.
 const FOUND: u8 = 1;
 
-/// The exit status if nobody can know.
+/// The exit status if the answer is unknown.
 const UNKNOWN: u8 = 2;
 
-/// The JSON for programs.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Found {
     /// The deadlocks: in each, one waits for what the next one holds, and the last for what the first holds.
@@ -43,11 +43,11 @@ struct Found {
     locks: usize,
     /// The number of their holders and waiters.
     parties: usize,
-    /// The number of them without a holder id: a deadlock of theirs is not seen.
+    /// The number of holders and waiters without a holder id, whose deadlocks cannot be seen.
     unnamed: usize,
-    /// True if no deadlock can be among those without an id, nor on nodes that cannot answer.
+    /// True if no deadlock is possible among parties without an id, nor on nodes that cannot answer.
     is_known: bool,
-    /// The reason why nobody can know who holds these locks: nodes that are guarded or cannot be asked.
+    /// The reason why it is unknown who holds these locks: nodes that are guarded or cannot be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsure: Option<String>,
 }
@@ -59,8 +59,8 @@ struct Found {
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let Look { locks: first, has_more, is_whole, mut unsure } = look(nodes).await?;
     let found = circles(&first);
-    // The nodes are not asked at one moment: a hold and wait seen twice lasted all the time between. And a lock that is
-    // being taken is known a moment later.
+    // The nodes are not asked at one moment: a hold and a wait that are seen twice lasted all the time between. And a
+    // lock that is being taken is known a moment later.
     let mut again = vec![];
     if !found.is_empty() || unsure.is_some() {
         let look = look(nodes).await?;
@@ -108,7 +108,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
     };
-    // As if each of them showed nothing: there may be locks that none of them shows.
+    // As if none of them showed anything: there may be locks that none of them shows.
     let empty: Vec<Said<Reply>> = connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
     let whys = unsure(None, &empty);
     let is_named = |said: &&Said<Reply>| whys.iter().any(|(server, _)| *server == said.server);
@@ -194,7 +194,7 @@ fn of_circle(circle: &[Member]) -> String {
             time(member.waited_ms)
         );
     }
-    // It has done least.
+    // The one that has done the least.
     let Some(last) = circle.iter().min_by_key(|member| member.held_ms) else { return text };
     let mut keys: Vec<String> = circle.iter().map(|member| name(&member.holds)).collect();
     keys.sort();

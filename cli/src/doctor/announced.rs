@@ -1,4 +1,4 @@
-//! Checks whether a cluster, or servers behind Sentinel, that are reached over TLS announce ports with TLS.
+//! Checks whether a cluster, or servers behind Sentinels, announce TLS ports if clients reach them over TLS.
 
 use std::collections::HashMap;
 
@@ -33,8 +33,8 @@ pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     vec![Finding::new(Fail, &node.name, text, ADVICE)]
 }
 
-/// Returns the finding about a server that Sentinels watch and clients reach over TLS: Sentinels name the port that it
-/// announces to its master as a replica.
+/// Returns the finding about a server that Sentinels watch and clients reach over TLS. Sentinels name the port that the
+/// server, as a replica, announces to its master.
 pub fn to_sentinels(server: &Patient) -> Option<Finding> {
     (server.setting("tls-replication") == "no").then(|| {
         let text = "tls-replication is no: as a replica it announces its port without TLS, and when it takes over Sentinels name that one to all clients";
@@ -48,7 +48,7 @@ fn is_one_of(name: &str, ports: &[u16]) -> bool {
     port.is_some_and(|port| ports.contains(&port))
 }
 
-/// Returns the port without TLS of this server; 0 if there is none, `None` if it does not answer.
+/// Returns this server's port without TLS; 0 if it has none, `None` if it does not answer.
 async fn plain_port(server: Server) -> Option<u16> {
     let mut link = server.reach().await.ok()?;
     let reply = link.ask(cmd("CONFIG").arg("GET").arg("port")).await.ok()?;
@@ -69,7 +69,7 @@ mod tests {
         let finding = to_sentinels(&server("no")).unwrap();
         assert!(finding.level == Level::Fail && finding.found.contains("port without TLS"), "{finding:?}");
         assert!(to_sentinels(&server("yes")).is_none());
-        // A server without TLS at all has no such setting, and one may not report it.
+        // A server without TLS has no such setting, and some servers do not report it.
         assert!(to_sentinels(&Patient::default()).is_none());
     }
 }

@@ -10,11 +10,11 @@ use crate::show::time;
 /// The number of slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-/// The least number of masters: with fewer, the rest are no majority when one is lost.
+/// The least number of masters: with fewer, those left after losing one are no majority.
 const MASTERS_LEAST: u64 = 3;
 
 impl Membership {
-    /// Returns the slots that are being moved from or to this server.
+    /// Returns the slots being moved to or from this server.
     fn open_slots(&self) -> Vec<&str> {
         let own = self.nodes.lines().find(|line| line.contains("myself"));
         let slots = own.into_iter().flat_map(|line| line.split(' ').skip(8));
@@ -22,7 +22,7 @@ impl Membership {
         open.collect()
     }
 
-    /// Returns the addresses of servers that the others take for dead.
+    /// Returns the addresses of servers that the others consider dead.
     fn dead(&self) -> impl Iterator<Item = &str> {
         let is_dead = |flags: &str| flags.split(',').any(|flag| flag == "fail" || flag == "noaddr");
         self.nodes.lines().filter_map(move |line| {
@@ -33,7 +33,7 @@ impl Membership {
     }
 }
 
-/// Checks the cluster of this name, of which these are all known servers.
+/// Checks the cluster of this name; `members` are all its known servers.
 pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     let told: BTreeMap<&str, &Membership> =
         members.iter().filter_map(|member| Some((&*member.view.node, member.cluster.as_ref()?))).collect();
@@ -51,7 +51,7 @@ pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
         findings.push(Finding::new(Fail, &failing.join(" and "), text, advice));
     }
     let mut found = Findings::about(name);
-    // A master that gave a slot up may be the only one that knows it.
+    // A master that gave up a slot may be the only one that knows of it.
     let assigned = told.values().map(|said| said.info.number("cluster_slots_assigned")).min().unwrap_or(SLOTS);
     let missing = SLOTS.saturating_sub(assigned);
     if missing > 0 {

@@ -1,4 +1,4 @@
-//! Checks of each server by itself.
+//! Checks of each server on its own.
 
 use palisade_client::Why;
 
@@ -8,13 +8,14 @@ use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
 
-/// The time that clients give a node by default: with half of it on the way, a busy moment is too much.
+/// The longest round trip, in microseconds: half of the time that clients give a node by default. With more, a busy
+/// moment is too much.
 const ROUND_TRIP_MAX_US: u64 = 25_000;
 
-/// The longest lease that a replica assumes if its master told it nothing, in milliseconds: a day.
+/// The longest lease that a replica assumes if its master has not reported one, in milliseconds: a day.
 const TOLD_NOTHING_MS: u64 = 86_400_000;
 
-/// The longest time until a master that Sentinel has replaced comes back as one; no lease may end meanwhile
+/// The longest time until a master that Sentinel has replaced may return as a master; no lease may end in that time
 /// (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
@@ -66,7 +67,7 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     found.all
 }
 
-/// Finds its guards. It may have lost what it granted, and nobody can tell from here: only time makes it safe.
+/// Finds guards. The server may have lost what it granted, and nobody can tell from here: only time makes it safe.
 fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     let slots = view.info.number("lock_guarded_slots");
@@ -150,7 +151,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a server that Sentinels watch: it may come back as a master after it was replaced.
+/// Checks a server that Sentinels watch: it may return as a master after it was replaced.
 fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {

@@ -1,4 +1,4 @@
-//! A finding, and its level.
+//! A finding and its level.
 
 use serde::Serialize;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// All is well.
+    /// Everything is fine.
     Ok,
-    /// Good to know.
+    /// For information.
     Note,
     /// Something should be changed.
     Change,
-    /// Locks are not safe, or cannot be had.
+    /// Locks are not safe, or cannot be acquired.
     Fail,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Checks that `findings` have this text at this level, and nothing worse.
+/// Checks that `findings` include this text at this level, and nothing worse.
 #[cfg(test)]
 #[track_caller]
 pub fn assert_worst(findings: &[Finding], text: &str, level: Level) {

@@ -8,7 +8,7 @@ use super::finding::Level::{Change, Fail, Note, Ok};
 use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
-/// Checks what the nodes know; `nodes` is the length of the list.
+/// Checks what the nodes know of their set; `nodes` is the length of the list.
 pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     let latest = &survey.latest;
     if latest.version == 0 {
@@ -39,7 +39,7 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Explains how to found a set, if several nodes, a server each, know none and all of them answer.
+/// Explains how to found a set, if there are several nodes of one server each, all answer, and none knows a set.
 fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     let told = &survey.told;
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {
@@ -78,7 +78,7 @@ fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
             "it is in --nodes, and not in the set that the others know: clients that know the set do not ask it".to_owned(),
             &format!("take it out of PALISADE_NODES and of the lists of clients, or add it: {again} {}", row.node),
         ),
-        // Nodes of the list are reported anyway.
+        // Nodes of the list are reported in any case.
         Standing::Unreachable if row.number.is_none() => {
             let why = row.error.as_ref().map_or(String::new(), |why| format!(": {}", words(why)));
             found(format!("this member of the set cannot be asked{why}"), "bring it back, or replace it: palisade members set");

@@ -50,7 +50,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
     }))
 }
 
-/// Examines the servers that locks are requested from, all at one moment. Returns them with the known servers.
+/// Examines the servers that locks are requested from, all at once. Returns them with the known servers.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);
@@ -65,7 +65,7 @@ async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     join_all(examined).await.into_iter().unzip()
 }
 
-/// Returns the replicas of a master that has some by its place.
+/// Returns the replicas of a master in a cluster or behind Sentinels.
 fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Output = (Patient, Server)> + use<>> {
     let part = master.part;
     let replicas = if part == Part::Alone { vec![] } else { master.view.info.replicas() };

@@ -1,4 +1,4 @@
-//! A server under examination, and its settings.
+//! A server under examination and its settings.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the part of each server of this node.
+    /// Returns the part that each server of this node has.
     pub fn of(node: &Node) -> Self {
         match *node.place {
             Place::Server(_) => Self::Alone,
@@ -48,21 +48,21 @@ impl Part {
     }
 }
 
-/// A server, and its settings.
+/// A server and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Patient {
     pub view: NodeView,
     /// The settings by name; `None` if it does not report them.
     pub settings: Option<HashMap<String, String>>,
     pub part: Part,
-    /// True if it stands by for a server that locks are requested from.
+    /// True if the server is a replica of one that locks are requested from.
     pub is_replica: bool,
     /// The cluster, as the server reports it; `None` if it does not.
     pub cluster: Option<Membership>,
 }
 
 impl Patient {
-    /// Asks a server for its settings now, or finds why it cannot be asked.
+    /// Asks a server for its settings now, or finds out why it cannot be asked.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
             Ok(link) => NodeView::look(link).await,
@@ -80,7 +80,7 @@ impl Patient {
         }
     }
 
-    /// Returns a setting, or an empty text if it is not known.
+    /// Returns a setting, or an empty text if it is unknown.
     pub fn setting(&self, name: &str) -> &str {
         self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
     }
@@ -91,7 +91,7 @@ impl Patient {
 pub struct Membership {
     /// CLUSTER INFO.
     pub info: Info,
-    /// CLUSTER NODES, one line a server.
+    /// CLUSTER NODES, one line per server.
     pub nodes: String,
 }
 
@@ -107,7 +107,7 @@ impl Membership {
 
 async fn settings(link: &mut ServerLink) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
-    // One name each: servers before 7.0 take only one.
+    // One name per command: servers before 7.0 accept only one.
     for name in SETTINGS {
         let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
         all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);

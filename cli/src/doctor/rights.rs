@@ -11,7 +11,7 @@ use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
 use crate::show::printable;
 
-/// The key for questions if nobody names one: findings about keys do not count then.
+/// The key for questions if none is given; findings about keys do not count then.
 const ANY_KEY: &[u8] = b"palisade:doctor";
 
 /// The user whose permissions are checked.
@@ -19,7 +19,7 @@ const ANY_KEY: &[u8] = b"palisade:doctor";
 pub struct Whose<'a> {
     /// The role; `None` for an application.
     pub role: Option<Role>,
-    /// The user; `None` for the user that asks.
+    /// The user; `None` for the user of this connection.
     pub user: Option<&'a str>,
     /// A key that it must be able to use.
     pub key: Option<&'a [u8]>,
@@ -31,14 +31,14 @@ enum Verdict {
     Granted,
     /// The user may not run the command.
     Denied,
-    /// The user may run the command, but not about this key.
+    /// The user may run the command, but not for this key.
     NotThisKey,
 }
 
-/// Checks each of these servers, and each Sentinel, that can be connected to.
+/// Checks each of these servers and each Sentinel that can be reached.
 pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Vec<Finding> {
     let role = whose.role.unwrap_or(Role::Application);
-    // Users of the servers are not those of Sentinels.
+    // Users of the servers are different from those of Sentinels.
     let sentinels: Vec<Server> = match (role, whose.user) {
         (Role::Sentinel, _) | (_, None) => nodes.list.iter().flat_map(Node::sentinels).collect(),
         (_, Some(_)) => vec![],
@@ -70,7 +70,7 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_
     }
     let name = match whose.user {
         Some(user) => Some(user.to_owned()),
-        // Not asked without need: it may be refused, and refusals are logged.
+        // Asked only if needed: it may be refused, and refusals are logged.
         None if lacking.is_empty() => None,
         None => own_name(&mut link).await,
     };
@@ -119,13 +119,13 @@ fn shown(whose: &Whose<'_>, nobody: &str) -> String {
     whose.user.map_or(nobody.to_owned(), |user| printable(user.as_bytes()))
 }
 
-/// Asks as the user itself, or asks whether that user might.
+/// Tries as the user itself, or asks whether that user would be allowed.
 async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
     let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
     let Some(user) = whose.user else {
         return match link.ask(&probe).await {
             Err(Why::Refused { code, text }) if code == "NOPERM" => Ok(meaning(&text)),
-            // The arguments are wrong, on purpose; or the module does not have it.
+            // The arguments are wrong on purpose, or the module does not have the command.
             Ok(_) | Err(Why::Refused { .. } | Why::NoCluster) => Ok(Verdict::Granted),
             Err(failure) => Err(failure),
         };
@@ -146,12 +146,12 @@ async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'
     }
 }
 
-/// Returns the verdict of a refusal: servers have different words for it.
+/// Returns the verdict in a refusal; servers word it differently.
 fn meaning(text: &str) -> Verdict {
     if text.contains("permissions to run the '") { Verdict::Denied } else { Verdict::NotThisKey }
 }
 
-/// Returns the name of the user that asks.
+/// Returns the name of the user of this connection.
 async fn own_name(link: &mut ServerLink) -> Option<String> {
     String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
 }
@@ -160,7 +160,7 @@ async fn own_name(link: &mut ServerLink) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The words of Redis 7.0 to 8.2 and Valkey, to the user and about it.
+    /// The wording of Redis 7.0 to 8.2 and Valkey, addressed to the user and about the user.
     #[test]
     fn the_words_of_each_server() {
         for text in [

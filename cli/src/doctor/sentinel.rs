@@ -1,4 +1,4 @@
-//! Checks whether Sentinels can agree, and do.
+//! Checks whether Sentinels can agree, and whether they do.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::show::time;
 /// The least number of Sentinels: fewer cannot lose one and still agree.
 const LEAST: u64 = 3;
 
-/// A Sentinel, and its report of the master.
+/// A Sentinel and its report on the master.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     /// The address.
@@ -25,21 +25,21 @@ pub struct Watcher {
     pub said: Result<Watching, Why>,
 }
 
-/// A Sentinel's report of the master.
+/// A Sentinel's report on the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
     /// The master's address.
     pub master: String,
-    /// The Sentinel's flags for it: `master`, or `s_down,master`.
+    /// The Sentinel's flags for the master: `master`, or `s_down,master`.
     pub flags: String,
-    /// The number of Sentinels that have to agree that it is down.
+    /// The number of Sentinels that must agree that the master is down.
     pub quorum: u64,
-    /// The number of other Sentinels that this one knows.
+    /// The number of other Sentinels known to this one.
     pub others: u64,
-    /// The number of replicas that it knows.
+    /// The number of replicas known to this one.
     pub replicas: u64,
     pub down_after_ms: u64,
-    /// The reason why no failover can be agreed upon now; empty if it can, or if it is not reported.
+    /// The reason why the Sentinels cannot agree on a failover now; empty if they can, or if it is not reported.
     pub no_quorum: String,
 }
 
@@ -163,7 +163,7 @@ fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
     found.all
 }
 
-/// Checks that a master that is cut off from its replica grants nothing more when the replica takes over.
+/// Checks that a master that is cut off from its replica stops granting before the replica takes over.
 fn stops(master: &Patient, down_after_ms: u64) -> Finding {
     let number = |name| master.setting(name).parse::<u64>().ok();
     let (replicas, lag_s) = (number("min-replicas-to-write"), number("min-replicas-max-lag"));

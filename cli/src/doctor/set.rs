@@ -21,8 +21,7 @@ const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 /// The subject of findings about all nodes.
 const ALL: &str = "all nodes";
 
-/// Checks the servers of `nodes` nodes against each other: those that locks are requested from, and those that stand
-/// by.
+/// Checks the servers of `nodes` nodes against each other: those that locks are requested from, and their replicas.
 pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let is_up = |patient: &&Patient| patient.view.error.is_none();
     let up: Vec<&Patient> = masters.iter().filter(is_up).collect();
@@ -69,7 +68,7 @@ fn count(count: usize, part: Part) -> Finding {
     }
 }
 
-/// Checks whether a lock can be acquired now; with a cluster, any lock.
+/// Checks whether a lock can be acquired now; with a cluster, whether any lock can.
 fn serving(nodes: usize, masters: &[Patient]) -> Finding {
     let majority = majority(nodes);
     let serves = |patient: &&Patient| {
@@ -144,7 +143,7 @@ fn versions(up: &[&Patient]) -> Finding {
     }
 }
 
-/// Finds nodes that cannot be raised to where another one's tokens start: its clock was far ahead, and tokens never
+/// Finds nodes whose tokens cannot be raised to the start of another node's: its clock was far ahead, and tokens never
 /// fall.
 fn floors(up: &[&Patient]) -> Option<Finding> {
     let highest = up.iter().map(|patient| patient.view.token_floor).max()?;
@@ -162,7 +161,7 @@ fn floors(up: &[&Patient]) -> Option<Finding> {
     })
 }
 
-/// Compares their wall clocks at one moment, give or take the round trips.
+/// Compares their wall clocks at one moment, within the round trips.
 fn clocks(up: &[&Patient]) -> Vec<Finding> {
     let mut clocks: Vec<u64> = up.iter().map(|patient| patient.view.clock_us).collect();
     clocks.sort_unstable();

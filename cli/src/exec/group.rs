@@ -1,4 +1,4 @@
-//! The command, in a process group of its own, with all that it leaves there.
+//! The command in its own process group, with everything that it leaves there.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
 
-/// The system's path of this very program, also when its file was replaced meanwhile.
+/// The system's path to this very program, even if its file was replaced meanwhile.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The variable with the number of the command's permit.
@@ -25,7 +25,7 @@ pub const PERMIT: &str = "PALISADE_PERMIT";
 /// The variable with the term of a leader.
 pub const TERM: &str = "PALISADE_TERM";
 
-/// The name of a process that is to become the command.
+/// The name of a process that is about to become the command.
 const NAME: &str = "palisade-start";
 
 /// A process group whose leader is the command.
@@ -35,10 +35,10 @@ pub struct Group {
     children: Stream,
 }
 
-/// An event of the group.
+/// An event in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The command ended, and has left processes behind.
+    /// The command ended, but left processes behind.
     Ended,
     /// The command was stopped.
     Stopped(Signal),
@@ -47,25 +47,26 @@ pub enum Event {
 }
 
 impl Group {
-    /// Makes the group, with a process that becomes the command as soon as it is let [`go`](Self::go): nothing runs
+    /// Creates the group, with a process that becomes the command once it is allowed to [`go`](Self::go): nothing runs
     /// under the lock before the watchdog knows the group.
     ///
     /// # Errors
+    ///
     /// The system does not allow it.
     pub async fn make(
         command: &[OsString],
         environment: impl Iterator<Item = (&str, OsString)>,
     ) -> Result<Self, Failure> {
-        // What the command leaves behind becomes a child of this process, so its end is noticed.
+        // Processes that the command leaves behind become children of this one, so their end is noticed.
         set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let mut start = Command::new(THIS_PROGRAM);
-        // The variables of a command around this one belong to another lock.
+        // The variables of an outer command belong to another lock.
         start.env_remove(PERMIT).env_remove(TERM);
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
         let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };
-        // It stops itself; or somebody ended it.
+        // It stops itself, unless somebody ended it.
         let _ = group.event().await;
         Ok(group)
     }
@@ -95,12 +96,12 @@ impl Group {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Asks the whole group to end; stopped processes are woken to do so.
+    /// Asks the whole group to end, and wakes stopped processes so that they can.
     pub fn terminate(&self) {
         self.pass_on(Signal::SIGTERM);
     }
 
-    /// Sends `signal` to the whole group, and wakes stopped processes, so that they receive it now.
+    /// Sends `signal` to the whole group, and wakes stopped processes so that they receive it now.
     pub fn pass_on(&self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::SIGCONT);
@@ -127,8 +128,8 @@ impl Group {
     }
 }
 
-/// Returns true if all that is left of a process group are processes that have ended and that nobody has waited for.
-/// Processes started meanwhile may be missed.
+/// Returns true if a process group has only processes that have ended and that nobody has waited for. Processes started
+/// meanwhile may be missed.
 pub fn is_left_unwaited(group: Pid) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     let group = group.to_string();
@@ -144,12 +145,12 @@ pub fn is_left_unwaited(group: Pid) -> bool {
     !states.is_empty() && states.iter().all(|state| state == "Z")
 }
 
-/// Returns true if this process is to become the command.
+/// Returns true if this process is meant to become the command.
 pub fn is_meant() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Becomes the command, when the program that keeps the lock allows it and if it lives. Returns why it did not.
+/// Becomes the command, once the program that keeps the lock allows it, if that program lives. Returns why it did not.
 pub fn become_command() -> Failure {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let [keeper, program, arguments @ ..] = &arguments[..] else {
@@ -165,9 +166,10 @@ pub fn become_command() -> Failure {
     not_started(program, &Command::new(program).args(arguments).exec())
 }
 
-/// Checks that there is such a command, before waiting for a lock.
+/// Checks that there is such a command before waiting for a lock.
 ///
 /// # Errors
+///
 /// There is none, or it cannot be run.
 pub fn find(program: &OsString) -> Result<(), Failure> {
     let paths: Vec<PathBuf> = if Path::new(program).components().count() > 1 {

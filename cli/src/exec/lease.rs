@@ -1,4 +1,4 @@
-//! The parts of a lease: for the command, and for ending it.
+//! The parts of a lease: one for the command, one for ending it.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 /// The time before the end of validity at which the watchdog kills, if this program has not.
 pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 
-/// The part of a lease for extending it before the command is ended, in percent: the extension is due after a third,
-/// and is retried after a tenth more.
+/// The share of a lease in which it is extended before the command has to be ended, in percent: the extension is due
+/// after a third, and is retried after another tenth.
 const EXTENDING_PERCENT: u32 = 45;
 
 /// The default grace period of a command, if the lease has room for it.
 const GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Returns the grace period, which is `asked` or the default for a lease of `ttl`.
+/// Returns the grace period: `asked`, or the default for a lease of `ttl`.
 ///
 /// # Errors
+///
 /// The lease has no room for extending it, for that period and for killing; the text is for the person.
 pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String> {
     let left = ttl * (100 - EXTENDING_PERCENT) / 100;
@@ -40,13 +41,13 @@ pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String>
     ))
 }
 
-/// Returns the time from now until SIGTERM is sent to a command whose lock is valid for `valid_for`, unless it is
-/// extended before.
+/// Returns the time until SIGTERM is sent to a command whose lock is valid for `valid_for`, unless it is extended
+/// before.
 pub fn until_term(valid_for: Duration, grace: Duration) -> Duration {
     valid_for.saturating_sub(grace + KILL_MARGIN)
 }
 
-/// Returns the time from now until SIGKILL follows at the latest.
+/// Returns the time until SIGKILL follows at the latest.
 pub fn until_kill(valid_for: Duration) -> Duration {
     valid_for.saturating_sub(KILL_MARGIN)
 }

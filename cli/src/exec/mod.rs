@@ -1,6 +1,6 @@
 //! `palisade exec`: a command under a lock.
 //!
-//! The command runs in a process group of its own. Nothing of that group outlives the lock: when it is being lost,
+//! The command runs in its own process group. No process of that group outlives the lock: when it is being lost,
 //! SIGTERM is sent early enough for the grace period and SIGKILL to fit in the rest of its validity.
 
 pub mod group;
@@ -30,8 +30,7 @@ use crate::show::{duration, printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
-/// The number of checks in a lease for whether it was extended, so that the watchdog learns of it long before it would
-/// act.
+/// The number of checks per lease for an extension, so that the watchdog learns of it long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
 
 /// Runs the command under the lock.
@@ -51,7 +50,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     };
     let began = Instant::now();
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
-    // Locks that the command takes by this program have the same holder id, while held and waited for.
+    // Locks that the command takes with this program have the same holder id, while held and while waited for.
     let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
     let end = job.run(nodes, &guard, more, &mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
@@ -66,13 +65,13 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     }
     let gone = lost_because(&guard, "somebody took it away, or its nodes forgot it");
     match give_back(guard).await {
-        // Before this program learned of it.
+        // Lost before this program learned of it.
         Released::AlreadyExpired if end.is_ok() => Err(gone),
         _ => end,
     }
 }
 
-/// A command, and the lease that it runs under.
+/// A command and the lease under which it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     command: &'a [OsString],
@@ -83,9 +82,10 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Checks that the command can be found, and that its lease has room for this grace period, or for the default.
+    /// Checks that the command exists, and that its lease has room for this grace period or the default.
     ///
     /// # Errors
+    ///
     /// An argument has to change; the failure says which.
     pub fn new(
         command: &'a [OsString],
@@ -112,7 +112,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The command while it runs.
+/// A running command.
 struct Running<'a> {
     job: Job<'a>,
     guard: &'a Guard,
@@ -120,15 +120,15 @@ struct Running<'a> {
     terminal: Terminal,
     watchdog: Watchdog,
     began: Instant,
-    /// The end of the lock's validity, as the watchdog knows it: time since boot.
+    /// The end of the lock's validity that the watchdog knows, as time since boot.
     valid_until: Duration,
-    /// The moment at which processes that the command left behind are asked to end.
+    /// The time at which processes left behind by the command are asked to end.
     term_at: Option<Instant>,
-    /// The moment at which processes that were asked to end are killed.
+    /// The time at which processes that were asked to end are killed.
     kill_at: Option<Instant>,
     /// The reason, if the lock was lost.
     lost: Option<String>,
-    /// True if a stop signal stopped this process with its job, so it is not meant for the command.
+    /// True if a stop signal stopped this process together with its job, so it is not meant for the command.
     own_stop: bool,
 }
 
@@ -203,14 +203,15 @@ impl<'a> Running<'a> {
                 signal = signals.next() => self.on_signal(signal),
             }
         }
-        // With this little validity left, the watchdog may have ended it.
+        // With this little validity left, the watchdog may have ended the command.
         let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
         self.watchdog.done();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
         self.terminal.take_back(matches!(end, End::Signal(_)));
         if let (true, End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) = (was_lent, end) {
-            // A signal typed at the terminal reached only the command, and is meant for all that the person started.
+            // A signal typed at the terminal reached only the command, but is meant for everything that the person
+            // started.
             let _ = killpg(getpgrp(), signal);
         }
         let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
@@ -220,21 +221,21 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Returns the rest of the validity, as the watchdog knows it.
+    /// Returns the rest of the validity that the watchdog knows.
     fn left(&self) -> Duration {
         self.valid_until.saturating_sub(clock::since_boot())
     }
 
-    /// Tells the watchdog how long the lock is valid.
+    /// Reports the lock's remaining validity to the watchdog.
     fn tell_watchdog(&mut self, valid_for: Duration) {
         self.valid_until = self.valid_until.max(clock::since_boot() + valid_for);
         self.watchdog.valid_for(valid_for);
     }
 
-    /// Checks that the lease has been extended in time.
+    /// Checks that the lease was extended in time.
     fn look(&mut self) {
         if lease::until_kill(self.left()).is_zero() {
-            // However long it is valid by now: the watchdog did not know, and may have ended the command.
+            // However long it is valid by now, the watchdog did not know and may have ended the command.
             return self.lose(self.why_gone());
         }
         let valid_for = self.guard.valid_for();
@@ -266,7 +267,8 @@ impl<'a> Running<'a> {
         self.lost = Some(why);
     }
 
-    /// Asks the command to end, and kills it after `grace`; with none, it is killed at once and runs no further.
+    /// Asks the command to end, and kills it after `grace`; with zero, the command is killed at once and runs no
+    /// further.
     fn end(&mut self, grace: Duration) {
         if !grace.is_zero() {
             self.group.terminate();
@@ -278,7 +280,7 @@ impl<'a> Running<'a> {
         match signal {
             Signal::SIGTSTP if self.own_stop => {}
             Signal::SIGCONT => self.go_on(),
-            // A stopped process would not receive it before somebody wakes it.
+            // A stopped process would receive it only when somebody wakes it.
             signal @ (Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) => {
                 self.group.pass_on(signal)
             }
@@ -287,7 +289,7 @@ impl<'a> Running<'a> {
         self.own_stop &= signal == Signal::SIGTSTP;
     }
 
-    /// Handles a stop of the command: by the terminal that it wants to use, or by a person.
+    /// Handles a stop of the command, by the terminal that it wants to use or by a person.
     fn on_stop(&mut self, signal: Signal) {
         if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
             self.terminal.is_wanted = true;
@@ -298,7 +300,7 @@ impl<'a> Running<'a> {
         if !self.terminal.exists() {
             return;
         }
-        // The job is stopped as a whole. The lease is not extended meanwhile; if it ends, the watchdog ends the
+        // The job is stopped as a whole. The lease is not extended meanwhile; when it ends, the watchdog ends the
         // command.
         self.terminal.take_back(false);
         self.tell_watchdog(self.guard.valid_for());
@@ -309,7 +311,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Lets the command go on, with the terminal if that is available.
+    /// Continues the command, with the terminal if that is available.
     fn go_on(&mut self) {
         if self.terminal.is_wanted {
             self.terminal.lend(self.group.leader);

@@ -1,4 +1,4 @@
-//! The terminal, which one process group at a time may read: it is lent to the command.
+//! The terminal, which only one process group at a time may read: it is lent to the command.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, stderr, stdin, stdout};
@@ -15,25 +15,25 @@ pub struct Terminal {
     modes: Option<Termios>,
     own: Pid,
     lent: bool,
-    /// True if the command has had it, or asked for it.
+    /// True if the command has had the terminal or asked for it.
     pub is_wanted: bool,
 }
 
 impl Terminal {
-    /// Opens the terminal in its present state.
+    /// Opens the terminal in its current state.
     pub fn open() -> Self {
         let file = OpenOptions::new().read(true).write(true).open("/dev/tty").ok();
         let modes = file.as_ref().and_then(|file| tcgetattr(file).ok());
         Self { file, modes, own: getpgrp(), lent: false, is_wanted: false }
     }
 
-    /// Returns true if this process, or the command that it was lent to, has it.
+    /// Returns true if this process has the terminal, or the command to which it was lent.
     pub fn is_ours(&self) -> bool {
         self.lent || self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(self.own))
     }
 
-    /// Lends it at once to a command that is alone on it. In a pipeline another one may want it; a command that wants
-    /// it is stopped by the system, which is how it asks.
+    /// Lends the terminal at once to a command that is alone on it. In a pipeline, another command may want it; the
+    /// system stops a command that tries to use it, which counts as a request.
     pub fn offer(&mut self, group: Pid) {
         if stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal() {
             self.lend(group);
@@ -48,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Takes it back from the command, with its former modes if the command was ended by force.
+    /// Takes it back from the command, and restores its former modes if the command was ended by force.
     pub fn take_back(&mut self, by_force: bool) {
         if !self.lent {
             return;
@@ -65,7 +65,7 @@ impl Terminal {
         self.file.is_some()
     }
 
-    /// Returns true if it is lent.
+    /// Returns true if the terminal is lent.
     pub fn is_lent(&self) -> bool {
         self.lent
     }
@@ -82,11 +82,11 @@ impl Terminal {
     }
 }
 
-/// Stops this process and its group, as the terminal's stop would have. Returns false if no shell is there to wake them
+/// Stops this process and its group, as the terminal's stop would have. Returns false if there is no shell to wake them
 /// again.
 pub fn stop_job() -> bool {
     if has_shell() {
-        // The others of a pipeline or a script; this process listens to that signal, and is stopped by the next.
+        // The rest of a pipeline or a script; this process catches that signal, and is stopped by the next.
         let _ = killpg(getpgrp(), Signal::SIGTSTP);
     }
     stop_self()

@@ -1,9 +1,9 @@
-//! The watchdog: a process that ends the command when the program that keeps its lock cannot, being killed or stopped.
+//! The watchdog: a process that ends the command when the program that keeps its lock cannot, because it was killed or
+//! stopped.
 //!
-//! It reads lines from a pipe: the process group, the end of the lock's validity (microseconds since boot, again and
-//! again), and `done`. The end of the pipe without `done` means that nobody extends the lock any longer: it ends the
-//! command, and when nothing is left of that, releases the lock. What it needs for that is in its environment, which
-//! its user alone can see.
+//! It reads lines from a pipe: the process group, the end of the lock's validity (microseconds since boot, repeatedly),
+//! and `done`. If the pipe ends without `done`, nobody extends the lock any longer: the watchdog ends the command, and
+//! once nothing is left of it, releases the lock. The data for that is in its environment, which only its user can see.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write, stdin};
@@ -32,33 +32,34 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 
-/// The time for releasing the lock on nodes that may be down.
+/// The time for releasing the lock, since nodes may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The name, in the list of processes too. This program under this name is the watchdog.
+/// The name, also in the list of processes. This program acts as the watchdog if it has this name.
 const NAME: &str = "palisade-watchdog";
 
 /// The interval between two checks of a group that was asked to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The number of checks between two inspections of each process: in a container nobody may wait for processes that have
-/// ended, so they stay.
+/// ended, so they stay listed.
 const CLOSER_LOOK: u64 = 10;
 
 /// The variables for the lock to release: the key, and the owner in hexadecimal.
 const KEY: &str = "PALISADE_KEY";
 const OWNER: &str = "PALISADE_OWNER";
 
-/// The end of the pipe that this program holds.
+/// This program's end of the pipe.
 pub struct Watchdog {
     process: Child,
     pipe: ChildStdin,
 }
 
 impl Watchdog {
-    /// Starts the watchdog of this lock. It watches nothing yet.
+    /// Starts the watchdog of this lock, which does not watch a command yet.
     ///
     /// # Errors
+    ///
     /// It cannot be started.
     pub fn start(nodes: &Nodes, guard: &Guard) -> Result<Self, Failure> {
         let started = Command::new(THIS_PROGRAM)
@@ -70,7 +71,7 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Away from the signals of the terminal and of the command.
+            // Out of reach of the signals of the terminal and of the command.
             .process_group(0)
             .current_dir("/")
             .spawn();
@@ -97,7 +98,7 @@ impl Watchdog {
     }
 
     fn say(&mut self, line: &str) {
-        // If the watchdog is gone, nothing can be done about it: this program still ends the command in time.
+        // If the watchdog is gone, that cannot be helped: this program still ends the command in time.
         let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
     }
 }
@@ -128,7 +129,7 @@ enum Watched {
     Ended,
 }
 
-/// The lines that the watchdog read.
+/// The lines that the watchdog has read.
 #[derive(Debug, Default)]
 struct Told {
     text: String,
@@ -138,7 +139,7 @@ struct Told {
 }
 
 impl Told {
-    /// Takes in more of the text.
+    /// Processes more of the text.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
         while let Some(end) = self.text.find('\n') {
@@ -151,7 +152,7 @@ impl Told {
         }
     }
 
-    /// Returns the time until the group is to be killed; `None` if that is now.
+    /// Returns the time until the group is killed; `None` if that is now.
     fn left(&self) -> Option<Duration> {
         let left = self.until.saturating_sub(WATCHDOG_MARGIN).saturating_sub(clock::since_boot());
         (!left.is_zero()).then_some(left)
@@ -160,7 +161,7 @@ impl Told {
 
 fn watch() -> nix::Result<Watched> {
     let mut told = Told::default();
-    // This clock runs while the machine sleeps: a command that wakes up without its lock is killed at once.
+    // This clock runs while the machine sleeps, so a command that wakes up without its lock is killed at once.
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
     let mut bytes = [0; 256];
     loop {
@@ -194,12 +195,12 @@ fn watch() -> nix::Result<Watched> {
 
 /// Ends the command while the lock is still valid, because the program that kept the lock is gone.
 fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
-    // An error means that nothing is left of it.
+    // An error means that nothing is left of the group.
     let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
     for look in 1_u64.. {
         let (Ok(()), Some(left)) = (asked, told.left()) else { break };
         if look.is_multiple_of(CLOSER_LOOK) && group::is_left_unwaited(group) {
-            // Processes that it started during the inspection end here, and start nothing any longer.
+            // Processes started during the inspection end here, and can start no others.
             asked = killpg(group, Signal::SIGKILL);
             if group::is_left_unwaited(group) {
                 return Ok(Watched::Ended);
@@ -215,7 +216,7 @@ fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
     }
 }
 
-/// Releases the lock on all nodes that answer within a moment; on the others its lease ends by itself.
+/// Releases the lock on all nodes that answer within a moment; on the others it ends with its lease.
 fn give_back() -> Option<()> {
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;

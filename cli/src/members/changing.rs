@@ -1,4 +1,4 @@
-//! `palisade members set`: shows the steps, and takes one after the other.
+//! `palisade members set`: shows the steps, and takes them one by one.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::node_view::Guarded;
 use crate::nodes::Nodes;
 use crate::show::{out, print, tell, time};
 
-/// The interval between two checks of the progress.
+/// The interval between checks of the progress.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The JSON for a program that asks for the steps.
+/// The JSON output of the steps, for programs.
 #[derive(Serialize)]
 struct Steps {
-    /// The version of the present set; 0 if no node knows one.
+    /// The version of the current set; 0 if no node knows a set.
     version: u64,
     members: Vec<String>,
     steps: Vec<Step>,
-    /// Nodes that are added when their guards are over.
+    /// Nodes that are added once their guards are over.
     guarded: Vec<Guarded>,
     /// The approximate time that the steps wait for leases to end, in milliseconds.
     waits_ms: u64,
@@ -67,7 +67,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
             if steps.version == 0 { FOUNDS } else { "locks are held and taken meanwhile, and all clients follow" };
         ask(founds, "Change the set?")?;
     }
-    // Also if there is nothing to change: nodes that are behind learn of the set.
+    // Even if there is nothing to change: nodes that are behind learn of the set.
     let changing = nodes.client().set_nodes(urls);
     tokio::pin!(changing);
     let mut version = steps.version;
@@ -92,7 +92,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     show(nodes, &Survey::of(nodes).await, as_json)
 }
 
-/// The precondition of founding a set.
+/// The precondition for founding a set.
 const FOUNDS: &str = "no node knows a set yet: --nodes are written down as the first one, so all clients must have been given exactly these";
 
 fn is_same(one: &Members, other: &Members) -> bool {
@@ -117,8 +117,8 @@ impl Steps {
             });
             before = &after.list;
         }
-        // Each step waits for leases of clients with the version before the last one; so the first two of a set wait
-        // for none.
+        // Each step waits for the leases of clients with the version before the previous one, so the first two steps of
+        // a set do not wait.
         let waiting = steps.iter().filter(|step| step.version > 2).count() as u64;
         let first = if plan.present.version > 1 && waiting > 0 { survey.unsettled_ms() } else { survey.max_ttl_ms() };
         let waits_ms = if waiting == 0 { 0 } else { first + (waiting - 1) * survey.max_ttl_ms() };

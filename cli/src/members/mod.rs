@@ -1,4 +1,4 @@
-//! `palisade members`: the node set of a quorum, as each node knows it; and its changes.
+//! `palisade members`: the node set of a quorum, as each node knows it, and its changes.
 
 mod changing;
 pub mod survey;
@@ -16,7 +16,8 @@ use crate::show::{print, table, tell, time};
 /// `palisade members [set]`
 ///
 /// # Errors
-/// Too few nodes can be asked, or agree; the person declines; a node of the list is no single server.
+///
+/// Too few nodes can be asked, or agree; the person declines; a node of the list is not a single server.
 pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<End, Failure> {
     if nodes.has_many_servers() {
         return Err(Failure::usage(
@@ -29,7 +30,7 @@ pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<En
     }
 }
 
-/// The JSON for programs.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Shown {
     /// The latest version; 0 if no node knows a set.
@@ -75,14 +76,14 @@ fn text(rows: &[Row]) -> String {
     table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
 }
 
-/// Returns the reason why this number of nodes is one too many, or too few; `None` if it is not.
+/// Returns the reason why this number of nodes is one too many or too few; `None` if it is neither.
 pub fn even(count: usize) -> Option<String> {
     let why =
         || format!("an even number: {} are needed, so no more may be down than of {}", majority(count), count - 1);
     (count > 0 && count.is_multiple_of(2)).then(why)
 }
 
-/// Checks that a majority of the members, or of the list if there is no set, is there.
+/// Checks that a majority of the members, or of the list if there is no set, answered.
 fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<End, Failure> {
     let all = if version == 0 { nodes.len() } else { members };
     let is_there = |row: &&Row| matches!(row.standing, Standing::Member | Standing::Behind | Standing::NoSet);
@@ -100,7 +101,7 @@ fn enough(nodes: &Nodes, version: u64, members: usize, rows: &[Row]) -> Result<E
     Ok(End::OK)
 }
 
-/// Returns addresses of members, as people read them.
+/// Returns the addresses of members, for people.
 fn addresses(list: &[Member]) -> String {
     list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! The knowledge of the set, from the nodes of the list and those that they name.
+//! The state of the set, according to the nodes of the list and the members that they name.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::node_failure::in_json;
 use crate::nodes::Nodes;
 
-/// The standing of a server, or of a member's place.
+/// The standing of a server, or of a member's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -48,25 +48,25 @@ impl Standing {
 /// A server that was asked.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// The place in the list, from 1; `None` if a node of the list named it.
+    /// The position in the list, from 1; `None` if a node of the list named the server.
     pub number: Option<usize>,
-    /// The name, as people read it.
+    /// The name for people.
     pub name: String,
-    /// The address, as a set has it.
+    /// The address in the form that sets use.
     pub address: String,
     pub said: Result<Knows, Why>,
 }
 
-/// A member, or a node of the list that is none.
+/// A member, or a node of the list that is not a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The place in the list; `None` if the list does not have it.
+    /// The position in the list; `None` if it is not in the list.
     pub number: Option<usize>,
     pub node: String,
     pub standing: Standing,
     /// The version that the server there knows; `None` if it cannot be asked.
     pub version: Option<u64>,
-    /// Milliseconds until it has a vote on the next version.
+    /// Milliseconds until it may vote on the next version.
     pub unsettled_ms: Option<u64>,
     /// The id of the server that answers there.
     pub id: Option<String>,
@@ -77,7 +77,7 @@ pub struct Row {
     pub error: Option<Why>,
 }
 
-/// The nodes' knowledge of the set.
+/// The state of the set, as far as the nodes know it.
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub told: Vec<Told>,
@@ -86,14 +86,14 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Asks the nodes of the list, and the members that they name; returns nothing if a node of the list is more than
+    /// Asks the nodes of the list and the members that they name. Returns nothing if a node of the list is more than
     /// one server.
     pub async fn of(nodes: &Nodes) -> Self {
         let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
         let listed =
             first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
         let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
-        // Each once: a node of the list as that.
+        // Each once; a node of the list under its position there.
         let told = listed.chain(others).filter_map(|(number, name, address)| {
             let said = known.remove(&address)?;
             Some(Told { number, name, address, said })
@@ -101,7 +101,7 @@ impl Survey {
         Self { told: told.collect(), latest }
     }
 
-    /// Returns the members, and the nodes of the list that are none; nodes of the list first.
+    /// Returns the members, and the nodes of the list that are not members; nodes of the list first.
     pub fn rows(&self) -> Vec<Row> {
         let mut seen: HashSet<usize> = HashSet::new();
         let mut rows = vec![];
@@ -123,7 +123,7 @@ impl Survey {
         rows
     }
 
-    /// Returns the server that was asked as this member: one with its id, else whatever is at its address.
+    /// Returns the server that answered for this member: one with its id, else whatever is at its address.
     fn place_of(&self, member: &Member) -> Option<usize> {
         let is_it = |told: &Told| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
         let by_id = |told: &&Told| is_it(told) && told.address == member.address;
@@ -163,7 +163,7 @@ impl Survey {
         self.knowing().map(|knows| knows.max_ttl_ms).max().unwrap_or(0)
     }
 
-    /// Returns the time until all members that answer have a vote on the next version, in milliseconds.
+    /// Returns the time until all members that answer may vote on the next version, in milliseconds.
     pub fn unsettled_ms(&self) -> u64 {
         let members = self.knowing().filter(|knows| self.latest.has(knows.id));
         members.map(|knows| knows.unsettled_ms).max().unwrap_or(0)
@@ -174,7 +174,7 @@ impl Survey {
     }
 }
 
-/// Returns a member, as people read it.
+/// Returns a member's name for people.
 fn name_of(address: &str) -> String {
     address.trim_start_matches("unix://").to_owned()
 }
@@ -234,7 +234,7 @@ mod tests {
             vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 2, &before), told(Some(3), "d", 4, &none), silent];
         let rows = [(Some(1), "a", Member), (Some(2), "b", Behind), (Some(3), "d", NoMember), (None, "c", Unreachable)];
         assert_eq!(standings(&now, all), named(&rows));
-        // Another server at b; a member that the list calls by another name; while b is replaced, both of its ids.
+        // Another server at b; a member that the list calls by another name; both ids of b while it is replaced.
         let all = vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 9, &none), told(Some(3), "see", 3, &now)];
         assert_eq!(
             standings(&now, all),

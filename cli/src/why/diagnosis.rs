@@ -1,5 +1,5 @@
 //! The diagnosis of why nobody gets a lock: from the nodes' answers to findings, and one sentence that says what to do.
-//! Nothing is asked here.
+//! This module asks no nodes.
 
 use palisade_client::Why;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::moment;
 use crate::node_failure::{advice, words};
 use crate::show::{printable, time};
 
-/// The number of waiters from which the queue takes long, not one holder.
+/// The number of waiters from which the delay is due to the queue, not to one holder.
 const LONG_QUEUE: u64 = 100;
 
 /// The number of waiters shown, the first of the queue.
@@ -20,17 +20,17 @@ const WAITERS_SHOWN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Nothing keeps anybody from it.
+    /// Nothing stands in the way of taking it.
     Free,
-    /// A majority has it for somebody.
+    /// A majority has granted it to one owner.
     Held,
     /// The lock is reserved for a waiter whose turn has come.
     Kept,
-    /// Nodes have it for different owners, and none has a majority.
+    /// Nodes have granted it to different owners, none of which has a majority.
     Split,
     /// Too many nodes are guarded for a majority to grant.
     Guarded,
-    /// Too many nodes cannot be asked for a majority to be left.
+    /// Too many nodes cannot be asked, so no majority is left.
     Unreachable,
 }
 
@@ -53,7 +53,7 @@ pub struct Diagnosis {
     pub advice: String,
 }
 
-/// Returns the diagnosis of these facts.
+/// Returns the diagnosis for these facts.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     let (state, summary, advice) = facts.decided();
     Diagnosis { state, summary, findings: facts.findings(), advice }
@@ -112,7 +112,7 @@ impl Facts {
     /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // The remedy; of several reasons, that of most nodes.
+        // The remedy; of several reasons, the one of most nodes.
         let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
         let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
@@ -120,7 +120,7 @@ impl Facts {
         format!("On {}: {}.", named.join(", "), advice(worst))
     }
 
-    /// Returns the advice if a majority has it for somebody.
+    /// Returns the advice if a majority has granted the lock to one owner.
     fn of_held(&self, held: &LockView) -> String {
         let key = printable(self.key.as_bytes());
         let (name, lease) = (held.first.name(), time(held.first.ttl_ms));
@@ -149,7 +149,7 @@ impl Facts {
         )
     }
 
-    /// Returns the advice if nothing keeps anybody from it now.
+    /// Returns the advice if nothing stands in the way of taking the lock.
     fn of_free(&self) -> String {
         let key = printable(self.key.as_bytes());
         if self.told().any(|told| told.guarded_slots > 0) {

@@ -13,19 +13,19 @@ pub struct Facts {
     pub key: String,
     /// Each node of the list.
     pub nodes: Vec<NodeSaid>,
-    /// The nodes' joint answer.
+    /// The nodes' merged answer.
     pub together: Together,
-    /// The last ends of grants and waits, newest first.
+    /// The most recent ends of grants and waits, newest first.
     pub log: Vec<Event>,
     /// The reason why nodes that can be asked do not report their logs; empty if all do.
     pub log_untold: String,
     /// The wall clock at the time of the questions, in milliseconds.
     pub now_ms: u64,
-    /// The zone for moments.
+    /// The time zone for output.
     pub zone: TimeZone,
 }
 
-/// One node's answer.
+/// A node's answer.
 #[derive(Clone, Debug)]
 pub struct NodeSaid {
     pub name: String,
@@ -41,14 +41,14 @@ pub struct Told {
     pub grants: usize,
     /// The longest of their leases, in milliseconds.
     pub lease_ms: u64,
-    /// The number of its cluster's slots that are guarded there; it does not say which.
+    /// The number of its cluster's slots that are guarded there; the server does not say which.
     pub guarded_slots: u64,
-    /// The owner of the reservation there, and its remaining time in milliseconds.
+    /// The owner with a reservation there, and its remaining time in milliseconds.
     pub kept: Option<(String, u64)>,
 }
 
 impl Facts {
-    /// Returns the number of nodes that are a majority.
+    /// Returns the number of nodes in a majority.
     pub fn majority(&self) -> usize {
         palisade_quorum::majority(self.nodes.len())
     }
@@ -58,24 +58,24 @@ impl Facts {
         self.nodes.iter().filter_map(|node| node.told.as_ref().ok())
     }
 
-    /// Returns the number of nodes that grant, if nobody holds the lock there.
+    /// Returns the number of nodes that would grant, if nobody holds the lock there.
     pub fn serving(&self) -> usize {
         self.told().filter(|told| told.guard.is_none()).count()
     }
 
-    /// Returns the lock as held on a majority.
+    /// Returns the lock, if a majority holds it for one owner.
     pub fn held(&self) -> Option<LockView> {
         let first = self.together.grants.first().filter(|grant| grant.is_held)?.clone();
         Some(LockView::with(self.key.clone(), vec![], first, self.together.clone()))
     }
 
-    /// Returns the time until `missing` of these times have passed.
+    /// Returns the time after which `missing` of these times have passed.
     pub fn until(&self, mut times: Vec<u64>, missing: usize) -> String {
         times.sort_unstable();
         time(times.get(missing.saturating_sub(1)).or(times.last()).copied().unwrap_or(0))
     }
 
-    /// Returns how long the last holders had it, on average.
+    /// Returns the average time for which the last holders had it.
     pub fn pace(&self) -> Option<String> {
         let held: Vec<u64> = self.log.iter().filter(|event| event.token > 0).map(|event| event.held_ms).collect();
         Some(time(held.iter().sum::<u64>().checked_div(held.len() as u64)?))

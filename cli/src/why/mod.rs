@@ -1,4 +1,4 @@
-//! `palisade why`: why nobody gets a lock, and what to do. Asks all nodes, and prints the diagnosis of [`diagnosis`].
+//! `palisade why`: asks all nodes why nobody gets a lock, and prints the [`diagnosis`] with what to do.
 
 mod diagnosis;
 mod facts;
@@ -21,10 +21,10 @@ use crate::node_view::Info;
 use crate::nodes::{self, Nodes, Reply, answers};
 use crate::show::print;
 
-/// The number of the last entries of the nodes' logs that are shown.
+/// The number of recent entries of the nodes' logs that are shown.
 const EVENTS: usize = 3;
 
-/// The JSON for programs.
+/// The JSON output for programs.
 #[derive(Serialize)]
 struct Said<'a> {
     key: &'a str,
@@ -38,10 +38,11 @@ struct Said<'a> {
     log: &'a [Event],
 }
 
-/// Asks, and explains.
+/// Asks the nodes, and explains.
 ///
 /// # Errors
-/// Too few nodes can be asked; that is explained all the same.
+///
+/// Too few nodes can be asked; that is explained even so.
 pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let question = question_of_all(key);
     let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
@@ -68,7 +69,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let (key, log) = (&facts.key, &facts.log);
     let said = Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
     print(as_json, &said, || text(&diagnosis))?;
-    // The nodes' problems were explained.
+    // The nodes' problems were explained above.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 

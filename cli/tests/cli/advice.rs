@@ -1,4 +1,4 @@
-//! Advice for people on call.
+//! The advice that is printed for people on call.
 
 use nix::sys::signal::Signal;
 
@@ -19,7 +19,7 @@ fn advice(ended: &Ended, found: &str) -> String {
     lines.nth(1).unwrap_or_else(|| panic!("{found}: {out}")).trim().to_owned()
 }
 
-/// A node that lost its disk looks like a new one. Only its guard keeps its grants from being granted again.
+/// A node that lost its disk looks like a new one. Only its guard keeps its former grants from being granted to others.
 #[test]
 fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     let mut nodes = lasting(3);
@@ -50,7 +50,7 @@ fn how_to_found_a_set() {
     assert!(ended.out().contains("they are version 1 of the set") && !ended.out().contains("founded"), "{ended:?}");
 }
 
-/// The user that takes locks may ask whether it can.
+/// The user that takes locks may check whether it can.
 #[test]
 fn the_doctor_as_the_user_of_an_application() {
     let nodes = lasting(3);
@@ -70,7 +70,7 @@ fn the_doctor_as_the_user_of_an_application() {
     as_app("nodes").assert_refused(193, "NOPERM");
 }
 
-/// One node in trouble keeps nobody from a lock, and two would.
+/// One node in trouble keeps nobody from a lock; two would.
 #[test]
 fn what_to_repair_is_told_before_it_matters() {
     let mut nodes = Nodes::start(3);
@@ -106,7 +106,7 @@ fn a_holder_that_is_stopped() {
     });
 }
 
-/// A person who looks for it afterwards does not know how long it was held.
+/// A person who looks into it later does not know how long the lock was held.
 #[test]
 fn a_lock_that_was_broken_young_is_in_the_history() {
     let nodes = Nodes::start(3);
@@ -119,7 +119,7 @@ fn a_lock_that_was_broken_young_is_in_the_history() {
     assert_eq!(ends, [["broken", "web-1"]], "{said}");
 }
 
-/// Two addresses of one server are one node: its answer is not a majority's.
+/// Two addresses of one server are one node: its answer is not a majority.
 #[test]
 fn two_addresses_of_one_server() {
     let mut nodes = Nodes::start(0);
@@ -141,12 +141,12 @@ fn two_addresses_of_one_server() {
         assert_eq!(ended.code(), Some(196), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
         assert!(!ended.all().contains("is free"), "{line}: {ended:?}");
-        // As long as the list has both, this does not pass by itself.
+        // As long as the list has both, the problem does not pass by itself.
         let ended = run(at(&[&one, &alias], line));
         assert_eq!(ended.code(), Some(193), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
     }
-    // A majority of different servers is one.
+    // A majority of different servers is sufficient.
     let three = [&one, &alias, &other];
     let why = run(at(&three, "why free"));
     assert!(why.code() == Some(0) && why.out().starts_with("free is free\n") && why.out().contains(&once), "{why:?}");
@@ -154,7 +154,7 @@ fn two_addresses_of_one_server() {
     assert_eq!(held.code(), Some(0), "{held:?}");
     let why = run(at(&three, "why mine"));
     assert!(why.out().starts_with("mine is held by ") && why.out().contains(", on 2 of 3 nodes\n"), "{why:?}");
-    // One of the two that count holds the other lock for somebody: no answer calls it this owner's.
+    // One of the two that count has granted the other lock to somebody: no answer says that this owner has it.
     let refused = run(at(&[&alias, &one, &down], "acquire free --owner me --ttl 1m"));
     assert!(refused.all().contains("it is the same server as ") && !refused.all().contains("OWNED"), "{refused:?}");
 }

@@ -46,7 +46,7 @@ fn it_ends_by_a_signal_and_takes_its_socket_along() {
     assert_eq!(nodes.holding("k"), 3, "locks are left to their leases");
 }
 
-/// SIGHUP ends no agent, and changes no list: the agent reports the nodes it works with.
+/// SIGHUP neither ends an agent nor changes its list: the agent reports the nodes that it works with.
 #[test]
 fn it_follows_the_set_and_has_no_reload_of_its_list() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "60000"]);
@@ -87,7 +87,7 @@ fn locks_are_given_back_if_it_is_told_so() {
     assert_eq!(nodes.holding("k"), 0);
 }
 
-/// kill -9: another process goes on with what the first one granted.
+/// kill -9: another process continues with what the first one granted.
 #[test]
 fn another_process_goes_on_after_kill_9() {
     let nodes = Nodes::start(5);
@@ -161,7 +161,7 @@ fn health_follows_the_majority() {
     wait_until("it is not well", || asks(&nodes).code() == Some(1));
 }
 
-/// As with systemd: the socket is there before the agent, and stays after it.
+/// As with systemd: the socket exists before the agent, and outlives it.
 #[test]
 fn a_socket_is_handed_over() {
     const ACTIVATE: &str = "systemd-socket-activate";
@@ -188,7 +188,7 @@ fn a_socket_is_handed_over() {
     assert!(socket.exists(), "it belongs to who made it");
 }
 
-/// systemd hears that the agent is ready, its status, and that it ends.
+/// systemd learns that the agent is ready, its status, and that it ends.
 #[test]
 fn systemd_is_told() {
     let nodes = Nodes::start(3);

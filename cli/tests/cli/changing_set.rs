@@ -1,4 +1,4 @@
-//! `palisade members`: its view of a set, and its changes.
+//! `palisade members`: what it shows of a set, and its changes.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::fixture::{Ended, palisade_at, run};
 use crate::harness::{Server, Setup, acl_rules, state_file, text, wait_until};
 use crate::transcripts::{alike, on_the_page};
 
-/// Starts servers whose short leases shorten the steps.
+/// Starts servers with short leases, which shorten the steps.
 fn start(count: usize) -> Vec<Server> {
     let setup = || Setup::new().replication().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"]);
     (0..count).map(|_| setup().start()).collect()
@@ -23,12 +23,12 @@ fn some(servers: &[Server], places: &[usize]) -> Vec<String> {
     places.iter().map(|&place| address(&servers[place])).collect()
 }
 
-/// Returns the program on these of the servers.
+/// Returns the program, run on some of the servers.
 fn on(servers: &[Server], places: &[usize], line: &str) -> Command {
     palisade_at(&some(servers, places).join(","), line)
 }
 
-/// Runs `members set` to these.
+/// Runs `members set` to make these servers the set.
 fn set(servers: &[Server], list: &[usize], wanted: &[usize], options: &str) -> Ended {
     run(on(servers, list, &format!("members set {} {options}", some(servers, wanted).join(" "))))
 }
@@ -38,7 +38,7 @@ fn members(servers: &[Server], list: &[usize]) -> Value {
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
 }
 
-/// Returns the standing of each: its place in the list (0: none) and its words.
+/// Returns the standing of each: its position in the list (0: none) and the words.
 fn standings(servers: &[Server], list: &[usize]) -> Vec<(u64, String)> {
     let rows = members(servers, list)["nodes"].as_array().unwrap().clone();
     let standing = |row: &Value| (row["number"].as_u64().unwrap_or(0), row["standing"].as_str().unwrap().to_owned());
@@ -53,7 +53,7 @@ fn version(server: &Server) -> i64 {
     server.client().say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// Checks that the doctor finds this about a server.
+/// Checks that the doctor has this finding about a server.
 #[track_caller]
 fn finds(servers: &[Server], list: &[usize], about: usize, found: &str) {
     let out = run(on(servers, list, "doctor")).out();
@@ -73,10 +73,10 @@ fn plain(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Checks that the page shows under `command` what was printed.
+/// Checks that the page shows this output under `command`.
 #[track_caller]
 fn is_shown(command: &str, printed: &str) {
-    // Before numbers become alike: an id keeps its length.
+    // Before numbers are made alike: an id keeps its length.
     let printed: Vec<_> = plain(&printed.lines().map(str::to_owned).collect::<Vec<_>>());
     // The page has a minute where the test has a second.
     let alike = |line: &String| alike(line).replace(" 0m", " 0s");
@@ -85,8 +85,7 @@ fn is_shown(command: &str, printed: &str) {
     assert_eq!(printed, shown, "{command}");
 }
 
-/// From three nodes to five, one of which dies and is replaced, and back to three; with the list from the beginning
-/// throughout.
+/// From three nodes to five, one of which dies and is replaced, and back to three; with the original list throughout.
 #[test]
 fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let mut servers = start(6);
@@ -119,7 +118,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let after = standings(&servers, &[0, 1, 5]);
     assert_eq!(after, all("member", &[1, 2, 3, 0, 0]));
 
-    // Of its list, one node is dead and one is no longer in the set.
+    // One node of its list is dead, and one is no longer in the set.
     well(set(&servers, &first, &[5, 0, 3], "--yes"));
     assert_eq!([0, 3, 5].map(|place| version(&servers[place])), [7; 3]);
     let of_old = run(on(&servers, &first, "members"));
@@ -128,7 +127,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
         let named = |number, standing: &str| (number, standing.to_owned());
         [named(1, "member"), named(2, "no-member"), named(3, "unreachable"), named(0, "member"), named(0, "member")]
     });
-    // A lock is taken where the set is, whatever the list.
+    // A lock is taken on the set, whatever the list.
     well(run(on(&servers, &first, "acquire k --owner me --ttl 1s")));
     // Two of three are gone: nobody can change anything.
     servers[3].kill();
@@ -138,7 +137,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
-/// A node that lost its state file is another one, until the same addresses are set again; so is one that was away
+/// A node that lost its state file is a different one until the same addresses are set again; so is one that was away
 /// while the set changed.
 #[test]
 fn members_that_are_behind_or_have_another_id() {
@@ -186,7 +185,7 @@ fn what_is_refused() {
         assert_eq!(server.client().say(&rules), text("OK"));
     }
     let as_app: Vec<_> = some(&servers, &[0, 1]).iter().map(|at| format!("redis://app:secret@{at}")).collect();
-    // The third is reached as the first of the list: as this user.
+    // The third is reached as the first of the list is: as this user.
     let all = some(&servers, &[0, 1, 2]).join(" ");
     let refused = run(palisade_at(&as_app.join(","), &format!("members set {all} --yes")));
     refused.assert_refused(193, "+lock.setmembers");
@@ -209,8 +208,8 @@ fn what_is_refused() {
     run(palisade_at("127.0.0.1:1", "members set")).assert_refused(193, "ADDRESS");
 }
 
-/// A server has one place in a set, whatever names it has. The plan is refused as the change is, with the same words,
-/// and nothing is changed.
+/// A server has only one place in a set, whatever its names. The plan and the change are refused in the same words, and
+/// nothing is changed.
 #[test]
 fn one_server_under_two_names() {
     let servers = start(3);

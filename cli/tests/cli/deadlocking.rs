@@ -3,7 +3,7 @@
 use crate::fixture::{Nodes, PALISADE, Running, json, run};
 use crate::harness::{wait_until, waits};
 
-/// Runs a command under `outer` that wants `inner` too.
+/// Runs a command under `outer` that also wants `inner`.
 fn worker(nodes: &Nodes, name: &str, outer: &str, inner: &str) -> Running {
     let script =
         format!("echo > {name}; while ! [ -e go ]; do sleep 0.01; done; \"$0\" exec --note {name} {inner} -- true");
@@ -45,7 +45,7 @@ fn two_that_wait_for_each_other() {
         assert!(ended.out().starts_with("2 wait for each other:\n"), "{ended:?}");
         assert!(ended.out().contains("take these locks in one order everywhere, such as a, b."), "{ended:?}");
 
-        // The advice helps.
+        // Following the advice resolves it.
         let advice = ended.out().lines().last().unwrap().to_owned();
         let said = advice.split('`').nth(1).unwrap().strip_prefix("palisade break ").unwrap();
         assert_eq!(run(nodes.palisade(&format!("break --yes {said}"))).code(), Some(0));

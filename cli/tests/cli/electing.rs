@@ -1,4 +1,4 @@
-//! A command that runs while it leads, and the present leader.
+//! A command that runs while it leads, and the current leader.
 
 use std::io::{BufRead, BufReader};
 
@@ -14,7 +14,7 @@ fn elect(nodes: &Nodes, options: &str, script: &str) -> Running {
     Running::start(command)
 }
 
-/// Returns a script that leads until it is ended, and says so in the file `name`.
+/// Returns a script that leads until it is ended, and records that in the file `name`.
 fn leads(name: &str) -> String {
     format!("echo $PALISADE_TERM $PALISADE_TOKEN > {name}; exec sleep 1000")
 }
@@ -74,7 +74,7 @@ fn it_campaigns_again_when_it_was_lost_and_ends_with_its_command() {
     nodes.wait_idle();
 }
 
-/// After a kill, its watchdog ends the command, and the next one leads.
+/// After a kill, its watchdog ends the command, and the next candidate leads.
 #[test]
 fn killed_it_is_followed() {
     let nodes = Nodes::start(3);
@@ -105,7 +105,7 @@ fn what_cannot_be_is_said_before_it_campaigns() {
     nodes.wait_idle();
 }
 
-/// The id tells `palisade deadlocks` that a waiting candidate is the holder of another lock.
+/// The id shows `palisade deadlocks` that a waiting candidate is the holder of another lock.
 #[test]
 fn a_candidate_has_a_holder_id_and_its_command_too() {
     let nodes = Nodes::start(3);

@@ -64,7 +64,7 @@ fn nobody_has_a_majority() {
     let said = json(&nodes, "why k");
     assert_eq!((&said["state"], &said["grants"]), (&"free".into(), &serde_json::json!([])), "{said}");
 
-    // A lock that is reserved for a waiter whose turn has come.
+    // A lock reserved for a waiter whose turn has come.
     nodes.say("CONFIG SET lock.handoff-window 10000");
     wait_until("it is seen while it is kept", || {
         nodes.servers[0].client().say("LOCK.WAIT k me 0");
@@ -73,7 +73,7 @@ fn nobody_has_a_majority() {
     });
 }
 
-/// The nodes refuse a user: each refusal is reported with its remedy, also if some nodes answer.
+/// The nodes refuse a user: each refusal is reported with its remedy, even if some nodes answer.
 #[test]
 fn a_user_that_may_not() {
     let nodes = Nodes::start(3);

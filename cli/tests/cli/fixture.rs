@@ -27,12 +27,12 @@ impl Nodes {
         Self { servers: (0..count).map(|_| Setup::new().start()).collect(), folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Returns the addresses, as the environment has them.
+    /// Returns the addresses as the environment variable has them.
     pub fn addresses(&self) -> String {
         self.addresses_with("")
     }
 
-    /// Returns the addresses, each with this at its end: a user, a database.
+    /// Returns the addresses, each with this suffix: a user, a database.
     pub fn addresses_with(&self, query: &str) -> String {
         let address = |server: &Server| format!("unix://{}{query}", server.socket().display());
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
@@ -50,14 +50,14 @@ impl Nodes {
         command
     }
 
-    /// Returns the program, running `script` in a shell under a lock.
+    /// Returns the program, set to run `script` in a shell under a lock.
     pub fn exec(&self, options: &str, script: &str) -> Command {
         let mut command = self.palisade(&format!("exec {options} -- sh -c"));
         command.arg(script);
         command
     }
 
-    /// Returns a file in the folder that commands run in.
+    /// Returns the path of a file in the folder that commands run in.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -69,7 +69,7 @@ impl Nodes {
         read(&path).trim().to_owned()
     }
 
-    /// Returns the answer of each node.
+    /// Sends a command to each node, and returns the answers.
     pub fn say(&self, line: &str) -> Vec<Reply> {
         self.servers.iter().map(|server| server.client().say(line)).collect()
     }
@@ -100,10 +100,10 @@ pub fn palisade_at(addresses: &str, line: &str) -> Command {
     command
 }
 
-/// The nodes' time to answer: this machine may be busy.
+/// The time for nodes to answer: this machine may be busy.
 const NODE_TIMEOUT: &str = "5s";
 
-/// Returns a program that starts apart from the caller of the tests: in a session of its own, so without their
+/// Returns a program that starts detached from whatever runs the tests: in a session of its own, so without their
 /// terminal. It ignores no signal, even if the tests run under `nohup` or in the background of a script.
 pub fn apart(program: &str) -> Command {
     let mut command = Command::new("env");
@@ -127,7 +127,7 @@ impl Running {
         Pid::from_raw(self.0.id() as i32)
     }
 
-    /// Returns true if it has started another program, which runs.
+    /// Returns true if it has started another program, which is running.
     pub fn has_child(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
         let mut children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -180,14 +180,14 @@ impl Ended {
         self.out() + &self.err()
     }
 
-    /// Checks that it ended with this status, and this as its last output.
+    /// Checks that it ended with this status, and that the last line of its standard error has this text.
     #[track_caller]
     pub fn assert_refused_after(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
         assert!(self.err().lines().last().is_some_and(|line| line.contains(text)), "{text}: {self:?}");
     }
 
-    /// Checks that it ended with this status, and with one line that has this text.
+    /// Checks that it ended with this status, and printed one line with this text.
     #[track_caller]
     pub fn assert_refused(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
@@ -202,7 +202,7 @@ pub fn run(command: Command) -> Ended {
     Running::start(command).end()
 }
 
-/// Returns the program's answer in JSON.
+/// Returns the program's JSON output.
 pub fn json(nodes: &Nodes, line: &str) -> serde_json::Value {
     let ended = run(nodes.palisade(&format!("{line} --json")));
     serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
@@ -218,13 +218,13 @@ pub fn run_with(mut command: Command, input: &[u8]) -> Ended {
     let input = input.to_vec();
     let written = std::thread::spawn(move || pipe.write_all(&input));
     let ended = running.end();
-    // A program that has seen enough need not read it all.
+    // A program that has seen enough need not read everything.
     let written = written.join().unwrap();
     assert!(written.is_ok() || written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe));
     ended
 }
 
-/// Returns the content of a file; empty if it is not there.
+/// Returns the content of a file; empty if it does not exist.
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -234,28 +234,28 @@ pub fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap().into()
 }
 
-/// Waits until a process has ended, or is one that nobody has waited for.
+/// Waits until a process has ended, or is a zombie.
 pub fn wait_dead(pid: &str) {
     wait_until(&format!("process {pid} is dead"), || !is_alive(pid));
 }
 
-/// Returns true if a process runs.
+/// Returns true if a process is running.
 pub fn is_alive(pid: &str) -> bool {
     let status = read(Path::new(&format!("/proc/{pid}/status")));
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-/// A beat every few milliseconds: a shell's loop that writes the time since boot, in seconds, to the file `beat`. It
-/// ignores SIGTERM.
+/// A script with a beat every few milliseconds: a shell loop that writes the time since boot, in seconds, to the file
+/// `beat`. It ignores SIGTERM.
 pub const HEARTBEAT: &str = "trap '' TERM; echo $$ > pid; \
     while :; do read up idle < /proc/uptime; echo $up > beat; done";
 
-/// Returns the time of the last beat, once it has stopped for good.
+/// Returns the time of the last beat, once beats have stopped for good.
 pub fn last_beat(nodes: &Nodes) -> Duration {
     let start = Instant::now();
     wait_dead(&nodes.wait_file("pid"));
     assert!(start.elapsed() < patience());
-    // A beat may have been cut off between two system calls: it leaves an empty file, and the death came after it.
+    // A beat may have been cut off between two system calls, which leaves an empty file; the death came after it.
     let beat = read(&nodes.file("beat"));
     Duration::from_secs_f64(beat.trim().parse().unwrap_or(0.0))
 }

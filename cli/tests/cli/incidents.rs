@@ -1,5 +1,6 @@
 //! The incidents of docs/troubleshooting.md, staged on five nodes: the page shows what the program prints.
-//! `PALISADE_WRITE_PAGES=1` writes the present output into the page.
+//!
+//! `PALISADE_WRITE_PAGES=1` writes the current output to the page.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -14,20 +15,20 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting
 /// The number of nodes of an incident.
 const COUNT: usize = 5;
 
-/// The number of waiters that stand for the ten thousand of the page.
+/// The number of waiters that stand in for the page's ten thousand.
 const HERD: usize = 110;
 
-/// One writes at a time.
+/// Held while a test writes the page: only one may at a time.
 static WRITES: Mutex<()> = Mutex::new(());
 
-/// Checks that `line` prints, with status `code`, what the page shows under `heading`.
+/// Checks that `line` ends with status `code`, and prints what the page shows under `heading`.
 #[track_caller]
 fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i32) {
     let mut command = nodes.palisade(line);
     command.env("PALISADE_NODES", nodes.addresses_with(user));
     let ended = run(command);
     assert_eq!(ended.code(), Some(code), "{ended:?}");
-    // On the page they have names that people can read.
+    // On the page they have readable names.
     let mut said = ended.all();
     for (n, server) in nodes.servers.iter().enumerate() {
         said = said.replace(&server.socket().display().to_string(), &format!("10.0.0.{}:6379", n + 1));
@@ -45,7 +46,7 @@ fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i3
     assert_eq!(masked(&said), masked(&page[begin..end]), "the page shows:\n{}\nand it is:\n{said}", &page[begin..end]);
 }
 
-/// Returns a text without what differs at each run: tokens, owners, moments, lengths of time, large numbers, columns.
+/// Returns a text without anything that differs between runs: tokens, owners, times, large numbers, columns.
 fn masked(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(masked_word).collect();
@@ -92,8 +93,8 @@ fn holder(nodes: &Nodes, key: &str, note: &str) -> Running {
     exec.args(["--note", note, "--", "sleep", "1000"]);
     let holder = Running::start(exec);
     wait_until("all have it", || nodes.holding(key) == COUNT);
-    // Not before its command runs: new nodes grant with different tokens at first, and a lock broken between the two
-    // rounds is requested again.
+    // Not before its command runs: new nodes at first grant different tokens, and a lock broken between the two rounds
+    // is requested again.
     wait_until("it holds the lock", || holder.has_child());
     holder
 }
@@ -123,7 +124,7 @@ fn a_deadlock_of_two_workers() {
     let (accounts, transfers) = (["accounts:1", "accounts:2"], ["transfer-17@web-1", "transfer-18@web-2"]);
     for (key, transfer) in accounts.iter().zip(transfers) {
         nodes.say(&format!("LOCK.ACQUIRE {key} {transfer} 60000 NOTE [holder={transfer}]"));
-        // The one that came later is to end: it must be visible which one that is.
+        // The one that came later has to end: the output must show which one that is.
         let held = |server: &Server| server.client().say(&format!("LOCK.INFO {key}")).field("held").as_int();
         wait_until("it is held for a while", || nodes.servers.iter().all(|server| held(server) >= 20));
     }
@@ -140,10 +141,10 @@ fn a_deadlock_of_two_workers() {
 #[test]
 fn a_lock_that_was_broken() {
     let nodes = Nodes::start(COUNT);
-    // What takes seconds at three in the morning takes none here.
+    // What takes seconds at three in the morning takes no time here.
     nodes.say("CONFIG SET lock.log-slower-than 0");
     let before = holder(&nodes, "import", "import 17 on web-2");
-    // On all nodes at once: one after the other they would be healed.
+    // On all nodes at once: one by one, they would be healed in between.
     assert_eq!(run(nodes.palisade("break --yes import")).code(), Some(0));
     assert_eq!(before.end().code(), Some(197));
     let _now = holder(&nodes, "import", "import 18 on web-2");

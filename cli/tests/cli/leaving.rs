@@ -17,7 +17,7 @@ fn what_is_left_behind_is_ended() {
     nodes.wait_idle();
 }
 
-/// A shell does not wait for a background process that reads its output: that gets time to finish.
+/// A shell does not wait for a background process that reads its output; that process gets time to finish.
 #[test]
 fn what_ends_by_itself_is_waited_for() {
     let nodes = Nodes::start(1);

@@ -19,7 +19,7 @@ fn locks_and_who_holds_them() {
     wait_until("all have it", || nodes.holding("a:1") == 3);
     let waiter = Running::start(nodes.exec("--note web-2 a:1", "true"));
     wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
-    // A lock of one node alone is nobody's.
+    // A lock on only one node belongs to nobody.
     nodes.servers[1].client().say("LOCK.ACQUIRE b:2 somebody 60000");
     nodes.say("SET c:3 text");
 
@@ -57,7 +57,7 @@ fn locks_and_who_holds_them() {
     assert_eq!((&page["locks"][0]["holder"], &page["seen"]), (&"web-1".into(), &1.into()), "{page}");
     assert!(page["rates"][2]["granted"].is_number() && page["contended"]["keys"].is_array(), "{page}");
 
-    // It is listed with one of three nodes silent, and not with two.
+    // It is listed with one of three nodes silent, but not with two.
     let frozen = Frozen::new(&nodes.servers[2]);
     assert_eq!(json(&nodes, "info a:1")["nodes"], 2);
     let also = Frozen::new(&nodes.servers[1]);
@@ -65,7 +65,7 @@ fn locks_and_who_holds_them() {
     drop((frozen, also));
     wait_until("all have it, also if it ended meanwhile on those", || nodes.holding("a:1") == 3);
 
-    // After a break on one node, the holder would release the lock on the others, maybe before they are asked.
+    // After a break on one node, the holder would release the lock on the others, perhaps before they are asked.
     holder.signal(Signal::SIGSTOP);
     assert_eq!(json(&nodes, "break --yes a:1")["nodes"], 3);
     assert_eq!(json(&nodes, "break --yes free")["nodes"], 0);
@@ -73,7 +73,7 @@ fn locks_and_who_holds_them() {
     assert_eq!(waiter.end().code(), Some(0), "it got what was broken");
 }
 
-/// A node that is guarded, or cannot be asked, may be one of a majority that had the lock.
+/// A node that is guarded or cannot be asked may belong to a majority that had the lock.
 #[test]
 fn nobody_knows_whether_it_is_free() {
     let mut nodes = Nodes::start(3);
@@ -86,7 +86,7 @@ fn nobody_knows_whether_it_is_free() {
         assert!(ended.err().contains("guarded for ") && ended.err().contains("s (operator)"), "{ended:?}");
         assert_eq!(ended.out(), "");
     }
-    // One node does not have all that there may be.
+    // One node may not have all the locks.
     nodes.servers[2].client().say("LOCK.ACQUIRE k me 60000");
     let ended = run(nodes.palisade("info k"));
     assert_eq!(ended.code(), Some(196), "{ended:?}");
@@ -99,7 +99,7 @@ fn nobody_knows_whether_it_is_free() {
     let ended = run(nodes.palisade("info k"));
     ended.assert_refused(196, "it cannot be reached");
     assert!(ended.err().contains("guarded for "), "{ended:?}");
-    // A majority that holds it knows.
+    // If a majority holds it, the answer is known.
     nodes.servers[0].start_again();
     nodes.servers.iter().for_each(Server::lift);
     nodes.say("LOCK.ACQUIRE k me 60000");
@@ -182,7 +182,7 @@ fn the_doctor_names_each_fault() {
     assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
 }
 
-/// The user of docs/cli.md can do everything, and that of an application in docs/acl.md takes locks.
+/// The user in docs/cli.md can do everything, and the application's user in docs/acl.md can take locks.
 #[test]
 fn users_with_the_rules_of_the_documents() {
     let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
@@ -229,12 +229,12 @@ fn users_with_the_rules_of_the_documents() {
     for server in &nodes.servers {
         let denied = server.client().say("ACL LOG").as_list();
         let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
-        // What a client also sends if the server knows it: nothing depends on it.
+        // A client also sends this to servers that know it, but nothing depends on it.
         assert!(denied.iter().all(|what| what == "client|setinfo"), "{denied:?}");
     }
 }
 
-/// A node that cannot be asked has its own reason, and each reason its own remedy.
+/// Each node that cannot be asked has its own reason, and each reason its own remedy.
 #[test]
 fn the_doctor_knows_a_remedy_for_each() {
     let nodes = Nodes::start(1);
@@ -262,8 +262,8 @@ fn the_doctor_knows_a_remedy_for_each() {
     }
 }
 
-/// A terminal obeys more than the characters below a space: what turns the order of the text around, and invisible
-/// characters.
+/// A terminal obeys more than the characters below a space: those that reverse the order of the text, and invisible
+/// ones.
 #[test]
 fn nothing_that_somebody_else_chose_is_obeyed() {
     const SHOWN: &str = "a\\u{202e}b\\u{2066}c\\u{200f}d\\u{61c}e\\u{9b}f";

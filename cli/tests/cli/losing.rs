@@ -1,4 +1,4 @@
-//! The command is dead before its lock can be somebody else's, whatever happens to the nodes and to this program.
+//! The command is dead before somebody else can have its lock, whatever happens to the nodes and to this program.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use nix::unistd::Pid;
 use crate::fixture::{HEARTBEAT, Nodes, PALISADE, Running, last_beat, read, since_boot, wait_dead};
 use crate::harness::{Frozen, Setup, wait_until};
 
-/// The leases in these tests.
+/// The length of leases in these tests.
 const TTL: Duration = Duration::from_secs(2);
 const OPTIONS: &str = "--ttl 2s --grace 300ms k";
 
-/// Returns the end of validity of a lease that was requested at this moment.
+/// Returns the end of validity of a lease that was requested at this time.
 fn valid_until(asked: Duration) -> Duration {
     asked + TTL.mul_f64(0.99) - Duration::from_millis(2)
 }
@@ -25,7 +25,7 @@ fn beating(nodes: &Nodes, options: &str) -> Running {
     running
 }
 
-/// No lease was requested after the nodes froze, so validity ends at the latest when one from that moment would.
+/// No lease was requested after the nodes froze, so validity ends no later than that of one requested at that moment.
 #[test]
 fn nodes_that_freeze() {
     let nodes = Nodes::start(3);
@@ -64,7 +64,7 @@ fn this_program_killed() {
     assert!(last < end, "{last:?} {end:?}");
 }
 
-/// A command that obeys SIGTERM is asked before it is killed, by the watchdog too.
+/// A command that obeys SIGTERM is asked before it is killed, by the watchdog as well.
 #[test]
 fn this_program_killed_and_a_command_that_obeys() {
     let nodes = Nodes::start(1);
@@ -76,14 +76,14 @@ fn this_program_killed_and_a_command_that_obeys() {
     assert!(nodes.file("asked").exists());
 }
 
-/// Returns nodes with leases that do not end while a test runs.
+/// Returns nodes with leases that do not end during a test.
 fn with_long_leases() -> Nodes {
     let mut nodes = Nodes::start(0);
     nodes.servers = (0..3).map(|_| Setup::new().module_arguments(&["max-ttl", "86400000"]).start()).collect();
     nodes
 }
 
-/// The lock of a program that was killed is free as soon as the command has ended with all that it started, and not
+/// The lock of a killed program is free as soon as the command has ended with everything that it started, and not
 /// before.
 #[test]
 fn this_program_killed_and_its_lock_given_back() {
@@ -102,8 +102,8 @@ fn this_program_killed_and_its_lock_given_back() {
     nodes.wait_idle();
 }
 
-/// In a container nobody may wait for processes that have lost their parents, so they stay in the list when they have
-/// ended. Here, another one of this program is their parent, and waits for its own command alone.
+/// In a container nobody may wait for orphaned processes, so they stay in the list after they have ended. Here, another
+/// instance of this program is their parent, and waits only for its own command.
 #[test]
 fn this_program_killed_where_nobody_waits_for_what_ended() {
     let nodes = with_long_leases();
@@ -121,7 +121,7 @@ fn this_program_killed_where_nobody_waits_for_what_ended() {
     assert_eq!(outer.end().code(), Some(143));
 }
 
-/// Not only the command: what it started as well, also when the command itself is quick to end.
+/// Not only the command, but everything that it started, even if the command itself ends quickly.
 #[test]
 fn all_of_the_process_group() {
     let nodes = Nodes::start(1);

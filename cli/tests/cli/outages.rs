@@ -1,4 +1,4 @@
-//! Nodes that are away when a command waits for a lock, or leads.
+//! Nodes that are down while a command waits for a lock, or leads.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::fixture::{Nodes, Running, palisade_at, read, run, wait_dead};
 use crate::harness::{Frozen, Setup, wait_until};
 
-/// Ends two of three nodes, without their data.
+/// Kills two of three nodes, which lose their data.
 fn take_away(nodes: &mut Nodes) {
     nodes.servers[1..].iter_mut().for_each(crate::harness::Server::kill);
 }
@@ -61,7 +61,7 @@ fn a_majority_that_is_away_at_the_start_is_waited_for() {
     }
 }
 
-/// At the end of the wait the nodes are named.
+/// At the end of the wait, the output names the nodes.
 #[test]
 fn they_are_waited_for_as_long_as_was_said() {
     let mut nodes = Nodes::start(3);
@@ -72,14 +72,14 @@ fn they_are_waited_for_as_long_as_was_said() {
         ended.assert_refused_after(196, "2 of 3 nodes cannot be asked, and 2 are needed");
         assert!(began.elapsed() >= Duration::from_secs(1), "{line}: {ended:?}");
     }
-    // A command that does not wait fails at once, in one line.
+    // A command that does not wait fails at once, with one line.
     for line in ["exec --no-wait k -- true", "acquire k --owner me", "try k"] {
         run(nodes.palisade(line)).assert_refused(196, "1 of 3 nodes can be asked, and 2 are needed");
     }
 }
 
-/// Three of five nodes freeze during a wait for a lock. The commands ended up to three seconds after their time, and
-/// named the last known holder as the present one.
+/// Three of five nodes freeze during a wait for a lock. The commands used to end up to three seconds late, and to name
+/// the last known holder as the current one.
 #[test]
 fn a_majority_that_freezes_during_a_wait() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -105,8 +105,8 @@ fn a_majority_that_freezes_during_a_wait() {
     nodes.wait_idle();
 }
 
-/// Three of five nodes are frozen when a command begins, and come back before its time is over: that counts as part of
-/// its time. It lasted up to twice as long.
+/// Three of five nodes are frozen when a command begins, and return before its time is over: that counts as part of its
+/// time. It used to take up to twice as long.
 #[test]
 fn what_the_first_connection_takes_is_part_of_the_wait() {
     const WAIT: Duration = Duration::from_secs(4);
@@ -123,7 +123,7 @@ fn what_the_first_connection_takes_is_part_of_the_wait() {
     assert!(late < Duration::from_millis(1_500), "{late:?} after its time");
 }
 
-/// Servers that answer that they load their data.
+/// Servers that answer that they are loading their data.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {
     let loading = || {
@@ -134,7 +134,7 @@ fn a_node_that_loads_its_data_is_waited_for() {
                 std::thread::spawn(move || {
                     let mut asked = [0; 1_024];
                     while let Ok(count @ 1..) = stream.read(&mut asked) {
-                        // A list for each request.
+                        // One list per request.
                         let requests = asked[..count].iter().filter(|byte| **byte == b'*').count();
                         let said = b"-LOADING Redis is loading the dataset in memory\r\n".repeat(requests);
                         if stream.write_all(&said).is_err() {
@@ -177,7 +177,7 @@ fn what_lasts_ends_the_wait() {
     }
 }
 
-/// An outage longer than the lease ended the leader for good.
+/// An outage longer than the lease used to end the leader for good.
 #[test]
 fn a_candidate_outlasts_an_outage() {
     let mut nodes = Nodes::start(3);
@@ -199,7 +199,7 @@ fn a_candidate_outlasts_an_outage() {
     assert_eq!(leader.end().code(), Some(143));
 }
 
-/// The program ended with the status of its command, and said nothing of the lock.
+/// The program used to end with the status of its command, without a word about the lock.
 #[test]
 fn a_release_that_nobody_confirms_is_told() {
     let mut nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! The program on a cluster, and on a master that Sentinels know.
+//! The program on a cluster, and on a master that Sentinels name.
 
 use std::process::Command;
 
@@ -19,17 +19,17 @@ pub fn six() -> Six {
     })
 }
 
-/// Returns the program on this cluster, by two of its masters.
+/// Returns the program on this cluster, which is given by two of its masters.
 pub fn on(six: &Six, line: &str) -> Command {
     palisade_at(&six.address(), line)
 }
 
-/// Returns the program's name for it.
+/// Returns the program's name for a server.
 pub fn name(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Returns true if this master serves the key, and granted the lock.
+/// Returns true if this master serves the key and has granted the lock.
 fn has_taken(master: &Member, key: &str) -> bool {
     matches!(master.client().say(&format!("LOCK.ACQUIRE {key} me 60000")), Reply::Int(_))
 }
@@ -47,7 +47,7 @@ pub fn well(command: Command) -> String {
     ended.out()
 }
 
-/// One lock at each master: taken, listed, extended, released, broken; and shown with the name of its master.
+/// One lock on each master: taken, listed, extended, released, broken; and shown with the name of its master.
 #[test]
 fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     let six = six();
@@ -85,7 +85,7 @@ fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     assert_eq!(well(on(&six, "deadlocks")).trim(), "no deadlock among 0 locks that are waited for");
 }
 
-/// Many locks at once: each is listed once, with the master that has it.
+/// Many locks at once: each is listed once, with its master.
 #[test]
 fn all_locks_of_a_cluster_are_listed() {
     let six = six();
@@ -98,7 +98,7 @@ fn all_locks_of_a_cluster_are_listed() {
     let at = |line: &&str| six.masters().any(|member| line.trim_end().ends_with(&name(&member.server)));
     // Each master is asked about its own locks, so each lock is listed once.
     assert!(text.lines().skip(1).all(|line| at(&line) && line.contains(" 1/1 ") && !line.contains(", ")), "{text}");
-    // A replica knows where they are too.
+    // A replica also knows where they are.
     let by_replica = format!("redis+cluster://{}", name(&six.0[4].server));
     assert_eq!(well(palisade_at(&by_replica, "ls lock*")).lines().count(), 41);
     run(palisade_at(&by_replica, "try lock7")).assert_refused(194, "held by");
@@ -106,7 +106,7 @@ fn all_locks_of_a_cluster_are_listed() {
     assert!(limited.out().lines().count() == 2 && limited.err().contains("39 more"), "{limited:?}");
 }
 
-/// A key whose slot is moving is looked up where it is: at its old master, at its new one, and by a redirection.
+/// A key whose slot is moving is found where it is: at its old master, at its new one, and through a redirection.
 #[test]
 fn a_slot_that_moves_is_followed() {
     let six = six();
@@ -121,14 +121,14 @@ fn a_slot_that_moves_is_followed() {
         let listed = json(&run(on(&six, "ls --json")));
         assert_eq!(listed[0]["servers"], serde_json::json!([name(&member.server)]), "{listed}");
     };
-    // Not there yet, so it is requested and made at the new master (ASK).
+    // Not there yet, so it is requested and created at the new master (ASK).
     let mut there = to.client();
     wait_until("it grants there", || {
         there.say("ASKING");
         match there.say(&format!("LOCK.ACQUIRE {key} me 60000")) {
             Reply::Int(_) => true,
             other => {
-                // A server that waited for its disk redirects.
+                // A server that had to wait for its disk redirects.
                 assert!(other.is_error("NOTYET") || other.is_error("MOVED"), "{other:?}");
                 false
             }
@@ -138,7 +138,7 @@ fn a_slot_that_moves_is_followed() {
     let broken = well(on(&six, &format!("break {key} --yes")));
     assert!(broken.contains("broken on 1 of 1 nodes"), "{broken}");
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
-    // The old master does not know it yet, and may be asked.
+    // The old master does not know of it yet, and may be asked.
     assert!(well(on(&six, &format!("info {key}"))).contains("is free"));
 }
 
@@ -181,7 +181,7 @@ fn the_guard_of_one_master_of_a_cluster() {
     run(on(&six, "guard 2")).assert_refused(193, "2 is none of the nodes: 1 127.0.0.1:");
 }
 
-/// A command under a lock of a master that dies is ended in time, and the lock can be acquired again from its replica.
+/// A command under a lock of a master that dies is ended in time, and its replica grants the lock again.
 #[test]
 fn a_command_does_not_outlive_its_master() {
     let mut six = Six::start(3_000);
@@ -193,11 +193,11 @@ fn a_command_does_not_outlive_its_master() {
     let next = well(on(&six, &format!("exec {key} --ttl 2s --grace 100ms --node-timeout 1s -- echo ran")));
     assert_eq!(next, "ran\n");
     assert_eq!(six.0[4].client().say("ROLE").as_list()[0], text("master"));
-    // The present master is asked.
+    // The current master is asked.
     assert!(well(on(&six, "nodes")).contains(&name(&six.0[4].server)));
 }
 
-/// The watchdog's release, when this program is killed, goes to the master of the lock's slot.
+/// When this program is killed, the watchdog's release goes to the master of the lock's slot.
 #[test]
 fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     let six = six();
@@ -216,7 +216,7 @@ fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     }
 }
 
-/// The present master is asked, before a failover and after it.
+/// The current master is asked, both before and after a failover.
 #[test]
 fn a_master_behind_sentinels_is_found() {
     let (one, other, sentinels) = watched(1, MAX_TTL_MS);

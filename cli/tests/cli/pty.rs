@@ -1,4 +1,4 @@
-//! A terminal, and the person at it.
+//! A terminal, and a person at it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ pub struct Person {
     seen: Arc<Mutex<String>>,
     read_up_to: usize,
     shell: Option<Running>,
-    /// The reader of the screen, as long as somebody has the terminal open.
+    /// The reader of the screen, which ends once nobody has the terminal open.
     reader: JoinHandle<()>,
 }
 
@@ -32,7 +32,7 @@ impl Person {
         person
     }
 
-    /// Starts a terminal on which this runs, and nothing else.
+    /// Starts a terminal that runs only this command.
     pub fn at(nodes: &Nodes, command: &[&str]) -> Self {
         let size = Winsize { ws_row: 40, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
@@ -64,7 +64,7 @@ impl Person {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this is on the screen, after what was seen before.
+    /// Waits until this text is on the screen, after what was seen before.
     #[track_caller]
     pub fn sees(&mut self, text: &str) {
         let start = std::time::Instant::now();
@@ -81,7 +81,7 @@ impl Person {
         }
     }
 
-    /// Returns all that was on the screen.
+    /// Returns everything that was on the screen.
     pub fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Many at once: cron on many hosts.
+//! Many programs at once: cron on many hosts.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::harness::wait_until;
 
 const HOSTS: usize = 20;
 
-/// All start at the same moment, and one gets it, though each may get a node and nobody a majority at first.
+/// All start at the same moment, and one gets the lock, though at first each may get a node and none a majority.
 #[test]
 fn one_of_twenty_runs() {
     let nodes = Nodes::start(3);
@@ -33,7 +33,7 @@ fn one_of_twenty_runs() {
     nodes.wait_idle();
 }
 
-/// Two that asked at the same moment got a node each, and gave up: nobody holds it, so it is not refused.
+/// Two that asked at the same moment got a node each and gave up: nobody holds the lock, so it is not refused.
 #[test]
 fn a_collision_is_not_taken_for_a_holder() {
     let nodes = Nodes::start(3);
@@ -44,7 +44,7 @@ fn a_collision_is_not_taken_for_a_holder() {
     nodes.wait_idle();
 }
 
-/// All wait, and each has its turn.
+/// All wait, and each gets its turn.
 #[test]
 fn all_of_ten_run_one_after_the_other() {
     let nodes = Nodes::start(3);
@@ -58,7 +58,7 @@ fn all_of_ten_run_one_after_the_other() {
     nodes.wait_idle();
 }
 
-/// A short job is done before hosts with late clocks begin.
+/// A short job is done before hosts with late clocks start theirs.
 #[test]
 fn kept_for_those_who_are_late() {
     let nodes = Nodes::start(3);

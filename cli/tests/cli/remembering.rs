@@ -19,7 +19,7 @@ fn who_had_it_and_how_that_ended() {
     let nodes = Nodes::start(3);
     nodes.say("CONFIG SET lock.log-slower-than 0");
     assert_eq!(json(&nodes, "history"), serde_json::json!([]));
-    // On all nodes, for certain.
+    // On every node, for certain.
     let acquire = |name: &str| {
         let replies = nodes.say(&format!("LOCK.ACQUIRE k {name} 60000 NOTE web-{name}"));
         assert!(replies.iter().all(|reply| *reply != null()), "{replies:?}");
@@ -55,7 +55,7 @@ fn who_had_it_and_how_that_ended() {
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((rows[0][0], rows[0][2], rows.len()), ("FROM", "KEY", 5), "{table}");
     assert_eq!((rows[1][2], *rows[1].last().unwrap()), ("now", "web-3"), "{table}");
-    // The last three are in `why`, which shows the end of the last holder.
+    // The last three are in `why`, which shows how the last holder's grant ended.
     nodes.say("LOCK.BREAK k");
     let why = json(&nodes, "why k");
     assert_eq!(told(&why["log"]), [("broken", "web-3"), ("broken", "web-2"), ("timeout", "web-9")], "{why}");
@@ -70,7 +70,7 @@ fn who_had_it_and_how_that_ended() {
     drop((frozen, also));
 }
 
-/// LOCK.LOG is for operators: without it, everything else is explained.
+/// LOCK.LOG is for operators: without the permission, everything else is explained.
 #[test]
 fn a_user_that_may_not_read_the_log() {
     let nodes = Nodes::start(1);

@@ -1,5 +1,5 @@
-//! Users of `palisade acl` can do what their role needs and nothing else; and `palisade doctor` names what is taken
-//! away.
+//! The users of `palisade acl` can do what their role needs and nothing else, and `palisade doctor` names permissions
+//! that are taken away.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use palisade_client::{Client, Loss, Options};
 use crate::fixture::{Nodes, palisade_at, run};
 use crate::harness::{Server, patience, text, wait_until};
 
-/// Returns the line of `palisade acl` for this role: the one that every version takes, or that of these servers.
+/// Returns the line of `palisade acl` for this role: the one that every version accepts, or the one for these servers.
 fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     let mut command = nodes.palisade(&format!("acl {options}"));
     if !of_these {
@@ -20,7 +20,7 @@ fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     ended.out().trim().replace("PASSWORD", "secret")
 }
 
-/// Makes the user of this role, on all nodes, by the line that every version takes. Returns its permissions.
+/// Creates the user of this role on all nodes, with the line that every version accepts. Returns its permissions.
 fn make(nodes: &Nodes, options: &str) -> Vec<String> {
     let line = line(nodes, options, false);
     assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
@@ -36,14 +36,14 @@ fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
     palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line)
 }
 
-/// Returns all refusals so far. (Nothing depends on what a client reports about itself to servers that know that.)
+/// Returns all refusals so far. (Nothing depends on what a client reports about itself to servers that know it.)
 fn refused(nodes: &Nodes) -> Vec<String> {
     let all = nodes.say("ACL LOG").into_iter().flat_map(|log| log.as_list());
     let all = all.map(|entry| entry.field("object").as_text());
     all.filter(|what| what != "client|setinfo").collect()
 }
 
-/// Returns true if the node refuses this to the user for want of a permission.
+/// Returns true if the node refuses this command because the user lacks a permission.
 fn is_refused(nodes: &Nodes, user: &str, line: &str) -> bool {
     let mut client = nodes.servers[0].client();
     assert_eq!(client.say(&format!("AUTH {user} secret")), text("OK"));
@@ -61,8 +61,8 @@ const CHANGES_MUCH: [&str; 8] = [
     "ACL WHOAMI",
 ];
 
-/// Everything that the client can do, over three nodes: by the line for every version, and by that of the servers if it
-/// differs.
+/// Everything that the client can do, over three nodes: with the line for every version, and with the one for these
+/// servers if it differs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
     let nodes = Nodes::start(3);
@@ -85,7 +85,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     let long = Options::new().ttl(Duration::from_secs(30)).node_timeout(patience()).note("by a test");
     let guard = locks.with(&long).lock("orders:1").await.unwrap();
     let inner = guard.reenter().await.unwrap();
-    // Another one waits, learns who holds it, and is next.
+    // Another client waits, learns who the holder is, and is next.
     let other = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
     let refusal = other.with(&long).try_lock("orders:1").await.unwrap_err();
     assert_eq!(refusal.holder().unwrap().note, "by a test");
@@ -131,7 +131,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     let mut observer = other.election("orders:4").observe().unwrap();
     assert!(observer.changed().await.unwrap().is_some());
     leads.resign().await;
-    // For the resource.
+    // As the resource does.
     let mut app = nodes.servers[0].client();
     app.say("AUTH app secret");
     let token = app.say("LOCK.ACQUIRE orders:5 me 60000").as_int();
@@ -147,14 +147,14 @@ fn a_watcher_looks_and_takes_nothing() {
     let info = run(palisade_as(&nodes, "sees", "info orders:1"));
     assert!(info.out().contains("ann"), "{info:?}");
     run(palisade_as(&nodes, "sees", "leader e")).assert_refused(194, "nobody leads");
-    // A user that holds nothing need not hear that a lock was taken away.
+    // A user that holds nothing need not learn that a lock was broken.
     assert!(refused(&nodes).iter().all(|what| what == "client|tracking"), "{:?}", refused(&nodes));
     for line in CHANGES_MUCH.into_iter().chain(["LOCK.ACQUIRE orders:2 me 1000", "LOCK.RELEASE orders:1 me"]) {
         assert!(is_refused(&nodes, "sees", line), "{line}");
     }
 }
 
-/// The questions of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
+/// The queries of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
 #[test]
 fn the_exporter_scrapes_and_does_nothing_else() {
     let nodes = Nodes::start(1);
@@ -171,7 +171,8 @@ fn the_exporter_scrapes_and_does_nothing_else() {
     }
 }
 
-/// Taken away one by one: named by the user itself and by somebody who may ask about it, with a line that helps.
+/// Permissions are taken away one by one: the user itself, and somebody who may ask about it, see each named, with a
+/// line that restores it.
 #[test]
 fn the_doctor_names_what_is_missing() {
     let nodes = Nodes::start(1);
@@ -221,7 +222,7 @@ fn the_doctor_names_a_key_and_says_what_it_cannot_check() {
     assert!(run(nodes.palisade("doctor --user app")).out().contains("which keys was not looked at (--key)"));
     let ended = run(nodes.palisade("doctor --user nobody"));
     assert!(ended.out().contains("what nobody may do cannot be checked: ERR User 'nobody' not found"), "{ended:?}");
-    // An operator, as this program makes one, may not ask about others.
+    // An operator as created by this program may not ask about others.
     make(&nodes, "operator");
     let ended = run(palisade_as(&nodes, "operator", "doctor --user app"));
     assert!(ended.out().contains("what app may do cannot be checked: NOPERM"), "{ended:?}");

@@ -65,7 +65,7 @@ fn while_the_command_runs() {
     nodes.wait_idle();
 }
 
-/// A command that somebody stopped gets no signal but SIGKILL until it is woken.
+/// A command that somebody stopped receives no signal but SIGKILL until it is woken.
 #[test]
 fn while_the_command_is_stopped() {
     let nodes = Nodes::start(1);

@@ -1,4 +1,4 @@
-//! The exit status tells what happened, and one line why.
+//! The exit status says what happened, and one line says why.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ fn that_of_the_command() {
     }
 }
 
-/// The default grace period follows the ttl: nobody has to name both.
+/// The default grace period follows the ttl, so that nobody has to set both.
 #[test]
 fn a_short_ttl_needs_no_grace() {
     let nodes = Nodes::start(1);
@@ -60,7 +60,7 @@ fn a_missing_quorum_has_its_status() {
     let mut nodes = Nodes::start(0);
     nodes.servers = vec![Setup::new().guarded().start()];
     run(nodes.exec("--no-wait k", "true")).assert_refused(196, "guarded: try again later");
-    // Nobody is known to hold it, so this is no conflict.
+    // Nobody is known to hold the lock, so this is not a conflict.
     let ended = run(nodes.exec("--wait 100ms --conflict-exit-code 0 k", "true"));
     ended.assert_refused(196, "in the end 1 of 1 nodes may have forgotten grants and are guarded");
     nodes.servers = vec![Setup::new().module_later().start()];
@@ -71,7 +71,7 @@ fn a_missing_quorum_has_its_status() {
     }
 }
 
-/// A server of another kind is described as what it is, and a server's own words are repeated.
+/// A server of another kind is described as such, and a server's own words are repeated.
 #[test]
 fn what_is_there_is_told() {
     use std::io::{Read, Write};
@@ -82,7 +82,7 @@ fn what_is_there_is_told() {
     std::thread::spawn(move || {
         for connection in web.incoming().map_while(Result::ok) {
             let mut connection = connection;
-            // As servers of HTTP do: a non-request is answered with a page, or broken off.
+            // As HTTP servers do: they answer a non-request with a page, or close the connection.
             let mut said = [0; 64];
             let count = connection.read(&mut said).unwrap_or(0);
             if said[..count].starts_with(b"GET ") {
@@ -116,7 +116,7 @@ fn what_is_there_is_told() {
     }
 }
 
-/// Each reason reaches the JSON in the program's words, and none is taken for another.
+/// Each reason appears in the JSON in the program's words, and is not mistaken for another.
 #[test]
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);
@@ -141,8 +141,8 @@ fn the_reason_of_each_node_in_json() {
     assert_eq!(ended.code(), Some(193), "four do not pass by themselves");
 }
 
-/// A refusal by the nodes is a fault of the request: repeating it does not help. All say the same, and it is printed
-/// once.
+/// A refusal by the nodes is a fault of the request: repeating it does not help. All nodes say the same, and it is
+/// printed once.
 #[test]
 fn the_nodes_refuse_it() {
     let nodes = Nodes::start(3);
@@ -190,7 +190,7 @@ fn the_nodes_refuse_it() {
         let ended = run(palisade_at(&addresses, "guard 1"));
         ended.assert_refused(193, text);
         assert!(ended.err().contains(remedy), "{ended:?}");
-        // Another one that is down may come back, and is not the reason.
+        // Another node that is down may return, and is not the reason.
         let mut command = nodes.palisade("info k");
         let (one, _) = addresses.split_once(',').unwrap();
         command.env("PALISADE_NODES", format!("{one},127.0.0.1:1,127.0.0.1:2"));
@@ -213,7 +213,8 @@ fn it_was_taken_away() {
     assert!(nodes.file("asked").exists(), "it was asked first");
 }
 
-/// The command ended before this program learned that the lock was broken: its last actions may have been without it.
+/// The command ended before this program learned that the lock was broken: its last actions may have been without the
+/// lock.
 #[test]
 fn it_had_been_taken_away_when_the_command_ended() {
     let nodes = Nodes::start(1);
@@ -310,7 +311,7 @@ fn a_host_and_a_port_is_an_address() {
     };
     assert_eq!(on("exec k -- echo under the lock"), "under the lock\n");
     assert!(on("nodes").contains(&format!("{}  serving", short(&nodes.servers[2]))));
-    // One of the list, and one that is not.
+    // One on the list, and one that is not.
     let (listed, alone) = (short(&nodes.servers[1]), format!("127.0.0.1:{}", nodes.servers[1].port()));
     assert_eq!(on(&format!("guard {listed}")), format!("{listed} serves\n"));
     assert_eq!(on(&format!("guard {alone}")), format!("{alone} serves\n"));
@@ -337,7 +338,7 @@ fn help_version_and_what_shells_want() {
     for (line, text) in [
         ("--help", "Run a command under a lock"),
         ("exec --help", "197  the lock was lost"),
-        // As docs/cli.md and the command's own page have it.
+        // As docs/cli.md and the command's own page say.
         ("break --help", "the holder goes on until"),
         ("--version", "palisade 0."),
         ("completions zsh", "#compdef palisade"),

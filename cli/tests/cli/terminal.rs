@@ -18,7 +18,7 @@ fn the_command_reads_it() {
     nodes.wait_idle();
 }
 
-/// In a pipeline another one may want the terminal: it is lent when the command asks for it.
+/// In a pipeline, another command may want the terminal: it is lent when the command asks for it.
 #[test]
 fn the_command_reads_it_in_a_pipeline() {
     let nodes = Nodes::start(1);
@@ -48,7 +48,7 @@ fn an_interactive_shell_under_a_lock() {
     nodes.wait_idle();
 }
 
-/// As without this program between them: the command, the script around it and everything else in it end.
+/// As without this program in between: the command, the script around it and everything else in it end.
 #[test]
 fn interrupting_ends_a_script_too() {
     let nodes = Nodes::start(1);
@@ -117,7 +117,7 @@ fn stopped_while_it_waits() {
     nodes.wait_idle();
 }
 
-/// Nobody extends the lock of a stopped job: when its validity ends, so does the command.
+/// Nobody extends the lock of a stopped job; when its validity ends, so does the command.
 #[test]
 fn stopped_for_too_long() {
     let nodes = Nodes::start(1);
@@ -154,7 +154,7 @@ fn in_the_background_it_stops_when_it_wants_to_read() {
     nodes.wait_idle();
 }
 
-/// A command that is killed leaves the terminal as it had made it; the next one finds it as it was.
+/// A killed command leaves the terminal as it had set it; the next one finds it as it was before.
 #[test]
 fn the_terminal_is_as_it_was() {
     let nodes = Nodes::start(1);
@@ -222,7 +222,7 @@ fn top_until_q() {
     person.sees("status-0");
 }
 
-/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes all of them ignore some:
+/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes them all ignore some:
 /// neither may change what a test sees.
 #[test]
 fn tests_do_not_depend_on_where_they_run() {

@@ -1,4 +1,4 @@
-//! Nodes that speak TLS, and the program's words for one that it cannot trust.
+//! Nodes that speak TLS, and the program's message about a node that it cannot trust.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
     killed.signal(Signal::SIGKILL);
     wait_until("its lock is given back", || server.info("held") == 0);
     let ended = exec("echo never", "key.pem");
-    // Nobody waits for a certificate to be trusted.
+    // The program does not wait for a certificate to become trusted.
     assert!(ended.code() == Some(193) && ended.out().is_empty(), "{ended:?}");
     assert!(ended.err().contains("certificate"), "{ended:?}");
     assert_eq!(server.info("grants"), 2);
@@ -47,8 +47,8 @@ fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
     assert!(ended.code() == Some(193) && ended.err().contains("certificate"), "{ended:?}");
 }
 
-/// Certificates and credentials are named once, by paths of the folder where the command is run; the watchdog, in
-/// another folder, has them too.
+/// Certificates and credentials are given once, by paths relative to the folder of the command; the watchdog, in
+/// another folder, uses the same.
 #[test]
 fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     if !has_tls() {
@@ -94,7 +94,7 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
-/// Returns a certificate of this host, for servers that are set up without a place to keep one.
+/// Returns a certificate of this host, for servers without a folder for one.
 fn own_certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -105,7 +105,7 @@ fn own_certificate(name: &str) -> PathBuf {
     made.path().join(name)
 }
 
-/// Sets a port with TLS beside the plain one, which is announced, as by a server that knows no better or was not
+/// Sets a TLS port beside the plain one, but announces the plain one, as does a server that knows no better or was not
 /// configured to.
 fn announces_plain_ports(setup: Setup) -> Setup {
     let path = |name: &str| own_certificate(name).to_str().unwrap().to_owned();
@@ -114,7 +114,7 @@ fn announces_plain_ports(setup: Setup) -> Setup {
     setup.option("tls-ca-cert-file", &path("cert.pem"))
 }
 
-/// Nobody hangs, and the doctor says what to set.
+/// Nothing hangs, and the doctor says what to set.
 #[test]
 fn a_cluster_that_announces_ports_without_tls() {
     if !has_tls() {

@@ -1,5 +1,5 @@
-//! The output of `info`, `why` and `top` in docs/cli.md is what the program prints, but for numbers and times; the page
-//! has every subcommand and option.
+//! The output of `info`, `why` and `top` in docs/cli.md is what the program prints, except for numbers and times; the
+//! page has every subcommand and option.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn shown(command: &str) -> Vec<String> {
     on_the_page(command).iter().map(|line| alike(line)).collect()
 }
 
-/// Makes each number one digit, and each length of time alike.
+/// Replaces each number by one digit, and makes all lengths of time alike.
 pub fn alike(line: &str) -> String {
     let mut text = String::new();
     for c in line.chars() {
@@ -52,7 +52,7 @@ fn info_why_and_top() {
     let top = run(nodes.palisade("top --once")).out();
     let contended = |line: &&str| line.starts_with("backup");
     let row: Vec<&str> = top.lines().find(contended).unwrap_or_else(|| panic!("{top}")).split_whitespace().collect();
-    // One waited, and was refused before, as `try` was. (A renewed wait counts again.)
+    // One request waited, and two were refused at first: that one, and the one of `try`. (A renewed wait counts again.)
     let counts: Vec<u64> = row[1..].iter().map(|count| count.parse().unwrap()).collect();
     assert!(counts.len() == 2 && counts[0] >= 1 && counts[1] >= 2, "{top}");
     let page = include_str!("../../../docs/cli.md");
@@ -61,7 +61,7 @@ fn info_why_and_top() {
     assert!(page.lines().any(|line| words(line) == words(heading)), "{heading}");
 }
 
-/// Every subcommand and every option of the manual pages is on the page (those of the agent on its own page).
+/// Every subcommand and option of the manual pages is on the page (those of the agent on its own page).
 #[test]
 fn the_page_has_every_subcommand_and_option() {
     let pages = [include_str!("../../../docs/cli.md"), include_str!("../../../docs/agent.md")].concat();

@@ -24,11 +24,11 @@ fn several_locks_each_change() {
     let line = told.next().unwrap();
     assert!(line.starts_with("two 1") && line.ends_with(" nightly"), "{line}");
     let object: Value = serde_json::from_str(&objects.next().unwrap()).unwrap();
-    // While the nodes are brought to one token, one of the two may see a smaller one.
+    // While the nodes are raised to one token, one of the two may see a smaller token.
     assert!(object["note"] == "nightly" && object["token"].is_u64(), "{object}");
     holder.signal(Signal::SIGTERM);
     holder.end();
-    // A token that was raised is reported too.
+    // A raised token is reported, too.
     let is_free = |line: &String| !line.contains("nightly");
     assert_eq!(told.find(is_free).unwrap(), "two -");
     assert_eq!(objects.find(is_free).unwrap(), r#"{"key":"two"}"#);

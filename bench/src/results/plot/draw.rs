@@ -19,7 +19,7 @@ const BETWEEN_CATEGORIES: u32 = 10;
 const TITLE: u32 = 34;
 const LEGEND_LINE: u32 = 20;
 const BELOW: u32 = 60;
-/// The approximate width of a character: the picture is made without the fonts it is shown in.
+/// The approximate width of a character: the picture is created without the fonts in which it is shown.
 const CHARACTER: u32 = 7;
 const FONT: (&str, i32) = ("sans-serif", 13);
 
@@ -65,7 +65,7 @@ pub fn svg(plot: &Plot) -> String {
     text
 }
 
-/// Names of series beside their colours, as many a line as fit.
+/// Names of series with their colours, as many per line as fit.
 struct Legend<'a>(Vec<Vec<(usize, &'a str)>>);
 
 impl<'a> Legend<'a> {

@@ -1,4 +1,4 @@
-//! Each reason, one by one.
+//! Each reason on its own.
 
 use jiff::tz::TimeZone;
 
@@ -12,7 +12,7 @@ fn grant(holder: &str, nodes: usize, ttl_ms: u64) -> GrantView {
     GrantView { holder, mode, nodes, ttl_ms, token: 7, held_ms: 90_000, is_held: nodes >= 3, ..GrantView::default() }
 }
 
-/// Returns five nodes that serve and have nothing.
+/// Returns five nodes that serve, on which nothing is held.
 fn idle() -> Facts {
     let node = |n| NodeSaid { name: format!("n{n}"), told: Ok(Told::default()) };
     Facts {
@@ -26,7 +26,7 @@ fn idle() -> Facts {
     }
 }
 
-/// Returns a lock with these holders, the first on the first nodes and so on.
+/// Returns a lock with these holders: the first one on the first nodes, and so on.
 fn held(grants: &[GrantView]) -> Facts {
     let mut facts = idle();
     let mut free = facts.nodes.iter_mut();
@@ -226,7 +226,7 @@ fn what_to_repair_on_a_minority() {
     assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
 }
 
-/// A stopped holder looks like one that hangs, except that it no longer extends.
+/// A stopped holder looks like one that hangs, except that it no longer extends its lease.
 #[test]
 fn a_holder_that_does_not_extend() {
     for (extended_ms, line, advice) in [
