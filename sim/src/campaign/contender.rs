@@ -5,8 +5,8 @@
 //! after which the clock is read *again*. A clock reading from before would end the claim too early by the time between
 //! the two, and an overlap in that time would go unseen. But a process that is stopped between the two must not claim
 //! seconds that it was never promised. So the clock is read on both sides, and everything is repeated unless the
-//! readings are within [`CLAIM_SLACK_US`], a twentieth of the 2 ms that nodes keep a lock for longer than its holder
-//! relies on it.
+//! readings are close. The limit is [`CLAIM_SLACK_US`], a twentieth of the 2 ms that nodes keep a lock for longer than
+//! its holder relies on it.
 
 use std::sync::Arc;
 use std::time::Duration;

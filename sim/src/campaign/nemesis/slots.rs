@@ -1,6 +1,6 @@
-//! A master of a cluster dies while locks are held in its slots, and the slots are given to another, by SETSLOT, as one
-//! does by hand, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does. There is no replica, so the new owner
-//! knows nothing of these locks.
+//! A master of a cluster dies while locks are held in its slots, and the slots are given to another. The command is
+//! SETSLOT, as by hand, or DELSLOTS and ADDSLOTS, as in `redis-cli --cluster fix`. There is no replica, so the new
+//! owner knows nothing of these locks.
 //!
 //! Nothing else happens to the three servers used here. The clock of the one that dies is ahead by the greatest skew.
 
