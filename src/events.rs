@@ -57,7 +57,7 @@ impl Events for NodeEvents {
         propagation::may_have_begun();
         if is_master {
             // The slots of the former master come right after; the node is guarded as a whole.
-            state::with(|node| node.covers_slots());
+            state::with(|node| node.cover_slots());
         } else {
             blocked_clients::dismiss_all();
             // Also without queues: a BREAK in progress is refused.

@@ -115,7 +115,7 @@ impl Keeping {
     }
 
     /// Records that the request no longer waits. Returns its wish.
-    pub fn waits_no_more(&mut self, id: WaiterId) -> Option<Wish> {
+    pub fn stop_waiting(&mut self, id: WaiterId) -> Option<Wish> {
         self.waiting.remove(&id)
     }
 

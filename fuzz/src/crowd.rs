@@ -182,7 +182,7 @@ impl<'a> World<'a> {
             Event::IsOver(caller, life) if self.callers[caller].life == life => self.is_over(caller),
             Event::Wakes(caller, life) if self.callers[caller].life == life => {
                 self.keeps(caller, |keeper, now, random| keeper.on_wake(now, random));
-                self.knows_whether_it_is_lost(caller);
+                self.check_whether_it_is_lost(caller);
             }
             Event::Orders(caller, life) if self.callers[caller].life == life => self.order(caller, life),
             Event::Leaves(caller, life) if self.callers[caller].life == life => self.leave(caller),

@@ -34,7 +34,7 @@ impl Disk {
     }
 
     /// Completes the write of the state that was handed out last.
-    pub fn gets_done(&mut self) {
+    pub fn finish(&mut self) {
         if let Some(handed) = self.handed.take() {
             self.there = Some(handed);
         }

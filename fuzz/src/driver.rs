@@ -75,7 +75,7 @@ impl World {
             // A turn that comes before the command is decided is reported first.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
-                self.told_of_turns(&mut found);
+                self.note_turns(&mut found);
                 done.passed = true;
             }
             match step {
@@ -128,7 +128,7 @@ impl World {
                     said = self.says(place, question, request, &mut found);
                     done.passed |= !matches!(question, Question::OnDisk | Question::MayRenew(_) | Question::WhoAsks);
                 }
-                Step::TellWatchers => self.tells_watchers(place),
+                Step::TellWatchers => self.notify_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
                 Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Said::No,
                 Step::Block => {
@@ -146,7 +146,7 @@ impl World {
                     }
                     if let Some(id) = blocked {
                         assert_eq!(answer, Ok(Reply::Later));
-                        self.waits_now(place, id, request);
+                        self.begin_wait(place, id, request);
                     } else {
                         assert_ne!(answer, Ok(Reply::Later), "nobody answers it");
                     }
@@ -221,7 +221,7 @@ impl World {
             Question::OnDisk => {
                 found.asked_disk += 1;
                 assert!(found.asked_disk <= 2, "by who was before, and by the command");
-                self.looks_at_disk();
+                self.check_disk();
                 Said::Yes
             }
         }
@@ -273,7 +273,7 @@ impl World {
         if event != Event::Expired {
             self.oracle.gave_up(place, ended.owner());
         }
-        self.tells_replicas(place, |_, record, now| encode_end(ended, now, HERE, record));
+        self.replica_news(place, |_, record, now| encode_end(ended, now, HERE, record));
     }
 
     /// Checks a change of a grant in place, by its owner.
@@ -297,7 +297,7 @@ impl World {
         if !lowers {
             self.may_promise(place);
         }
-        self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
+        self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
     /// Checks a grant: the lock was stored, or the grant `id` joined it. Nobody may hold the lock in a conflicting
@@ -339,7 +339,7 @@ impl World {
         let guarded = self.node.guard().armed(self.boot).is_some();
         self.oracle.granted(place, (mode, &grant), self.boot, guarded);
         self.is_below_ceilings(place, &grant);
-        self.tells_replicas(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
+        self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
     /// Returns true if it is this owner's turn.
@@ -374,7 +374,7 @@ impl World {
     }
 
     /// Checks that the request is in the queue, for the time that it asked for.
-    fn waits_now(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
+    fn begin_wait(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");
         let (owner, wanted, ms, ttl) = match request {
@@ -390,7 +390,7 @@ impl World {
     }
 
     /// Records the turns that came before the current decision.
-    fn told_of_turns(&mut self, found: &mut Found) {
+    fn note_turns(&mut self, found: &mut Found) {
         for (id, answer) in self.node.take_answers(usize::MAX) {
             if matches!(answer, Answer::Turn(_)) {
                 found.told.insert(self.waits[&id.0].owner.clone());

@@ -22,7 +22,7 @@ impl World<'_> {
     }
 
     /// Checks that a keeper that was woken reports the loss of its lock.
-    pub fn knows_whether_it_is_lost(&self, number: usize) {
+    pub fn check_whether_it_is_lost(&self, number: usize) {
         if let Stage::Holding(watched) = &self.callers[number].stage {
             let is_over = watched.keeper().held().valid_until() <= self.now();
             assert!(watched.is_lost() || !is_over, "lost, and not told");

@@ -19,7 +19,7 @@ fn lasting(grant: &Grant) -> (&[u8], u64, u32, BootTime, &[u8], u64, [bool; 2]) 
 impl World {
     /// Records the wish of `owner`, which now learns of its grant.
     pub fn keeps(&mut self, place: Place, owner: &[u8], wish: Wish) {
-        self.looks_at_kept();
+        self.check_kept();
         let now = self.boot;
         let name = name_of(place);
         let (_, grant) = grant_of(&self.locks[&place], owner).expect("it was granted");
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Performs a due renewal, and checks that it changes only the length of a lease.
-    pub fn renews(&mut self, place: Place, renewal: &Renewal) {
+    pub fn renew(&mut self, place: Place, renewal: &Renewal) {
         self.keeping.refused = false;
         let mut before = self.state(place);
         let queue = |world: &Self| {
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Checks that the node keeps exactly what it has to.
-    pub fn looks_at_kept(&mut self) {
+    pub fn check_kept(&mut self) {
         let mut all = std::mem::take(&mut self.keeping.kept);
         all.retain(|at, kept| {
             let owner = Owner::new(&at.1).expect("an owner when it came");

@@ -10,14 +10,14 @@ use crate::world::{World, key_of, name_of};
 impl World {
     /// Deletes the key, as anybody can; its queue is served afterwards.
     pub fn unlink(&mut self, place: Place) -> Option<Lock> {
-        let lock = self.loses(place)?;
+        let lock = self.lose(place)?;
         self.oracle.ended(place);
         self.has_left(place);
         Some(lock)
     }
 
     /// Takes the lock from the key, as the server does.
-    fn loses(&mut self, place: Place) -> Option<Lock> {
+    fn lose(&mut self, place: Place) -> Option<Lock> {
         self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
     }
@@ -69,7 +69,7 @@ impl World {
     }
 
     pub fn evict(&mut self, place: Place) {
-        let Some(lock) = self.loses(place) else { return };
+        let Some(lock) = self.lose(place) else { return };
         self.has_left(place);
         let is_live = self.node.evict(key_of(place, &name_of(place)), Evictee::of(&lock), self.now());
         assert_eq!(is_live, self.boot <= lock.end());

@@ -166,7 +166,7 @@ fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
         }
         world.deliver();
         world.is_sound();
-        world.looks_at_kept();
+        world.check_kept();
     }
     world.ends();
     Ok(())
@@ -375,7 +375,7 @@ impl World {
         let Some(disk) = &mut self.disk else { return };
         disk.is_taken = to_come.is_some_and(|bits| bits & 14 == 14);
         if to_come.is_none() {
-            disk.gets_done();
+            disk.finish();
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::world::World;
 
 impl World {
     /// Sends a change of the lock in the key to the replicas.
-    pub fn tells_replicas(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
+    pub fn replica_news(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
         let (mut record, now) = (vec![], self.boot);
         write(&self.locks[&place], &mut record, now);
         let told =
@@ -24,7 +24,7 @@ impl World {
     pub fn is_copied(&mut self, place: Place) {
         self.replicas.remove(&place);
         if self.locks.contains_key(&place) {
-            self.tells_replicas(place, |lock, record, now| encode(lock, now, HERE, record));
+            self.replica_news(place, |lock, record, now| encode(lock, now, HERE, record));
         }
     }
 

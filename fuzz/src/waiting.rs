@@ -105,7 +105,7 @@ impl World {
     pub fn leave(&mut self, which: u8) {
         let Some(&id) = self.waits.keys().nth(usize::from(which) % self.waits.len().max(1)) else { return };
         self.waits.remove(&id);
-        self.keeping.waits_no_more(WaiterId(id));
+        self.keeping.stop_waiting(WaiterId(id));
         assert!(self.node.leave_queue(WaiterId(id), self.boot).is_some());
         assert!(self.node.leave_queue(WaiterId(id), self.boot).is_none());
     }
@@ -135,7 +135,7 @@ impl World {
 
     pub fn is_told(&mut self, id: WaiterId, answer: Answer) {
         let waits = self.waits.remove(&id.0).expect("one answer to a request that waits");
-        let wish = self.keeping.waits_no_more(id);
+        let wish = self.keeping.stop_waiting(id);
         let was_forbidden = self.forbidden.remove(&id);
         assert_eq!(was_forbidden, answer == Answer::Refused(Refusal::Forbidden), "{answer:?}");
         let Waits { place, owner, wanted, ttl_ms, since, until, at_once, taken_back, .. } = waits;

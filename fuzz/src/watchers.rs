@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Answers some watchers of a lock that may have changed.
-    pub fn tells_watchers(&mut self, place: Place) {
+    pub fn notify_watchers(&mut self, place: Place) {
         let name = name_of(place);
         let told = self.node.take_told(key_of(place, &name), self.locks.get(&place), TOLD_A_LOOK, self.boot);
         assert!(told.len() <= TOLD_A_LOOK);
@@ -62,14 +62,14 @@ impl World {
     }
 
     /// Serves watchers, even while nothing may be written. Returns `false` if nothing is due.
-    pub fn looks_after_watchers(&mut self) -> bool {
+    pub fn check_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");
             assert!(self.boot > watcher.until);
             return true;
         }
         let Some((db, name)) = self.node.take_watch_due(self.boot) else { return false };
-        self.tells_watchers((db, name[0] - b'k'));
+        self.notify_watchers((db, name[0] - b'k'));
         true
     }
 
@@ -87,6 +87,6 @@ impl World {
     pub fn watcher_leaves(&mut self, which: u8) {
         let Some(&id) = self.watchers.keys().nth(usize::from(which) % self.watchers.len().max(1)) else { return };
         self.watchers.remove(&id);
-        assert!(self.node.stops_watching(WaiterId(id)) && !self.node.stops_watching(WaiterId(id)));
+        assert!(self.node.stop_watching(WaiterId(id)) && !self.node.stop_watching(WaiterId(id)));
     }
 }

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    pub fn looks_at_disk(&mut self) {
+    pub fn check_disk(&mut self) {
         if let Some(disk) = &mut self.disk {
             disk.is_looked_at(&mut self.node);
         }
@@ -172,7 +172,7 @@ impl World {
         let Some(disk) = &mut self.disk else { return };
         self.doubts = doubts;
         if disk_gets_done {
-            disk.gets_done();
+            disk.finish();
         }
     }
 
@@ -212,7 +212,7 @@ impl World {
             return;
         }
         // The server does so ten times a second.
-        self.looks_at_disk();
+        self.check_disk();
         if self.node.is_write_due(self.now()) {
             self.save(false);
         }
@@ -224,7 +224,7 @@ impl World {
         self.node.sweep(self.boot);
         for step in 0.. {
             assert!(step < BACKGROUND_STEPS_MAX, "the background never gets done");
-            if self.node.time_out(self.boot) || self.looks_after_watchers() {
+            if self.node.time_out(self.boot) || self.check_watchers() {
                 continue;
             }
             if paused {
@@ -236,7 +236,7 @@ impl World {
                     let looked = self.perform(place_of(Key { db, name: &name }), &Request::Look);
                     assert!(looked.answer.is_ok(), "nobody asked");
                 }
-                Some(Work::Renew(renewal)) => self.renews(place_of(renewal.key()), &renewal),
+                Some(Work::Renew(renewal)) => self.renew(place_of(renewal.key()), &renewal),
                 Some(Work::Break(breaking)) => {
                     let place = place_of(breaking.key());
                     assert!(self.perform(place, &Request::BreakOn(&breaking)).answer.is_ok(), "nobody asked");
@@ -333,7 +333,7 @@ impl World {
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);
         self.is_sound();
-        self.looks_at_kept();
+        self.check_kept();
         assert!(self.node.keepalives().is_empty(), "nothing is kept that nobody has");
         assert!(
             self.waits.is_empty() && self.watchers.is_empty() && self.locks.is_empty(),
@@ -354,7 +354,7 @@ impl World {
         }
         for _ in 0..2 * HINDERED_MS / RETRY_HAND_OVER_MS {
             if let Some(disk) = &mut self.disk {
-                disk.gets_done();
+                disk.finish();
             }
             self.passes(Passes::Milliseconds(RETRY_HAND_OVER_MS as u16 + 1), false, Timer::Due);
         }

@@ -57,7 +57,7 @@
 //! clients of older ones, and agrees to the next only when their leases have ended. So once a version is decided, a
 //! majority of the one before it accepts nothing from clients of older ones. No lease of theirs still runs, and no
 //! token of theirs is issued again ([`Change`]). A held lock moves to the new version with what it has
-//! ([`Held::moves_to`]).
+//! ([`Held::move_to`]).
 //!
 //! # In order, and how far
 //!

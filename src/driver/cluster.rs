@@ -68,7 +68,7 @@ pub fn look(ctx: Context<'_>) {
     let now = clock::now();
     RESTS_UNTIL.set(now.boot.plus_us(rest_us(clock::thread_cpu_us().saturating_sub(start_us))));
     let Some((owned, imported)) = slots else { return };
-    let (gained, guard_ms) = state::with(|node| (node.sees_slots(&owned, imported, now), node.guard_ms(now.boot)));
+    let (gained, guard_ms) = state::with(|node| (node.update_slots(&owned, imported, now), node.guard_ms(now.boot)));
     if gained.guarded > 0 {
         warn(&format!(
             "{} slots of the cluster came to this node without their locks, which somebody may hold: nothing is granted in \

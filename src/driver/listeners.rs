@@ -143,6 +143,6 @@ impl BlockedClients for Hearers {
 /// Notes that the listener blocked under this id no longer asks, and gives its handle back to the server.
 fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
     let Why::Hears(client) = parked::give_back(blocked)? else { return None };
-    state::with(|node| node.listeners_mut().waits_no_more(client));
+    state::with(|node| node.listeners_mut().remove_wait(client));
     Some(client)
 }

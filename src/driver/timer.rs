@@ -191,7 +191,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
             );
         }
         Err(NotALock) => state::with(|node| match &work {
-            Work::Renew(renewal) => node.stops_renewing(renewal),
+            Work::Renew(renewal) => node.stop_renewing(renewal),
             Work::Break(breaking) => node.has_broken(breaking),
             Work::Expire(due) => node.forget_due(due),
             Work::Look(..) => node.postpone(key, Refusal::WrongType, now),

@@ -88,7 +88,7 @@ impl BlockedClients for Watchers {
     }
 
     fn gone(client: WaiterId) {
-        state::with(|node| node.stops_watching(client));
+        state::with(|node| node.stop_watching(client));
         parked::give_back(client);
     }
 }

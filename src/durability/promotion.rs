@@ -63,7 +63,7 @@ pub fn tell_replicas(ctx: Context<'_>, now: Now) {
     TOLD.set(now.boot);
     TOLD_STRIPE_CHANGE.set(changes);
     if ctx.info_number(c"replication", c"connected_slaves").is_some_and(|replicas| replicas > 0) {
-        let (ceiling, outstanding_ttl_ms, stripes) = state::with(|node| node.tells_replicas(now));
+        let (ceiling, outstanding_ttl_ms, stripes) = state::with(|node| node.replica_news(now));
         let stripes = stripes_to_text(&stripes);
         ctx.replicate_to_replicas(
             command_names::CEILING,

@@ -7,7 +7,7 @@
 //!
 //! - A request that is under way over a connection of the version before counts there if it is answered. Nothing else is sent in that version.
 //! - Who was taking a lock begins anew, with the same ticket; what was granted is given back.
-//! - A held lock is extended by a majority of the new version from then on ([`Held::moves_to`](palisade_quorum::Held::moves_to)).
+//! - A held lock is extended by a majority of the new version from then on ([`Held::move_to`](palisade_quorum::Held::move_to)).
 //! - What is to be given back is, wherever the node is in the new version; at one that left it ends with its lease.
 
 use std::sync::Arc;

@@ -45,7 +45,7 @@ pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc
             () = observe_version(&nodes, &key, given, &tell, &mut machine, &mut last) => return,
         }
         nodes = nodes.latest();
-        machine.moves_to(nodes.len());
+        machine.move_to(nodes.len());
     }
 }
 

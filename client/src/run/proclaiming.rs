@@ -70,11 +70,11 @@ impl Proclaiming {
     }
 
     /// The set of nodes is another one from now on.
-    pub fn moves_to(&mut self, nodes: &Arc<Nodes>) {
+    pub fn move_to(&mut self, nodes: &Arc<Nodes>) {
         self.nodes = Arc::clone(nodes);
         self.replies = FuturesUnordered::new();
         self.refusals = vec![None; nodes.len()];
-        let tells = self.machine.moves_to(nodes.len());
+        let tells = self.machine.move_to(nodes.len());
         self.tell(tells);
     }
 

@@ -258,7 +258,7 @@ impl Renewer {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, "goes over to another set of nodes");
         if let Some(proclaiming) = &mut self.proclaiming {
-            proclaiming.moves_to(&self.nodes);
+            proclaiming.move_to(&self.nodes);
         }
         if self.looking.is_some() {
             self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);

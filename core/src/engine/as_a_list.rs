@@ -296,7 +296,7 @@ impl Both {
     /// Lets the client at this place go away, of the watchers or of the waiters.
     fn go_away(&mut self, place: usize, watches: bool) -> Checked {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
-            prop_assert!(self.key.node.stops_watching(WaiterId(id)));
+            prop_assert!(self.key.node.stop_watching(WaiterId(id)));
             self.watchers.remove(place);
         } else if !watches && let Some(&Waits { id, .. }) = self.plain.queue.get(place) {
             prop_assert!(self.key.node.leave_queue(WaiterId(id), at(self.key.now).boot).is_some());

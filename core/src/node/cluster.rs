@@ -19,7 +19,7 @@ impl Node {
     /// Notes that the node serves the slots `owned` at `now`, and imports those of `imported`. Slots that came without
     /// their locks are guarded for the longest lease that this node may grant, since nobody knows what their former
     /// owner granted. No token is issued that the former owner can have issued.
-    pub fn sees_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
+    pub fn update_slots(&mut self, owned: &SlotSet, imported: SlotSet, now: Now) -> Gained {
         let until = now.boot.plus_ms(self.guard_ms(now.boot));
         if !self.slots.serves_just(owned) {
             // Locks that are free here may now be held elsewhere.
@@ -39,7 +39,7 @@ impl Node {
 
     /// Notes that the node is guarded as a whole for what it now takes over: the slots that it reads next need no guard
     /// of their own.
-    pub fn covers_slots(&mut self) {
+    pub fn cover_slots(&mut self) {
         self.slots.cover();
     }
 

@@ -123,7 +123,7 @@ impl Node {
 
     /// Returns a master's message to its replicas: the ceiling up to which tokens may be issued, the longest lease that
     /// may run, and the ceilings of stripes.
-    pub fn tells_replicas(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
+    pub fn replica_news(&self, now: Now) -> (u64, u32, Vec<StripeCeiling>) {
         let (far, stripes) = self.tokens.to_tell(now.wall_us, self.skew_ms);
         (self.ledger.ceiling().max(far), self.ledger.outstanding_ttl().ms(now.boot), stripes)
     }

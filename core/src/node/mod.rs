@@ -231,7 +231,7 @@ impl Node {
     }
 
     /// Stops renewing this lease: its key no longer holds the lock.
-    pub fn stops_renewing(&mut self, renewal: &Renewal) {
+    pub fn stop_renewing(&mut self, renewal: &Renewal) {
         self.keepalives.end(renewal);
     }
 

@@ -192,7 +192,7 @@ impl Listeners {
 
     /// Notes that the listener no longer waits, until it asks again. Returns the id of its blocked client, if it
     /// waited.
-    pub fn waits_no_more(&mut self, client: ClientId) -> Option<WaiterId> {
+    pub fn remove_wait(&mut self, client: ClientId) -> Option<WaiterId> {
         let (until, id) = self.all.get_mut(&client)?.asks.take()?;
         self.timeouts.remove(&(until, client));
         self.ready.remove(&client);
@@ -251,14 +251,14 @@ impl Listeners {
     /// Removes and returns the news of a listener that asks for them.
     pub fn take_ready(&mut self) -> Option<(WaiterId, Vec<News>)> {
         let client = *self.ready.first()?;
-        let id = self.waits_no_more(client)?;
+        let id = self.remove_wait(client)?;
         Some((id, self.take_news(client)))
     }
 
     /// Returns the listener whose time has been over longest at `now`: it has no news.
     pub fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, client) = self.timeouts.first().filter(|(until, _)| now > *until)?;
-        self.waits_no_more(client)
+        self.remove_wait(client)
     }
 
     /// Returns when the next listener's time is over, or requests have to leave their queues.
@@ -279,7 +279,7 @@ impl Listeners {
 
     /// Ends the listener of the connection `client`, which is closed: its requests have to leave their queues.
     pub fn end(&mut self, client: ClientId) {
-        self.waits_no_more(client);
+        self.remove_wait(client);
         self.idle.remove(&client);
         if let Some(listener) = self.all.remove(&client) {
             self.names.remove(&listener.name);

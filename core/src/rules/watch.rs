@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// Removes the watcher of this request, whose client has gone or no longer watches. Returns whether there was one.
-    pub fn stops_watching(&mut self, id: WaiterId) -> bool {
+    pub fn stop_watching(&mut self, id: WaiterId) -> bool {
         self.watching.leave(id)
     }
 }

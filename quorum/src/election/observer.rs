@@ -99,7 +99,7 @@ impl Observer {
     }
 
     /// Moves to another set, of `nodes` nodes. The observer keeps the leader that it saw: terms continue.
-    pub fn moves_to(&mut self, nodes: usize) {
+    pub fn move_to(&mut self, nodes: usize) {
         self.nodes = vec![None; nodes];
     }
 
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn terms_go_on_in_another_set_of_nodes() {
         let (mut observer, now) = observer(3, &[(0, 0, held("b", 20, 1)), (1, 1, held("b", 20, 1))]);
-        observer.moves_to(4);
+        observer.move_to(4);
         assert_eq!(told(&(observer.clone(), now)), (Some((20, 1)), false));
         for node in 0..3 {
             observer.on_answer(node, NodeId(node as u128), held("a", 10, 1), ms(now), ms(now));

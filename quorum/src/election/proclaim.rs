@@ -73,7 +73,7 @@ impl Proclaim {
     }
 
     /// Moves to another set, of `nodes` nodes, which all receive the proclamation.
-    pub fn moves_to(&mut self, nodes: usize) -> Vec<Tell> {
+    pub fn move_to(&mut self, nodes: usize) -> Vec<Tell> {
         self.has = vec![None; nodes];
         self.again()
     }
@@ -138,7 +138,7 @@ mod tests {
         let mut it = proclaim(1);
         it.advance();
         it.on_answer(0, id(0), Noted::Has(1));
-        assert_eq!(it.moves_to(2), [Tell { node: 0, sequence: 1 }, Tell { node: 1, sequence: 1 }]);
+        assert_eq!(it.move_to(2), [Tell { node: 0, sequence: 1 }, Tell { node: 1, sequence: 1 }]);
         it.on_answer(0, id(0), Noted::Has(1));
         assert!(!it.is_proclaimed(1), "one of two");
         it.on_answer(1, id(1), Noted::Has(1));

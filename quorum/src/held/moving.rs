@@ -19,7 +19,7 @@ impl Held {
     /// round, and counts from the one after that. A removed node no longer counts. The current round is over.
     ///
     /// The caller must drop answers to earlier calls: they name places of the old set.
-    pub fn moves_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
+    pub fn move_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
         let stays = |before: &Member| {
             // Earlier calls are no longer answered.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
@@ -66,7 +66,7 @@ mod tests {
     fn a_node_that_was_added_counts_from_the_round_after_it_granted_the_lock() {
         let mut held = held(3, &[0, 1]);
         let valid = held.valid_until();
-        assert_eq!(held.moves_to(&[id(0), id(1), id(2), id(3)]), []);
+        assert_eq!(held.move_to(&[id(0), id(1), id(2), id(3)]), []);
         assert_eq!((held.valid_until(), held.outcome()), (valid, Some(false)));
         assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [Some(token(100)), Some(token(100)), None, None]);
         let calls = held.extend(TTL_MS, at(100).boot);
@@ -88,7 +88,7 @@ mod tests {
     fn a_node_that_was_removed_counts_no_more() {
         let mut held = held(4, &[0, 1, 2]);
         // Node 0 leaves; two of the remaining three have the lock.
-        held.moves_to(&[id(1), id(2), id(3)]);
+        held.move_to(&[id(1), id(2), id(3)]);
         held.extend(TTL_MS, at(100).boot);
         yes(&mut held, 0, 1, 110);
         held.on_answer(held.round(), 1, id(2), EXTEND(100), Answer::Failed, at(110).boot);
@@ -105,13 +105,13 @@ mod tests {
     fn what_a_node_acknowledged_goes_where_it_goes() {
         let mut held = held(3, &[1, 2]);
         // Node 0, which does not have it, leaves; 1 and 2 change places, and a fourth comes first.
-        held.moves_to(&[id(3), id(2), id(1), None]);
+        held.move_to(&[id(3), id(2), id(1), None]);
         assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [None, Some(token(100)), Some(token(100)), None]);
         let (calls, heal) = (held.extend(TTL_MS, at(100).boot), held.heal());
         let asked = [heal, EXTEND(100), EXTEND(100), heal];
         assert_eq!(calls, [0, 1, 2, 3].map(|place| Call::now(place, asked[place])));
         // Both count at once, as before.
-        held.moves_to(&[id(2), id(3), id(1)]);
+        held.move_to(&[id(2), id(3), id(1)]);
         held.extend(TTL_MS, at(200).boot);
         yes(&mut held, 0, 2, 210);
         yes(&mut held, 2, 1, 210);
@@ -124,7 +124,7 @@ mod tests {
         let members =
             [(1, false), (1, true), (2, true)].map(|(n, has)| (id(n), has.then(|| token(100)), false)).to_vec();
         let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
-        held.moves_to(&[id(1), id(2), id(3)]);
+        held.move_to(&[id(1), id(2), id(3)]);
         assert_eq!([0, 1, 2].map(|place| held.token_at(place)), [Some(token(100)), Some(token(100)), None]);
     }
 
@@ -135,7 +135,7 @@ mod tests {
         held.extend(TTL_MS, at(100).boot);
         let round = held.round();
         yes(&mut held, 0, 0, 110);
-        held.moves_to(&[id(0), id(1)]);
+        held.move_to(&[id(0), id(1)]);
         held.on_answer(round, 1, id(1), EXTEND(100), Answer::Token(token(100)), at(120).boot);
         assert_eq!(held.valid_until(), valid);
     }
@@ -144,11 +144,11 @@ mod tests {
     fn a_raise_or_a_share_that_was_under_way_is_asked_again() {
         let mut held = held(3, &[0, 1, 2]);
         assert_eq!(held.share().len(), 3);
-        assert_eq!(held.moves_to(&[id(0), id(2), id(3)]), [Call::now(0, Ask::Share), Call::now(1, Ask::Share)]);
+        assert_eq!(held.move_to(&[id(0), id(2), id(3)]), [Call::now(0, Ask::Share), Call::now(1, Ask::Share)]);
         let mut held = self::held(3, &[0, 1]);
         held.on_answer(0, 2, id(2), held.heal(), Answer::Token(token(150)), at(10).boot);
         assert_eq!(held.token_at(0), None, "it is being raised");
-        held.moves_to(&[id(0), id(1), id(2)]);
+        held.move_to(&[id(0), id(1), id(2)]);
         assert_eq!(held.token_at(0), Some(token(100)));
     }
 }

@@ -177,7 +177,7 @@ impl Keeper {
     /// wait for the interrupted round wait for the next. So a round begins if there are any, or if it is extended in
     /// the background.
     pub fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Work {
-        let shares = self.held.moves_to(ids);
+        let shares = self.held.move_to(ids);
         let extends = self.auto.is_some() && !self.is_session_over;
         let mut work = match extends || self.is_awaited {
             true => self.begin_round(self.ttl_ms(), now, random),

@@ -41,7 +41,7 @@ impl Task {
     pub(super) async fn campaign(mut self) {
         while !self.is_to_finish() {
             let election = self.dice.random_range(0..ELECTIONS);
-            let who = self.sets_out();
+            let who = self.set_out();
             let ttl = Duration::from_millis(self.dice.random_range(500..=self.shared.settings.max_ttl_ms));
             let wait = Duration::from_millis(self.dice.random_range(300..4_000));
             let options = Options::new().ttl(ttl).node_timeout(ttl / 5).wait(wait);
@@ -79,7 +79,7 @@ impl Task {
     pub(super) async fn observe(mut self) {
         while !self.is_to_finish() {
             let election = self.dice.random_range(0..ELECTIONS);
-            let observer = self.sets_out();
+            let observer = self.set_out();
             let mut leaders = self.shared.client.election(name(election)).observe().expect("the client is open");
             let end = now_us() + self.dice.random_range(2_000..20_000) * 1_000;
             while now_us() < end && !self.is_to_finish() {

@@ -191,7 +191,7 @@ impl Contender {
     }
 
     async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, mode: HeldAs, ttl: Duration) {
-        let who = self.task.sets_out();
+        let who = self.task.set_out();
         // A process that was stopped in the meantime has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
         let held = What::Held { since, until: known.until, token: known.token, mode };

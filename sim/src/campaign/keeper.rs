@@ -39,7 +39,7 @@ impl Task {
     async fn keep_one(&mut self) -> RedisResult<()> {
         let node = self.dice.random_range(0..self.shared.settings.nodes.len());
         let address = self.shared.settings.nodes[node].clone();
-        let who = self.sets_out();
+        let who = self.set_out();
         let (name, owner) = (format!("chaos:kept:{node}"), format!("keeper {}.{}", who.client, who.acquisition));
         let (ttl_ms, ms) = (self.dice.random_range(TTL_MS), self.dice.random_range(3_000..9_000));
         let (ttl, keep) = (ttl_ms.to_string(), ms.to_string());

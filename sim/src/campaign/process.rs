@@ -104,7 +104,7 @@ impl Task {
     }
 
     /// Returns the next acquisition of this process.
-    pub(super) fn sets_out(&self) -> Holder {
+    pub(super) fn set_out(&self) -> Holder {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         Holder { client: self.shared.settings.number, acquisition }
     }

@@ -79,7 +79,7 @@ impl Through {
         let (max_ttl_ms, keys) = (settings.max_ttl_ms, settings.contended_keys);
         let key = self.task.dice.random_range(0..keys);
         let ttl_ms = self.task.dice.random_range(TTL_MIN_MS..=max_ttl_ms);
-        let who = self.task.sets_out();
+        let who = self.task.set_out();
         let (name, owner, ttl) =
             (key_name(key), format!("through {}.{}", who.client, who.acquisition), ttl_ms.to_string());
         let wait = self.task.dice.random_range(0..2_000_u64).to_string();

@@ -65,7 +65,7 @@ impl Keeping {
     }
 
     pub(super) fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Vec<Call> {
-        self.keeps(now, |keeper| keeper.move_to(ids, now, random), |held| held.moves_to(ids))
+        self.keeps(now, |keeper| keeper.move_to(ids, now, random), |held| held.move_to(ids))
     }
 
     pub(super) fn on_answer(

@@ -16,7 +16,7 @@ impl Client {
     }
 
     /// Makes `set` the client's set of nodes: the held lock moves to it, and a pending acquisition or wait starts over.
-    pub fn learns(&mut self, set: Arc<Set>, now: Now) -> Step {
+    pub fn learn(&mut self, set: Arc<Set>, now: Now) -> Step {
         if set.version() <= self.version() {
             return Step::default();
         }
@@ -39,7 +39,7 @@ impl Client {
     }
 
     /// Restarts the client after its process was killed, with the names in its configuration.
-    pub fn starts_from(&mut self, set: Arc<Set>) {
+    pub fn start_from(&mut self, set: Arc<Set>) {
         self.works_with = set;
     }
 

@@ -236,7 +236,7 @@ impl Checked {
         }
     }
 
-    fn learns(&self, state: &mut State, client: usize) {
+    fn learn(&self, state: &mut State, client: usize) {
         let after = state.decided;
         let client = &mut state.clients[client];
         client.version = after;
@@ -254,7 +254,7 @@ impl Checked {
         match &mut client.stage {
             Stage::Asks(_) => client.stage = Stage::Idle,
             Stage::Holds(held) => {
-                let calls = held.moves_to(&ids);
+                let calls = held.move_to(&ids);
                 client.sent.extend(calls.into_iter().map(|call| (held.round(), call)));
             }
             Stage::Idle | Stage::Done => {}
@@ -394,7 +394,7 @@ impl Model for Checked {
                 client.sent = calls.into_iter().map(|call| (round, call)).collect();
             }
             Action::Arrives { client, sent } => self.arrives(&mut state, client, sent)?,
-            Action::Learns { client } => self.learns(&mut state, client),
+            Action::Learns { client } => self.learn(&mut state, client),
             Action::Changes { asks } => {
                 let (before, wants) = (state.decided, self.members(state.decided + 1).list);
                 state.change = Some(Change::begin(self.members(before), 1, wants));

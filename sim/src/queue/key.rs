@@ -241,7 +241,7 @@ impl OneKey {
                     }
                 }
                 Step::Delete(_) => drop(self.take_out()),
-                Step::Block => said = Said::Blocked(self.joins(owner)),
+                Step::Block => said = Said::Blocked(self.join(owner)),
                 Step::Done(answer) => return answer,
                 Step::Changed(..)
                 | Step::Left(_)
@@ -255,7 +255,7 @@ impl OneKey {
         }
     }
 
-    fn joins(&mut self, owner: u8) -> WaiterId {
+    fn join(&mut self, owner: u8) -> WaiterId {
         self.requests += 1;
         if self.without.is(Rule::FirstInFirstOut) {
             self.first_to_the_end();

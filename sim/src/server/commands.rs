@@ -38,7 +38,7 @@ impl Server {
             Ok(Outcome::Holds(holds)) => Some(Replied::Holds(holds)),
             Ok(Outcome::Null | Outcome::Turn(_) | Outcome::Noted(_)) => Some(Replied::Null),
             Ok(Outcome::Later) => {
-                self.joins(request.waiter(), key, owner, command);
+                self.join(request.waiter(), key, owner, command);
                 None
             }
             Err(Refusal::Owned) => Some(Replied::Owned),
@@ -120,13 +120,13 @@ impl Server {
     }
 
     /// Records that the request has taken its place in the queue.
-    fn joins(&mut self, id: WaiterId, key: u32, owner: &[u8], command: Command) {
+    fn join(&mut self, id: WaiterId, key: u32, owner: &[u8], command: Command) {
         let Command::Acquire { retry, .. } = command else { return };
         let name = name(key);
         let queue = || self.node.waiting().of(key_of(&name));
         let Some(until) = queue().find(|waiter| waiter.id == id).map(|waiter| waiter.until) else { return };
         let is_answered = |other| queue().all(|waiter| waiter.id != other);
-        self.watch.joins(id, key, owner, (until, retry), is_answered);
+        self.watch.join(id, key, owner, (until, retry), is_answered);
     }
 
     /// Closes the connection on which request `id` waits.

@@ -110,8 +110,8 @@ impl Server {
     }
 
     /// Returns the ceiling and the longest lease that a master sends to its replicas.
-    pub fn tells_replicas(&self, now: Now) -> (u64, u32) {
-        let (ceiling, outstanding_ttl_ms, _) = self.node.tells_replicas(now);
+    pub fn replica_news(&self, now: Now) -> (u64, u32) {
+        let (ceiling, outstanding_ttl_ms, _) = self.node.replica_news(now);
         (ceiling, outstanding_ttl_ms)
     }
 

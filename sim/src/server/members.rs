@@ -32,7 +32,7 @@ impl Server {
     /// # Errors
     ///
     /// The node refuses.
-    pub fn hears_changer(
+    pub fn hear_changer(
         &mut self,
         told: &TellMember,
         taken_for: Option<u128>,

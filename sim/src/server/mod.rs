@@ -204,7 +204,7 @@ impl Server {
     }
 
     /// Checks that all requests whose time was up have been answered.
-    pub fn sees_to_times(&mut self, now: Now) {
+    pub fn pass_times(&mut self, now: Now) {
         self.watch.forgets(now.boot);
     }
 

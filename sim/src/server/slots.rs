@@ -23,13 +23,13 @@ impl Server {
     /// lost slots are deleted, and waiters there learn that their wait is over, since the lock is elsewhere.
     pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
-            self.node.covers_slots();
+            self.node.cover_slots();
         }
         let gained = if self.without.is(Rule::SlotsFloor) {
             let until = now.boot.plus_ms(self.node.guard_ms(now.boot));
             self.node.tamper().slots.seen(owned, SlotSet::default(), now.boot, until)
         } else {
-            self.node.sees_slots(owned, SlotSet::default(), now)
+            self.node.update_slots(owned, SlotSet::default(), now)
         };
         if gained.guarded > 0 {
             self.save_first(now);

@@ -79,7 +79,7 @@ impl Watch {
 
     /// Records that `owner` waits for `key`, by the name `id`. `is_answered` returns true for an earlier request that
     /// was decided but whose answer has not been sent.
-    pub(super) fn joins(
+    pub(super) fn join(
         &mut self,
         id: WaiterId,
         key: u32,

@@ -72,7 +72,7 @@ impl World<'_> {
                 let taken_for = latest.get(member).and_then(|member| member.id);
                 let taken_for = taken_for.filter(|_| self.without.is(Rule::MembersHaveIds));
                 let says =
-                    self.on_server(node, |server, now| server.hears_changer(&told, taken_for, now).ok()).flatten();
+                    self.on_server(node, |server, now| server.hear_changer(&told, taken_for, now).ok()).flatten();
                 let says = says.filter(|_| self.writes_members(node)).unwrap_or(MemberSays::No);
                 self.tell(|| format!("node {node} is told {told:?}, says {says:?}"));
                 self.nodes[node].server.is_some().then_some(Answers::Says(member, told, says))

@@ -85,26 +85,26 @@ impl World<'_> {
                 self.plan_at(self.at + 1, Next::Wakes(who, Wake::Keeps(wake)));
                 Ok(())
             }
-            Wake::AsksAgain if client.is_idle() => self.asks_again(who),
-            Wake::StopsLining => self.stops_lining(who.client),
+            Wake::AsksAgain if client.is_idle() => self.ask_again(who),
+            Wake::StopsLining => self.stop_lining(who.client),
             Wake::StopsAsking => self.on_client(who.client, Client::stop_asking),
             Wake::Looks => {
                 let held = client.holding().map(|(_, since, _)| (client.key(), machine.when(since)));
                 self.on_client(who.client, |client, now| client.look(now).unwrap_or_default())?;
                 if let Some((key, since)) = held.filter(|_| self.clients[who.client as usize].1.is_idle()) {
                     self.totals.lost += 1;
-                    self.ends_holding(who, key, since, true)?;
+                    self.end_holding(who, key, since, true)?;
                 }
                 Ok(())
             }
             Wake::GivesBack if holds => {
                 if let Some((_, since, _)) = client.holding() {
-                    self.ends_holding(who, client.key(), machine.when(since), false)?;
+                    self.end_holding(who, client.key(), machine.when(since), false)?;
                 }
                 self.on_client(who.client, |client, now| client.release(now))
             }
             Wake::Leaves if !holds && self.taking[who.client as usize].is_some() => {
-                self.takes_no_more(who.client, false)?;
+                self.stop_taking(who.client, false)?;
                 self.on_client(who.client, Client::release)
             }
             Wake::Checks if holds => {
@@ -172,7 +172,7 @@ impl World<'_> {
         }
         if let (Some(Status::Held), Some((_, until, _))) = (step.says, holding) {
             self.totals.held += 1;
-            self.takes_no_more(number, true)?;
+            self.stop_taking(number, true)?;
             let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
             let after = ttl_us * self.plan.extended_after_permille / 1_000;
             // Locks that are extended in the background are sometimes extended by hand as well.

@@ -47,9 +47,9 @@ impl World<'_> {
             Kind::Flush { node } => {
                 self.on_server(node, |server, now| server.flush(now));
             }
-            Kind::Break { node, key } if self.has_several(node, key) => self.takes_one_away(node, key),
-            Kind::Break { node, key } => self.takes_away(node, key, |server, now| server.break_lock(key, now)),
-            Kind::Delete { node, key } => self.takes_away(node, key, |server, now| server.delete(key, now)),
+            Kind::Break { node, key } if self.has_several(node, key) => self.take_one_away(node, key),
+            Kind::Break { node, key } => self.take_away(node, key, |server, now| server.break_lock(key, now)),
+            Kind::Delete { node, key } => self.take_away(node, key, |server, now| server.delete(key, now)),
             Kind::Evict { node, key } => self.evict(node, key),
             Kind::Arm { node } => {
                 let ms = u32::try_from(fault.for_us / 1_000).unwrap_or(u32::MAX);
@@ -89,7 +89,7 @@ impl World<'_> {
                 return self.again(number, 0);
             }
         }
-        self.goes_wrong_until(end);
+        self.break_things_until(end);
         self.plan_at(end, Next::Ends(number));
         Ok(())
     }
@@ -127,7 +127,7 @@ impl World<'_> {
                     false => self.start(node),
                 }
             }
-            Kind::KillClient { client } => self.begins_again(client as u32),
+            Kind::KillClient { client } => self.begin_again(client as u32),
             _ => {}
         }
     }

@@ -131,7 +131,7 @@ impl World<'_> {
     }
 
     /// Ends a holding: the holder released the lock or lost it.
-    pub(super) fn ends_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
+    pub(super) fn end_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
             (true, true) if self.is_broken_since(key, since) => Ok(()),
             (true, true) => Err(Failure::Lost { client: who.client, key }),
@@ -145,7 +145,7 @@ impl World<'_> {
 
     /// Records that another kind of fault is in progress until `end`. Its consequences are over once every guard and
     /// every lease have ended.
-    pub(super) fn goes_wrong_until(&mut self, end: TimeUs) {
+    pub(super) fn break_things_until(&mut self, end: TimeUs) {
         let (ttl_ms, max_ttl_ms) = (u64::from(self.plan.ttl_ms), u64::from(self.plan.max_ttl_ms));
         let guard_ms = max_ttl_ms.max(ttl_ms) + u64::from(self.plan.skew_ms);
         self.wrong_until = self.wrong_until.max(end + (2 * guard_ms + ttl_ms + 1_000) * MS);

@@ -236,7 +236,7 @@ impl World<'_> {
         let now = node.machine.now(at);
         let Some(server) = &node.server else { return };
         if at >= node.told.0 + TELL_REPLICAS_US {
-            let (ceiling, outstanding_ttl_ms) = server.tells_replicas(now);
+            let (ceiling, outstanding_ttl_ms) = server.replica_news(now);
             node.told = (at, ceiling, outstanding_ttl_ms);
         }
         let (_, ceiling, outstanding_ttl_ms) = node.told;
@@ -267,7 +267,7 @@ impl World<'_> {
     }
 
     /// Checks that nobody waits for long on a node that could serve.
-    pub(super) fn sees_to_waiters(&mut self, n: usize) -> Result<(), Failure> {
+    pub(super) fn answer_waiters(&mut self, n: usize) -> Result<(), Failure> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
         let idle = node.server.as_ref().is_some_and(|server| server.lets_wait_for_nothing(now));

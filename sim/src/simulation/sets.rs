@@ -50,14 +50,14 @@ impl World<'_> {
         for client in 0..self.clients.len() {
             if self.clients[client].1.version() < version {
                 for delay in self.copies(node, client, false).into_iter().take(1) {
-                    self.hears_of(client as u32, version, delay);
+                    self.hear_of(client as u32, version, delay);
                 }
             }
         }
     }
 
     /// Lets a client hear of `version`; it moves to it at once, or after a delay.
-    pub(super) fn hears_of(&mut self, client: u32, version: u64, delay: u64) {
+    pub(super) fn hear_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,
             false => self.rng.random_range(0..=self.plan.learns_after_us),
@@ -65,7 +65,7 @@ impl World<'_> {
         self.plan_at(self.at + delay + late, Next::Learns(client, version));
     }
 
-    pub(super) fn learns(&mut self, client: u32, version: u64) -> Result<(), Failure> {
+    pub(super) fn learn(&mut self, client: u32, version: u64) -> Result<(), Failure> {
         let Some(members) = self.decided.get(&version) else { return Ok(()) };
         let known = self.clients[client as usize].1.version();
         if known >= version {
@@ -75,14 +75,14 @@ impl World<'_> {
         self.totals.learnt += 1;
         self.totals.moved += u64::from(self.clients[client as usize].1.holding().is_some());
         self.tell(|| format!("client {client} learns of version {version}"));
-        self.on_client(client, |client, now| client.learns(set, now))
+        self.on_client(client, |client, now| client.learn(set, now))
     }
 
     /// Restarts a client after a kill, with the names in its configuration, or with what it knew.
-    pub(super) fn starts_from(&mut self, client: u32) {
+    pub(super) fn start_from(&mut self, client: u32) {
         if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
             let set = Arc::new(Set::of_names(self.plan.first_set()));
-            self.clients[client as usize].1.starts_from(set);
+            self.clients[client as usize].1.start_from(set);
         }
     }
 
@@ -117,7 +117,7 @@ impl World<'_> {
             self.writes_at_once(node);
         }
         for client in 0..self.clients.len() {
-            self.learns(client as u32, newest.version)?;
+            self.learn(client as u32, newest.version)?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl World<'_> {
     }
 
     /// Restarts a client after its process was killed.
-    pub(super) fn begins_again(&mut self, client: u32) {
+    pub(super) fn begin_again(&mut self, client: u32) {
         self.machine_of(client).down = false;
         match place(client) {
             Some(place) => {
@@ -49,7 +49,7 @@ impl World<'_> {
                 self.single_wakes(who, self.plan.rest_us, SingleWake::Wants);
             }
             None => {
-                self.starts_from(client);
+                self.start_from(client);
                 let who = self.clients[client as usize].1.who();
                 self.wakes(who, self.plan.rest_us, Wake::Wants);
             }
@@ -62,7 +62,7 @@ impl World<'_> {
             self.on_single(client, SingleClient::leaves)?;
         } else {
             self.on_client(client, |client, _| client.forget())?;
-            self.takes_no_more(client, false)?;
+            self.stop_taking(client, false)?;
         }
         self.machine_of(client).down = true;
         Ok(())
@@ -229,7 +229,7 @@ impl World<'_> {
     }
 
     /// Breaks the lock of `key`, as an operator or any writer can.
-    pub(super) fn takes_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
+    pub(super) fn take_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, how) {
             self.referee.is_taken_away(key, self.at, token);
@@ -238,7 +238,7 @@ impl World<'_> {
     }
 
     /// Breaks one of several grants, as an operator.
-    pub(super) fn takes_one_away(&mut self, node: usize, key: u32) {
+    pub(super) fn take_one_away(&mut self, node: usize, key: u32) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, |server, now| server.break_last(key, now)) {
             self.referee.is_broken(key, token);

@@ -186,7 +186,7 @@ impl World<'_> {
     }
 
     /// Removes a client from its line if it is still there and its time is up.
-    pub(super) fn stops_lining(&mut self, number: u32) -> Result<(), Failure> {
+    pub(super) fn stop_lining(&mut self, number: u32) -> Result<(), Failure> {
         let now = self.clients[number as usize].0.now(self.at).boot;
         let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
         match until {
@@ -243,7 +243,7 @@ impl World<'_> {
     }
 
     /// Ends a client's pause, unless it still waits for a majority of nodes to answer.
-    pub(super) fn asks_again(&mut self, who: Holder) -> Result<(), Failure> {
+    pub(super) fn ask_again(&mut self, who: Holder) -> Result<(), Failure> {
         let number = who.client;
         let now = self.clients[number as usize].0.now(self.at).boot;
         let Some(taking) = self.taking[number as usize].as_ref().filter(|taking| taking.pauses) else { return Ok(()) };
@@ -291,7 +291,7 @@ impl World<'_> {
     }
 
     /// Ends a client's acquisition: the client has the lock, or no longer wants it.
-    pub(super) fn takes_no_more(&mut self, number: u32, has_it: bool) -> Result<(), Failure> {
+    pub(super) fn stop_taking(&mut self, number: u32, has_it: bool) -> Result<(), Failure> {
         let line = self.line_of(number);
         if let Some(taking) = self.taking[number as usize].take()
             && has_it

@@ -205,7 +205,7 @@ impl<'a> World<'a> {
                     return self.on_single(who.client, |client, now| client.hear(&reply, now));
                 }
                 if let Hears::Later(version) = reply.says {
-                    self.hears_of(who.client, version, 0);
+                    self.hear_of(who.client, version, 0);
                 }
                 return self.on_client(who.client, |client, now| client.hear(&reply, now));
             }
@@ -218,9 +218,9 @@ impl<'a> World<'a> {
                     server.run(now);
                     server.tick(now);
                 });
-                self.on_server(n, |server, now| server.sees_to_times(now));
+                self.on_server(n, |server, now| server.pass_times(now));
                 self.follow(n);
-                self.sees_to_waiters(n)?;
+                self.answer_waiters(n)?;
                 self.plan_at(self.at + TICK_US, Next::Tick(n));
             }
             Next::Snapshot(n) => {
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
             Next::ChangerGoesOn(of, look) => self.changer_goes_on(of, look),
             Next::ChangerLooks(of, look) => self.changer_looks_again(of, look),
             Next::MustHaveLost(who) => return self.must_have_lost(who),
-            Next::Learns(client, version) => return self.learns(client, version),
+            Next::Learns(client, version) => return self.learn(client, version),
             Next::Begins(fault) => return self.begins(fault),
             Next::Again(fault, turn) => return self.again(fault, turn),
             Next::Ends(fault) => self.ends(fault),

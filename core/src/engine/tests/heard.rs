@@ -67,7 +67,7 @@ impl Heard {
                 self.open.extend(id.map(|id| (id, listener, who)));
             }
             2 => {
-                node.listeners.waits_no_more(client);
+                node.listeners.remove_wait(client);
                 let news = asks(node, listener);
                 self.lives[listener as usize] = true;
                 self.is_told(listener, &news)?;

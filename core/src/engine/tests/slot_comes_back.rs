@@ -98,7 +98,7 @@ impl Cluster {
             }
             set
         };
-        self.node.sees_slots(&set(self.is_here), set(is_imported), self.now());
+        self.node.update_slots(&set(self.is_here), set(is_imported), self.now());
     }
 
     /// Performs this event; returns whether it is possible now.
