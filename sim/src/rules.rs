@@ -102,7 +102,7 @@ pub enum Rule {
     GrantsAreTold,
     /// A reader becomes a writer only if nobody else reads.
     ConvertsAlone,
-    /// Versions of the set of nodes that follow each other differ by one node.
+    /// Versions of the set that follow each other differ by one node.
     OneNodeAtATime,
     /// A node agrees to the next version only when leases of clients with older ones have ended there.
     LeasesEndFirst,
