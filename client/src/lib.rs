@@ -33,22 +33,22 @@
 //!
 //! # Map
 //!
-//! | you want | |
+//! | you want | use |
 //! |---|---|
-//! | a lock if it is free, now | [`Client::try_lock`] |
+//! | a lock if it is free now | [`Client::try_lock`] |
 //! | a lock, waiting in turn | [`Client::lock`], with a limit in [`Options::wait`] |
 //! | locks with another lease, limit or note than the client's defaults | [`Client::with`], [`Options`] |
 //! | to read beside other readers, or to write alone | [`Client::rw_lock`], [`WriteGuard::downgrade`] |
-//! | so many at a time, each with a number | [`Client::semaphore`], [`Permit::number`] |
-//! | several locks, all or none, and kept together | [`Client::lock_all`], [`Client::session`], [`Session::done`] |
-//! | one leader of many, and to know who leads | [`Client::election`], [`Election::campaign`], [`Election::leader`], [`Election::observe`] |
+//! | a limited number of holders, each with a number | [`Client::semaphore`], [`Permit::number`] |
+//! | several locks, all or none, kept together | [`Client::lock_all`], [`Client::session`], [`Session::done`] |
+//! | one leader among many candidates, and observers | [`Client::election`], [`Election::campaign`], [`Election::leader`], [`Election::observe`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
-//! | to know what a lock is worth | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
-//! | to leave nothing locked at the end | [`Guard::release`], or [`Client::close`] |
+//! | the state of a held lock | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
+//! | nothing left locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
-//! | to know why there is none | [`Error::kind`] |
-//! | locks on a cluster, or on a master that Sentinels watch | [`Builder::cluster`], [`Builder::sentinel`] |
-//! | certificates, or passwords that change | [`Builder::credentials`], and `Builder::tls` with the feature `tls` |
+//! | the reason why there is no lock | [`Error::kind`] |
+//! | locks on a cluster, or on a master behind Sentinels | [`Builder::cluster`], [`Builder::sentinel`] |
+//! | certificates, or rotating passwords | [`Builder::credentials`], and `Builder::tls` with the feature `tls` |
 //!
 //! # Readers and writers, permits
 //!
@@ -79,7 +79,7 @@
 //!
 //! The client limits its requests in flight to each node. Further requests queue in the process; meanwhile neither
 //! their leases nor their timeouts run. A node that hangs or is down delays nobody: it is not asked again until it
-//! answers, and locks that it still holds are released then.
+//! answers, and releases that it missed are made then.
 //!
 //! Limits:
 //!
