@@ -80,7 +80,7 @@ class Attempt {
   readonly #signal: AbortSignal;
   /** The request whose answer has not arrived, or was not understood. */
   #underWay: UnderWay | undefined;
-  /** Whether a request had no answer: the server may still have it, even if it refused a later one. */
+  /** True if a request had no answer: the server may still have it, even if it refused a later one. */
   #isUnsure = false;
   /** The obstacle when the server was last asked. */
   #trouble: unknown;

@@ -21,7 +21,7 @@ export interface Connecting
 export interface Sending {
   /** Fails after this many milliseconds without an answer; the command may still be executed. */
   within?: number | undefined;
-  /** Whether the process may end before the answer arrives. */
+  /** True if the process may end before the answer arrives. */
   background?: boolean | undefined;
   /** Called before the command is sent again because its connection broke. */
   onBroken?: (() => void) | undefined;
@@ -67,7 +67,7 @@ export class Connection {
     return connection;
   }
 
-  /** Whether commands can be sent. */
+  /** True if commands can be sent. */
   get isUsable(): boolean {
     return this.#client.isReady && !this.#isRetired;
   }

@@ -39,7 +39,7 @@ export class Connections {
   readonly answerWithin: number;
   #shared: Connection | undefined;
   #opening: Promise<Connection> | undefined;
-  /** Whether new connections are refused. */
+  /** True if new connections are refused. */
   #isClosed = false;
   #idle: Connection[] = [];
   readonly #waiting = new Set<Connection>();

@@ -55,7 +55,7 @@ export class Guarded extends PalisadeError {
   }
 }
 
-/** From a `palisade agent`: too few nodes can answer. The message has each node's reason. */
+/** Too few nodes behind a `palisade agent` can answer. The message has each node's reason. */
 export class NoQuorum extends PalisadeError {
   override readonly name = 'NoQuorum';
 }

@@ -52,7 +52,7 @@ export class Lock implements AsyncDisposable {
     return this.#releasing ? 0 : this.held.validFor;
   }
 
-  /** Whether the lock may be relied on now. The clock decides at each read, not timers. */
+  /** True if the lock may be relied on now. The clock decides at each read, not timers. */
   get isValid(): boolean {
     return this.validFor > 0;
   }

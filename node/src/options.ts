@@ -27,7 +27,7 @@ export interface LockOptions {
    * calling async function and its callees.
    */
   holder?: string | undefined;
-  /** Whether the lease is extended in the background, whenever a third of it has passed. On by default. */
+  /** Extends the lease in the background, whenever a third of it has passed. On by default. */
   autoExtend?: boolean | undefined;
   /**
    * Milliseconds for which the lease is extended at most: a holder that hangs then loses the lock. An hour by default;

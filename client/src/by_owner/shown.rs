@@ -49,9 +49,9 @@ pub struct ShownGrant {
     pub note: Vec<u8>,
     /// The sequence number of the note.
     pub sequence: u64,
-    /// Whether the grant is suspect: it keeps others out until its lease ends, but belongs to nobody.
+    /// True if the grant is suspect: it keeps others out until its lease ends, but belongs to nobody.
     pub is_suspect: bool,
-    /// For how long the server extends it by itself.
+    /// Time for which the server extends it by itself.
     pub keepalive: Duration,
     /// Time since its lease was last extended, or began, on the node with the least.
     pub extended: Duration,
@@ -64,7 +64,7 @@ pub struct ShownWaiter {
     pub owner: Vec<u8>,
     /// Time since it began to wait.
     pub waited: Duration,
-    /// Whether it waits to hear that the lock is free (LOCK.WAIT), instead of waiting for a grant.
+    /// True if it waits to hear that the lock is free (LOCK.WAIT), instead of waiting for a grant.
     pub is_turn: bool,
     /// A note for people.
     pub note: Vec<u8>,

@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Longest pause between searches, except while waiting for nodes.
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
-/// How long after its arrival a request without a wait searches again if the nodes disagree.
+/// Time after its arrival during which a request without a wait searches again if the nodes disagree.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// The parameters of an acquisition.
@@ -44,11 +44,11 @@ pub struct Take {
     pub wanted: Wanted,
     /// Maximum time to wait.
     pub wait: Duration,
-    /// Whether a lock that the owner already holds in this mode counts as acquired, and is extended.
+    /// True if a lock that the owner already holds in this mode counts as acquired, and is extended.
     pub retry: bool,
     /// A note for people.
     pub note: Vec<u8>,
-    /// How long the lease is extended, at most until this keeper has [ended](ByOwner::keeper_ended).
+    /// Maximum time for which the lease is extended, at most until this keeper has [ended](ByOwner::keeper_ended).
     pub keepalive: Option<(Duration, Keeper)>,
 }
 

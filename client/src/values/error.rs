@@ -23,9 +23,9 @@ struct Inner {
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
     retry_after: Option<Duration>,
-    /// Whether the cause does not pass by itself.
+    /// True if the cause does not pass by itself.
     is_lasting: bool,
-    /// Whether the time was over before the nodes had answered.
+    /// True if the time was over before the nodes had answered.
     is_cut_short: bool,
     /// The last obstacle, if a wait is over.
     in_the_way: Option<ErrorKind>,

@@ -37,7 +37,7 @@ class Wanted:
     wait: float | None
     """Maximum wait; ``None`` for no limit."""
     tells_holder: bool
-    """Whether the error of a held lock names the holder."""
+    """True if the error of a held lock names the holder."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Attempt:
         self._wanted = wanted
         # The request whose answer has not arrived, or was not understood.
         self._under_way: UnderWay | None = None
-        # Whether a request had no answer: the server may still have it, even if it refused a later one.
+        # True if a request had no answer: the server may still have it, even if it refused a later one.
         self._is_unsure = False
         # The obstacle when the server was last asked.
         self._trouble: PalisadeError | None = None

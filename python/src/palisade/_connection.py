@@ -55,7 +55,7 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether commands can be sent."""
+        """True if commands can be sent."""
         return not self._is_retired and not self._reader.done() and bool(self._link.is_connected)
 
     async def post(self, words: Sequence[Word]) -> asyncio.Future[Answer]:

@@ -77,7 +77,7 @@ class Connections:
 
     @property
     def is_closing(self) -> bool:
-        """Whether ``close`` was called."""
+        """True if ``close`` was called."""
         return self.closing.done()
 
     def throw_if_closing(self) -> None:

@@ -51,7 +51,7 @@ class Facts:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the lock may be relied on now. The clock decides at each read, not timers."""
+        """True if the lock may be relied on now. The clock decides at each read, not timers."""
         return self._hold.valid_for > 0
 
     def _again(self, hold: Hold) -> Self:

@@ -69,12 +69,12 @@ class Held:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it belongs to another process, from which this one was forked."""
+        """True if it belongs to another process, from which this one was forked."""
         return self._pid != os.getpid()
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was lost or released."""
+        """True if it was lost or released."""
         return self._is_ended
 
     @property

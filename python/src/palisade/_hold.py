@@ -36,7 +36,7 @@ class Hold:
 
     @property
     def is_over(self) -> bool:
-        """Whether its validity has ended, and nobody was notified yet."""
+        """True if its validity has ended, and nobody was notified yet."""
         return not (self.is_released or self.held.is_ended or self.held.is_elsewhere) and self.held.valid_for == 0
 
     async def settle(self) -> None:

@@ -114,7 +114,7 @@ class Guarded(PalisadeError):
 
 
 class NoQuorum(PalisadeError):
-    """From a ``palisade agent``: too few nodes can answer. The message has each node's reason."""
+    """Too few nodes behind a ``palisade agent`` can answer. The message has each node's reason."""
 
 
 class Unavailable(PalisadeError):
@@ -123,7 +123,7 @@ class Unavailable(PalisadeError):
     def __init__(self, message: str, *, is_broken: bool = False) -> None:
         super().__init__(message)
         self.is_broken = is_broken
-        """Whether the connection was missing or ended before the answer. Otherwise the answer was late."""
+        """True if the connection was missing or ended before the answer. Otherwise the answer was late."""
 
 
 class Misconfigured(PalisadeError):

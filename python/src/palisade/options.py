@@ -33,7 +33,7 @@ class TryOptions(TypedDict, total=False):
     it to find holders that wait for each other. 1 to 64 letters, digits, and ``. _ : / @ + -``. An id of this thread
     or task by default."""
     auto_extend: bool
-    """Whether the lease is extended in the background, whenever a third of it has passed. On by default."""
+    """Extends the lease in the background, whenever a third of it has passed. On by default."""
     max_hold: Seconds
     """Maximum time for which the lease is extended: a holder that hangs then loses the lock. An hour by default; no
     limit for a leader."""
