@@ -118,7 +118,6 @@ fn what_is_wrong_is_named_with_its_bounds() {
         ("LOCK.WATCH k 0 TOKEN x", known),
         ("LOCK.WATCH k 0 TOKEN 9007199254740992", known),
         ("LOCK.WATCH k 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
-        ("LOCK.WATCH k 0 TOKEN 0 SEQ 1", "ERR SEQ is for TOKEN: give both"),
         ("LOCK.WATCH k 0 TOKEN 1 SEQ x", "ERR SEQ must be an integer"),
         ("LOCK.WATCH k 0 WAITERS 1", "ERR unknown option: this command takes TOKEN t and SEQ n"),
         ("LOCK.CONVERT k me", "ERR wrong number of arguments"),

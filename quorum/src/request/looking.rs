@@ -80,8 +80,9 @@ impl Watch {
         let WatchWords { ms: patience, token, seq } = WatchWords::read(words, bounds)?;
         let known = match (token, seq) {
             (Some(KnownToken(Some(token))), seq) => Known::Grant(token, seq),
-            (None | Some(KnownToken(None)), None) => Known::Free,
-            (_, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }),
+            // The answer about a free lock has a sequence number too, and callers hand both back.
+            (Some(KnownToken(None)), _) | (None, None) => Known::Free,
+            (None, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }),
         };
         Ok(Self { known, patience })
     }

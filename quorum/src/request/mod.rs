@@ -42,9 +42,10 @@ mod tests {
         let forms = ["me 1", "me 1 WAIT 0", "me 1 LIMIT 1", "me 1 LIMIT 1 WAIT 5"];
         let forms = forms.map(|line| Acquire::read(words(line), BOUNDS).unwrap().form);
         assert_eq!((form, forms), (Form::Permit, [Form::Token, Form::TokenAndWait, Form::Permit, Form::Permit]));
-        let known = ["5", "5 TOKEN 0", "5 TOKEN 7 SEQ 1"].map(|line| Watch::read(words(line), BOUNDS).unwrap().known);
+        let known = ["5", "5 TOKEN 0", "5 TOKEN 0 SEQ 0", "5 TOKEN 7 SEQ 1"]
+            .map(|line| Watch::read(words(line), BOUNDS).unwrap().known);
         let grant = Known::Grant(crate::Token::new(7).unwrap(), Some(NoteSequence::FIRST.next().unwrap()));
-        assert_eq!(known, [Known::Free, Known::Free, grant]);
+        assert_eq!(known, [Known::Free, Known::Free, Known::Free, grant]);
     }
 
     #[test]
