@@ -38,6 +38,16 @@ pub const BATCH_BYTES: usize = 64 * 1_024;
 /// The time after which a client that reads nothing is disconnected: its answers take memory.
 pub const WRITE_TIME: Duration = Duration::from_secs(10);
 
+/// The silence after which the system probes a client over TCP: the machine of a client can vanish without ending the
+/// connection, and what it holds with KEEPALIVE or waits for has to end with it.
+pub const PROBE_AFTER: Duration = Duration::from_secs(5);
+
+/// The interval between such probes.
+pub const PROBE_EVERY: Duration = Duration::from_secs(3);
+
+/// The time after which a client over TCP that acknowledges nothing, neither probes nor answers, has gone.
+pub const GONE_AFTER: Duration = Duration::from_secs(14);
+
 /// The longest time from the first byte of a request to its last: half a request takes memory.
 pub const REQUEST_TIME: Duration = Duration::from_secs(60);
 

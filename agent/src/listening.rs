@@ -11,11 +11,14 @@ use std::str::FromStr;
 use bytes::BytesMut;
 use listenfd::ListenFd;
 use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, listen, shutdown, socket_with,
 };
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::limits::{GONE_AFTER, PROBE_AFTER, PROBE_EVERY};
 
 /// The length of the system's queue of connections to accept, as far as the system allows it.
 const BACKLOG: i32 = 1_024;
@@ -144,6 +147,7 @@ impl Listener {
                 let (stream, peer) = socket.accept().await?;
                 // Replies are small, and clients wait for them.
                 stream.set_nodelay(true)?;
+                probe(&stream)?;
                 Ok((Stream::Tcp(stream), peer.to_string()))
             }
         }
@@ -158,6 +162,15 @@ impl Drop for Listener {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Has the system end the connection when the client's machine has vanished. Probes alone would not: none is sent while an
+/// answer is not acknowledged.
+fn probe(stream: &TcpStream) -> io::Result<()> {
+    set_socket_keepalive(stream, true)?;
+    set_tcp_keepidle(stream, PROBE_AFTER)?;
+    set_tcp_keepintvl(stream, PROBE_EVERY)?;
+    Ok(set_tcp_user_timeout(stream, GONE_AFTER.as_millis() as u32)?)
 }
 
 /// Creates a socket with this mode. The mode is set before the file exists, so nobody else gets in meanwhile.
@@ -272,7 +285,20 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepidle, tcp_keepintvl, tcp_user_timeout};
+
     use super::*;
+
+    /// Regression: a client whose machine had vanished kept its lease of KEEPALIVE, and its place in queues, for ever.
+    #[tokio::test]
+    async fn a_client_over_tcp_that_vanishes_is_noticed() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), 0).await.unwrap();
+        let (_client, accepted) = tokio::join!(TcpStream::connect(&listener.name), listener.accept());
+        let Ok((Stream::Tcp(stream), _)) = accepted else { panic!("no connection over TCP") };
+        assert!(socket_keepalive(&stream).unwrap());
+        assert_eq!((tcp_keepidle(&stream), tcp_keepintvl(&stream)), (Ok(PROBE_AFTER), Ok(PROBE_EVERY)));
+        assert_eq!(tcp_user_timeout(&stream).map(u128::from), Ok(GONE_AFTER.as_millis()));
+    }
 
     #[test]
     fn places_to_listen() {
