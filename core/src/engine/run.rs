@@ -129,6 +129,7 @@ impl<'a> Run<'a> {
             let step = match self.request {
                 Request::Acquire(ask) => self.decide_acquire(held.as_deref_mut(), ask, node, now),
                 Request::Release(ask) => self.decide_release(held.as_deref_mut(), ask, node, now),
+                Request::Extend(ask) => self.decide_extension(held.as_deref_mut(), ask, node, now),
                 _ => None,
             };
             if let Some(step) = step {
@@ -145,7 +146,7 @@ impl<'a> Run<'a> {
     /// watches it or holds it together with others.
     #[inline(always)]
     fn is_plain(&self, held: Option<&Lock>, node: &Node, now: Now) -> bool {
-        matches!(self.request, Request::Acquire(_) | Request::Release(_))
+        matches!(self.request, Request::Acquire(_) | Request::Release(_) | Request::Extend(_))
             && !matches!(held, Some(Lock::Joint(_)))
             && !node.waiting.has_queue(self.key)
             && !node.watching.has(self.key)
