@@ -291,8 +291,7 @@ impl Entries {
             let first = std::mem::replace(&mut self.overdue, place);
             self.link_first(place, FIRST_OVERDUE, first);
         } else {
-            let first = self.near.get(tick);
-            self.near.set(tick, place);
+            let first = self.near.set(tick, place);
             self.first_near = self.first_near.min(tick);
             self.link_first(place, FIRST, first);
         }
@@ -332,8 +331,12 @@ impl Entries {
     /// Sets the first entry of a tick in the ring, or [`NONE`].
     #[inline]
     fn begins_near(&mut self, tick: u64, first: u32) {
-        self.near.set(tick, first);
-        if first == NONE && tick == self.first_near {
+        if first != NONE {
+            self.near.set(tick, first);
+            return;
+        }
+        self.near.clear(tick);
+        if tick == self.first_near {
             self.first_near = self.near.first_from(tick).unwrap_or(u64::MAX);
         }
     }

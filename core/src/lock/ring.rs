@@ -20,17 +20,24 @@ struct Page {
     set: [u64; PAGE / 64],
 }
 
+impl Page {
+    #[cold]
+    fn empty() -> Box<Self> {
+        Box::new(Self { numbers: [NONE; PAGE], set: [0; PAGE / 64] })
+    }
+}
+
 /// Numbers of moments that are less than [`MOMENTS`] apart.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
-    pages: Vec<Option<Box<Page>>>,
+    pages: Box<[Option<Box<Page>>; PAGES]>,
     /// A bit for each page with a number in it.
     set: [u64; PAGES / 64],
 }
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { pages: vec![None; PAGES], set: [0; PAGES / 64] }
+        Self { pages: Box::new([const { None }; PAGES]), set: [0; PAGES / 64] }
     }
 }
 
@@ -47,21 +54,25 @@ impl Ring {
         self.pages[page].as_ref().map_or(NONE, |page| page.numbers[index])
     }
 
-    /// Sets the number of this moment, or removes it with [`NONE`].
+    /// Sets the number of this moment, which is not [`NONE`]. Returns the one before.
     #[inline]
-    pub fn set(&mut self, moment: u64, number: u32) {
+    pub fn set(&mut self, moment: u64, number: u32) -> u32 {
         let (at, index) = split(moment);
-        let page = self.pages[at].get_or_insert_with(|| Box::new(Page { numbers: [NONE; PAGE], set: [0; PAGE / 64] }));
-        page.numbers[index] = number;
-        let bit = 1 << (index % 64);
-        if number != NONE {
-            page.set[index / 64] |= bit;
-            self.set[at / 64] |= 1 << (at % 64);
-        } else {
-            page.set[index / 64] &= !bit;
-            if page.set == [0; PAGE / 64] {
-                self.set[at / 64] &= !(1 << (at % 64));
-            }
+        let page = self.pages[at].get_or_insert_with(Page::empty);
+        page.set[index / 64] |= 1 << (index % 64);
+        self.set[at / 64] |= 1 << (at % 64);
+        std::mem::replace(&mut page.numbers[index], number)
+    }
+
+    /// Removes the number of this moment.
+    #[inline]
+    pub fn clear(&mut self, moment: u64) {
+        let (at, index) = split(moment);
+        let Some(page) = &mut self.pages[at] else { return };
+        page.numbers[index] = NONE;
+        page.set[index / 64] &= !(1 << (index % 64));
+        if page.set == [0; PAGE / 64] {
+            self.set[at / 64] &= !(1 << (at % 64));
         }
     }
 
@@ -123,8 +134,13 @@ mod tests {
             let (mut ring, mut plain, mut from) = (Ring::default(), BTreeMap::new(), start);
             for (n, (ahead, comes, on)) in (0..).zip(steps) {
                 let ahead = if n % 5 == 0 { [0, MOMENTS - 1][n as usize % 2] } else { ahead };
-                ring.set(from + ahead, if comes { n } else { NONE });
-                if comes { plain.insert(from + ahead, n); } else { plain.remove(&(from + ahead)); }
+                if comes {
+                    let before = plain.insert(from + ahead, n).unwrap_or(NONE);
+                    prop_assert_eq!(ring.set(from + ahead, n), before);
+                } else {
+                    plain.remove(&(from + ahead));
+                    ring.clear(from + ahead);
+                }
                 prop_assert_eq!(ring.get(from + ahead), if comes { n } else { NONE });
                 prop_assert_eq!(ring.first_from(from), plain.keys().next().copied());
                 prop_assert_eq!(ring.last_from(from), plain.keys().last().copied());

@@ -9,6 +9,9 @@ const PIECE: u32 = 127;
 /// The places in a piece are numbered with this power of two as their stride.
 const STRIDE_BITS: u32 = 7;
 
+/// [`Piece::taken`] of a piece without room.
+const FULL: [u64; 2] = [u64::MAX, u64::MAX >> (2 * u64::BITS - PIECE)];
+
 /// No piece.
 const NONE: u32 = u32::MAX;
 
@@ -27,12 +30,12 @@ impl<T> Piece<T> {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
 
-    fn first_free(&self) -> Option<u32> {
-        let free = match self.taken[0].trailing_ones() {
+    /// The first place that is not taken, where there is one.
+    fn first_free(&self) -> u32 {
+        match self.taken[0].trailing_ones() {
             64 => 64 + self.taken[1].trailing_ones(),
             free => free,
-        };
-        (free < PIECE).then_some(free)
+        }
     }
 }
 
@@ -88,10 +91,10 @@ impl<T: Default> Slab<T> {
         }
         let number = self.room;
         let piece = self.piece(number);
-        let index = piece.first_free().expect("a piece with room");
-        piece.taken[index as usize / 64] |= 1 << (index % 64);
+        let index = piece.first_free();
         piece.values[index as usize] = value;
-        if piece.first_free().is_none() {
+        piece.taken[index as usize / 64] |= 1 << (index % 64);
+        if piece.taken == FULL {
             self.has_no_room(number);
         }
         self.len += 1;
@@ -101,11 +104,13 @@ impl<T: Default> Slab<T> {
     /// Removes and returns the value at this place, if there is one.
     #[inline]
     pub fn remove(&mut self, place: u32) -> Option<T> {
-        let value = std::mem::take(self.get_mut(place)?);
         let (number, index) = split(place);
-        let number = number as u32;
-        let piece = self.piece(number);
-        let was_full = piece.first_free().is_none();
+        let piece = self.pieces.get_mut(number)?.as_deref_mut()?;
+        if index >= PIECE || !piece.is_taken(index) {
+            return None;
+        }
+        let value = std::mem::take(&mut piece.values[index as usize]);
+        let (number, was_full) = (number as u32, piece.taken == FULL);
         piece.taken[index as usize / 64] &= !(1 << (index % 64));
         let is_empty = piece.taken == [0; 2];
         if was_full {
