@@ -10,7 +10,7 @@ use palisade_core::engine::{Event, Key};
 use palisade_core::{Grant, GrantId, Lock, Now, record};
 
 use super::propagation;
-use crate::ffi::{Context, KeyName, LockKey};
+use crate::ffi::{Context, KeyName, LockKey, free_lock};
 use crate::{clock, command_names, state};
 
 /// Publishes a key event (`notify-keyspace-events` with `d`).
@@ -92,7 +92,9 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
         node.unlinked(at, lock);
         node.left(at)
     });
-    key.delete();
+    if let Some(lock) = key.delete().and_then(|lock| state::with(|node| node.reuse(lock))) {
+        free_lock(lock);
+    }
     key.signal_modified();
     // The RELEASE being run names key and owner: that is all that has to be sent.
     let is_told = event == Some(Event::Released) && ctx.replicate_command();

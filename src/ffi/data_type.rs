@@ -12,7 +12,7 @@ use super::api::{api, raw};
 use super::context::{self, Context};
 use super::log::warn;
 use super::string::{KeyName, string_bytes};
-use super::{boundary, key, value};
+use super::{boundary, freeing, key, value};
 
 /// The name that TYPE returns: nine characters, as the server demands.
 const NAME: &CStr = c"redislock";
@@ -163,9 +163,9 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
 /// Frees a lock; may run on any thread.
 extern "C" fn free(value: *mut c_void) {
     boundary::run("freeing a lock", || {
-        if let Some(lock) = NonNull::new(value.cast::<Lock>()) {
+        if let Some(lock) = NonNull::new(value.cast::<Lock>()).filter(|&lock| !key::leaves_freeing(lock)) {
             // SAFETY: every value of this type was handed over, and the server frees it once.
-            unsafe { value::take_back(lock) };
+            freeing::free_lock(unsafe { value::take_back(lock) });
         }
     });
 }

@@ -2,6 +2,8 @@
 
 use std::hint::black_box;
 
+use palisade_core::Lock;
+
 /// The number of entries that are freed without a thread of their own: a hundred thousand take some milliseconds.
 const FREED_AT_ONCE: usize = 1_000;
 
@@ -11,6 +13,12 @@ pub fn free<T: Send + 'static>(what: T, entries: usize) {
     if entries > FREED_AT_ONCE {
         let _ = std::thread::Builder::new().name("lock-free".to_owned()).spawn(move || drop(what));
     }
+}
+
+/// Drops `lock`, which may have many holders. May run on any thread.
+pub fn free_lock(lock: Box<Lock>) {
+    let holders = lock.len();
+    free(lock, holders);
 }
 
 /// The size of an allocation that makes glibc consolidate all small freed pieces, in bytes.

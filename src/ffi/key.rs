@@ -1,8 +1,9 @@
 //! Keys and the locks that they hold.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicBool;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use palisade_core::Lock;
@@ -12,13 +13,27 @@ use super::context::Context;
 use super::string::KeyName;
 use super::{freeing, value};
 
-/// The module itself is deleting a key. Only the main thread, where keys are deleted, uses it: commands read it each
-/// time, and a thread-local would cost more.
-static DELETING: AtomicBool = AtomicBool::new(false);
+/// The lock whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it: commands
+/// read it each time, and a thread-local would cost more.
+static DELETING: AtomicPtr<Lock> = AtomicPtr::new(null_mut());
 
 /// Returns whether the module itself deletes the key that is being unlinked.
 pub(super) fn is_deleting() -> bool {
-    DELETING.load(Relaxed)
+    !DELETING.load(Relaxed).is_null()
+}
+
+thread_local! {
+    /// The mark of the thread that is deleting that key.
+    static DELETES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether [`LockKey::delete`], which runs on this thread, will free `lock`: the server need not.
+pub(super) fn leaves_freeing(lock: NonNull<Lock>) -> bool {
+    let is_left = DELETING.load(Relaxed) == lock.as_ptr() && DELETES.get();
+    if is_left {
+        DELETES.set(false);
+    }
+    is_left
 }
 
 /// An error: the key holds something that is not a lock.
@@ -104,9 +119,7 @@ impl<'a> LockKey<'a> {
     #[inline(always)]
     pub fn put(&mut self, lock: Box<Lock>) {
         if let Some(held) = self.lock_mut() {
-            let before = held.replace(*lock);
-            let holders = before.len();
-            freeing::free(before, holders);
+            freeing::free_lock(Box::new(held.replace(*lock)));
             return;
         }
         let value = value::give(lock);
@@ -134,13 +147,17 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// Deletes the key with its lock.
-    pub fn delete(&mut self) {
-        self.lock = None;
-        DELETING.store(true, Relaxed);
+    /// Deletes the key with its lock, if it holds one. Returns the lock, unless the server frees it later.
+    pub fn delete(&mut self) -> Option<Box<Lock>> {
+        let lock = self.lock.take()?;
+        DELETING.store(lock.as_ptr(), Relaxed);
+        DELETES.set(true);
         // SAFETY: the key is open for writing.
         unsafe { api!(RedisModule_DeleteKey(self.raw)) };
-        DELETING.store(false, Relaxed);
+        DELETING.store(null_mut(), Relaxed);
+        let is_left = !DELETES.replace(false);
+        // SAFETY: the server has freed it meanwhile, and it was left to this.
+        is_left.then(|| unsafe { value::take_back(lock) })
     }
 
     /// Tells clients that WATCH or track the key that it changed.

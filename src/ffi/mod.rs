@@ -42,7 +42,7 @@ pub use config::{
 pub use context::Context;
 pub use data_type::{DataType, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
-pub use freeing::{free, put_together};
+pub use freeing::{free, free_lock, put_together};
 pub use info::{Field, InfoSection, register as register_info};
 pub use key::{LockKey, NotALock};
 pub(crate) use load::entry_point;

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use palisade_core::Lock;
 
 use super::api::raw;
-use super::freeing;
 
 /// The number of locks given to the server. Only the main thread gives any, so it needs no atomic increment.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
@@ -26,16 +25,14 @@ pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
     NonNull::from(Box::leak(lock))
 }
 
-/// Takes a lock back from the server and drops it. May run on any thread.
+/// Takes a lock back from the server. May run on any thread.
 ///
 /// # Safety
 /// `lock` comes from `give`, and nobody uses it any longer.
-pub(super) unsafe fn take_back(lock: NonNull<Lock>) {
+pub(super) unsafe fn take_back(lock: NonNull<Lock>) -> Box<Lock> {
     TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
-    let lock = unsafe { Box::from_raw(lock.as_ptr()) };
-    let holders = lock.len();
-    freeing::free(lock, holders);
+    unsafe { Box::from_raw(lock.as_ptr()) }
 }
 
 /// The server's handle of the data type. Not kept from a failed load: the server forgets that type.

@@ -53,6 +53,12 @@ impl Node {
         self.deadlines.cancel(key.db, lock);
     }
 
+    /// Keeps the memory of `lock`, which left its key, for the next one. Returns a lock that the caller must drop.
+    #[inline(always)]
+    pub fn reuse(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
+        self.spare.keep(lock)
+    }
+
     /// Forgets an entry that came due but belongs to no lock in the key.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);

@@ -10,6 +10,7 @@ pub mod modes;
 pub mod phase;
 mod ring;
 mod slab;
+pub(crate) mod spare;
 mod text;
 pub mod waited;
 

@@ -9,7 +9,7 @@ const PIECE: u32 = 127;
 /// The places in a piece are numbered with this power of two as their stride.
 const STRIDE_BITS: u32 = 7;
 
-/// [`Piece::taken`] of a piece without room.
+/// The bits of a piece without room.
 const FULL: [u64; 2] = [u64::MAX, u64::MAX >> (2 * u64::BITS - PIECE)];
 
 /// No piece.
@@ -30,7 +30,7 @@ impl<T> Piece<T> {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
 
-    /// The first place that is not taken, where there is one.
+    /// Returns the first place that is not taken, in a piece with room.
     fn first_free(&self) -> u32 {
         match self.taken[0].trailing_ones() {
             64 => 64 + self.taken[1].trailing_ones(),

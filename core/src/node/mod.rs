@@ -21,6 +21,7 @@ use crate::keepalive::{KeepAlive, KeepAlives, Renewal};
 use crate::lock::deadlines::Deadlines;
 use crate::lock::grant::Grant;
 use crate::lock::phase::Past;
+use crate::lock::spare::Spare;
 use crate::members::Membership;
 use crate::node::counters::Counters;
 use crate::queue::breaking::Breaking;
@@ -66,6 +67,8 @@ pub struct Node {
     pub(crate) tokens: Tokens,
     /// The deadlines of all locks.
     pub(crate) deadlines: Deadlines,
+    /// The memory of locks that ended.
+    pub(crate) spare: Spare,
     /// The number of swaps of databases.
     pub(crate) swaps: u32,
     /// Totals since load.
@@ -127,6 +130,7 @@ impl Node {
         Self {
             tokens,
             deadlines: Deadlines::default(),
+            spare: Spare::default(),
             swaps: 0,
             counters: Counters::default(),
             guard: Guard::default(),

@@ -45,7 +45,8 @@ pub(crate) fn grant(
             Mode::Shared => node.tokens.issue_above(past.last, key.name, mode, ask.fence, now, node.skew_ms)?,
             _ => node.tokens.issue(key.name, ask.fence, now, node.skew_ms)?,
         };
-        return Ok(Given::Anew(Box::new(Lock::of(mode, given(key, ask, mode, token, node, now), past))));
+        let lock = Lock::of(mode, given(key, ask, mode, token, node, now), past);
+        return Ok(Given::Anew(node.spare.put(lock)));
     };
     let past = node.past(key);
     if holders.len() >= HOLDERS_MAX {
