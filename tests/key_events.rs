@@ -52,3 +52,23 @@ fn each_change_is_told_once() {
         assert_eq!(next(&mut events), expected);
     }
 }
+
+/// The module asks each time whether anybody can hear.
+#[test]
+fn a_client_that_listens_later_hears_of_changes() {
+    let server = Setup::new().start();
+    let (mut me, mut events) = (server.client(), server.client());
+    events.ask("PSUBSCRIBE __keyevent@*");
+    events.hear();
+    let told = [
+        ("", "LOCK.ACQUIRE k me 5000", None),
+        ("Ed", "LOCK.EXTEND k me 6000", Some("0__:lock.extend k")),
+        ("", "LOCK.EXTEND k me 7000", None),
+        ("KEA", "LOCK.RELEASE k me", Some("0__:lock.release k")),
+    ];
+    for (classes, line, expected) in told {
+        me.say(&format!("CONFIG SET notify-keyspace-events {classes}"));
+        me.say(line);
+        expected.map(|expected| assert_eq!(next(&mut events), expected));
+    }
+}

@@ -93,8 +93,9 @@ impl Counts {
         options: &Options,
     ) -> Self {
         let mut least: Vec<(&'static str, f64)> = Vec::new();
-        for n in 1..=options.servers {
-            let callgrind = Callgrind::start(server, module, settings);
+        // The floor on servers of its own: beside another module, which may listen, every key event goes to the server.
+        for (n, has_floor) in (1..=options.servers).flat_map(|n| [(n, true), (n, false)]) {
+            let callgrind = Callgrind::start(server, module, has_floor, settings);
             let mut connection = Raw::connect(callgrind.server.port());
             for set in &options.set {
                 let answer = connection.ask(&format!("CONFIG SET {set}"));
@@ -102,7 +103,7 @@ impl Counts {
             }
             for workload in Workload::all_on(&mut connection) {
                 let is_left_out = options.only.as_ref().is_some_and(|part| !workload.name.contains(part.as_str()));
-                if is_left_out || !is_wanted(workload.name) {
+                if is_left_out || !is_wanted(workload.name) || (workload.name == FLOOR) != has_floor {
                     continue;
                 }
                 eprintln!("instructions: server {n} of {} {settings:?}, {}", options.servers, workload.name);
@@ -159,7 +160,7 @@ struct Callgrind {
 }
 
 impl Callgrind {
-    fn start(server: &Path, module: &Path, settings: &[&str]) -> Self {
+    fn start(server: &Path, module: &Path, has_floor: bool, settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let wrapper = [
             "valgrind".to_owned(),
@@ -169,7 +170,8 @@ impl Callgrind {
         ];
         // Housekeeping as rarely as possible, once a second: it is not part of an operation.
         let floor = with_floor(module);
-        let settings = [&["--hz", "1", &floor[0], &floor[1]], settings].concat();
+        let floor: Vec<&str> = floor.iter().filter(|_| has_floor).map(String::as_str).collect();
+        let settings = [&["--hz", "1"], &floor[..], settings].concat();
         let server = Server::start_as(&wrapper, server, module, &settings);
         Self { server, folder }
     }

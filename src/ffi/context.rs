@@ -1,6 +1,6 @@
 //! The module's access to the server while the server calls it.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -191,14 +191,6 @@ impl<'a> Context<'a> {
     pub fn signal_modified(self, key: KeyName<'_>) {
         // SAFETY: context and name are live.
         unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.raw())) };
-    }
-
-    /// Publishes `event` of `key` to subscribers of modules' key events.
-    pub fn notify(self, event: &'static CStr, key: KeyName<'_>) {
-        // SAFETY: the context is live for 'a, and so are the constant and the name.
-        unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent(self.raw, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.raw()))
-        };
     }
 
     /// Publishes `message` on `channel`, in a cluster on all nodes, as PUBLISH does.

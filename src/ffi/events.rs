@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use super::api::{api, raw};
 use super::boundary;
 use super::context::{self, Context};
+use super::notify;
 use super::slots::{self, SlotEvents};
 use super::string::KeyName;
 
@@ -75,7 +76,7 @@ pub enum Source {
 }
 
 /// The subscribed events of the server, each with its name in the log.
-const EVENTS: [(u64, &str); 9] = [
+const EVENTS: [(u64, &str); 10] = [
     (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, "a change of role"),
     (raw::REDISMODULE_EVENT_CRON_LOOP, "the cron event"),
     (raw::REDISMODULE_EVENT_FLUSHDB, "a flush event"),
@@ -85,11 +86,13 @@ const EVENTS: [(u64, &str); 9] = [
     (raw::REDISMODULE_EVENT_REPLICA_CHANGE, "a replica's coming"),
     (raw::REDISMODULE_EVENT_FORK_CHILD, "a fork"),
     (raw::REDISMODULE_EVENT_SHUTDOWN, "shutting down"),
+    (raw::REDISMODULE_EVENT_MODULE_CHANGE, "a module's loading"),
 ];
 
 /// Subscribes the handlers `E`.
 pub fn subscribe<E: Events>(ctx: Context<'_>) -> Result<(), String> {
     context::begin(ctx);
+    notify::look_for_other_modules(ctx);
     for (id, _) in EVENTS {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: the module is being loaded; version 1 of each event's data is what the callback reads.
@@ -148,6 +151,8 @@ extern "C" fn on_event<E: Events>(
                 E::configured(ctx, &names);
             }
             raw::REDISMODULE_EVENT_SHUTDOWN => E::shutdown(ctx),
+            // A server reports no module to itself.
+            raw::REDISMODULE_EVENT_MODULE_CHANGE => notify::another_module_came(),
             raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
                 // SAFETY: the event carries this struct for the length of the call.
                 let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };

@@ -23,6 +23,7 @@ mod key;
 mod load;
 mod log;
 mod main_thread;
+mod notify;
 mod replication;
 mod reply;
 mod server_info;

@@ -25,7 +25,7 @@ impl Spare {
         }
     }
 
-    /// Keeps the memory of `lock`, which ended. Returns it if there is enough, or if its texts have memory of their own.
+    /// Keeps the memory of `lock`, which ended. Returns `lock` if enough is kept, or if it has other memory beside.
     #[inline(always)]
     pub fn keep(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
         if self.0.len() == KEPT || lock.heap_bytes() > 0 {
