@@ -5,14 +5,15 @@ use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::sys::stat::{fstat, stat};
-use palisade_client::Released;
+use palisade_client::{Loss, Released};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::arguments::Take;
-use crate::exit::{End, Failure, LOST};
+use crate::exit::{End, Failure};
 use crate::holder::HolderId;
 use crate::lock_view::hex;
+use crate::losing;
 use crate::nodes::Nodes;
 use crate::show::{print, printable, tell};
 use crate::signals::Signals;
@@ -52,12 +53,12 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
         signal = signals.end() => Ok(End::Signal(signal)),
         () = enter(), if said.is_ok() => Ok(End::OK),
     };
-    let lost = |why: &str| Failure::new(LOST, format!("{key} was lost: {why}"));
+    let lost = |loss| losing::failure(options.asked.key.as_bytes(), &losing::why(nodes, &loss, options.max_hold));
     let released = give_back(guard).await;
     match (said, end) {
         (Err(failure), _) => Err(failure),
-        (_, Err(loss)) => Err(lost(&loss.to_string())),
-        _ if released == Released::AlreadyExpired => Err(lost("somebody took it away, or its nodes forgot it")),
+        (_, Err(loss)) => Err(lost(loss)),
+        _ if released == Released::AlreadyExpired => Err(lost(Loss::TakenAway(vec![]))),
         (_, Ok(end)) => Ok(end),
     }
 }

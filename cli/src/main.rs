@@ -23,6 +23,7 @@ mod holder;
 mod lock_log;
 mod lock_view;
 mod look;
+mod losing;
 mod members;
 mod moment;
 mod node_failure;

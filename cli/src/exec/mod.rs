@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::getpgrp;
-use palisade_client::{Guard, Released};
+use palisade_client::{Guard, Loss, Released};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::group::{Event, Group};
@@ -22,11 +22,12 @@ use self::terminal::{Terminal, stop_job};
 use self::watchdog::Watchdog;
 use crate::arguments::{Exec, Take};
 use crate::clock;
-use crate::exit::{End, Failure, LOST};
+use crate::exit::{End, Failure};
 use crate::holder::{self, HolderId};
 use crate::lock_view::hex;
+use crate::losing;
 use crate::nodes::Nodes;
-use crate::show::{duration, printable, tell};
+use crate::show::{printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
@@ -63,7 +64,8 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
         give_back(guard).await;
         return end;
     }
-    let gone = lost_because(&guard, "somebody took it away, or its nodes forgot it");
+    let why = losing::why(nodes, &Loss::TakenAway(vec![]), *max_hold);
+    let gone = losing::failure(guard.key(), &why);
     match give_back(guard).await {
         // Lost before this program learned of it.
         Released::AlreadyExpired if end.is_ok() => Err(gone),
@@ -103,8 +105,8 @@ impl<'a> Job<'a> {
     /// The lock was lost; the command cannot be started.
     pub async fn run(
         self,
-        nodes: &Nodes,
-        guard: &Guard,
+        nodes: &'a Nodes,
+        guard: &'a Guard,
         more: impl IntoIterator<Item = (&'static str, String)>,
         signals: &mut Signals,
     ) -> Result<End, Failure> {
@@ -114,6 +116,7 @@ impl<'a> Job<'a> {
 
 /// A running command.
 struct Running<'a> {
+    nodes: &'a Nodes,
     job: Job<'a>,
     guard: &'a Guard,
     group: Group,
@@ -134,7 +137,7 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     async fn start(
-        nodes: &Nodes,
+        nodes: &'a Nodes,
         job: Job<'a>,
         guard: &'a Guard,
         more: impl IntoIterator<Item = (&'static str, String)>,
@@ -159,6 +162,7 @@ impl<'a> Running<'a> {
         };
         watchdog.watch(group.leader, valid_for);
         let mut running = Self {
+            nodes,
             job,
             guard,
             group,
@@ -193,7 +197,7 @@ impl<'a> Running<'a> {
                     self.group.signal(Signal::SIGKILL);
                     self.kill_at = Some(Instant::now() + lease::KILL_MARGIN);
                 }
-                loss = self.guard.lost(), if self.lost.is_none() => self.lose(loss.summary().to_owned()),
+                loss = self.guard.lost(), if self.lost.is_none() => self.lose(&loss),
                 () = sleep(look), if self.lost.is_none() => self.look(),
                 () = sleep_until(term_at), if self.term_at.is_some() => {
                     self.term_at = None;
@@ -214,9 +218,13 @@ impl<'a> Running<'a> {
             // started.
             let _ = killpg(getpgrp(), signal);
         }
-        let lost = self.lost.or_else(|| is_over.then(|| "its lease ended before the command did".to_owned()));
+        let mut lost = self.lost;
+        if is_over && lost.is_none() {
+            let loss = if self.guard.is_lost() { self.guard.lost().await } else { Loss::Asleep };
+            lost = Some(losing::why(self.nodes, &loss, self.job.max_hold));
+        }
         match lost {
-            Some(why) => Err(lost_because(self.guard, &why)),
+            Some(why) => Err(losing::failure(self.guard.key(), &why)),
             None => Ok(end),
         }
     }
@@ -236,31 +244,21 @@ impl<'a> Running<'a> {
     fn look(&mut self) {
         if lease::until_kill(self.left()).is_zero() {
             // However long it is valid by now, the watchdog did not know and may have ended the command.
-            return self.lose(self.why_gone());
+            return self.lose(&Loss::Asleep);
         }
         let valid_for = self.guard.valid_for();
         if lease::until_term(valid_for, self.job.grace).is_zero() {
-            let why = if self.began.elapsed() + self.job.ttl >= self.job.max_hold {
-                format!("it is extended for no longer than --max-hold {}", duration(self.job.max_hold))
-            } else {
-                "too few nodes extended it in time".to_owned()
-            };
-            self.lose(why);
+            let is_held_long = self.began.elapsed() + self.job.ttl >= self.job.max_hold;
+            let too_few = || Loss::TooFewNodes(self.guard.not_extended());
+            self.lose(&if is_held_long { Loss::MaxHold } else { too_few() });
         } else {
             self.tell_watchdog(valid_for);
         }
     }
 
-    fn why_gone(&self) -> String {
-        if !lease::until_kill(self.left()).is_zero() {
-            "somebody took it away, or its nodes forgot it".to_owned()
-        } else {
-            "its lease ended while this program could not run".to_owned()
-        }
-    }
-
     /// Ends the command, because the lock is lost.
-    fn lose(&mut self, why: String) {
+    fn lose(&mut self, loss: &Loss) {
+        let why = losing::why(self.nodes, loss, self.job.max_hold);
         self.end(lease::until_kill(self.left()).min(self.job.grace));
         self.term_at = None;
         tell(&format!("{} is being lost ({why}): the command is ended", printable(self.guard.key())));
@@ -318,8 +316,4 @@ impl<'a> Running<'a> {
         }
         self.group.signal(Signal::SIGCONT);
     }
-}
-
-fn lost_because(guard: &Guard, why: &str) -> Failure {
-    Failure::new(LOST, format!("{} was lost: {why}", printable(guard.key())))
 }

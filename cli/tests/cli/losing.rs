@@ -1,6 +1,7 @@
 //! The command is dead before somebody else can have its lock, whatever happens to the nodes and to this program.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -38,6 +39,32 @@ fn nodes_that_freeze() {
     let ended = running.end();
     assert_eq!(ended.code(), Some(197), "{ended:?}");
     assert!(ended.err().contains("too few nodes extended it in time"), "{ended:?}");
+    nodes.wait_idle();
+}
+
+/// Each command that holds a lock says with the same words why it lost it: which nodes, what they said, what to do.
+#[test]
+fn nodes_that_refuse_to_extend() {
+    let nodes = Nodes::start(3);
+    nodes.say("ACL SETUSER app on >sesame ~* +@all");
+    let at = nodes.addresses_with("?user=app&pass=sesame");
+    let start = |line: &str| {
+        let mut command = nodes.palisade(line);
+        command.env("PALISADE_NODES", &at).stdin(Stdio::piped());
+        Running::start(command)
+    };
+    let exec = start("exec --ttl 2s --grace 300ms k -- sleep 1000");
+    let lock = start("lock --ttl 2s l");
+    wait_until("both hold", || nodes.holding("k") == 3 && nodes.holding("l") == 3);
+    nodes.say("ACL SETUSER app -lock.extend");
+    let ended = [exec, lock].map(Running::end);
+    for (ended, key) in ended.iter().zip(["k", "l"]) {
+        ended.assert_refused_after(
+            197,
+            &format!("{key} was lost: too few nodes extended it in time: all 3 nodes: NOPERM "),
+        );
+        ended.assert_refused_after(197, ": allow its user what it lacks (ACL SETUSER)");
+    }
     nodes.wait_idle();
 }
 

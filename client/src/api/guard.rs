@@ -14,7 +14,7 @@ use crate::run::checked::Checked;
 use crate::run::renewer::{Auto, Order, Shared};
 use crate::run::thread::Thread;
 use crate::values::clock;
-use crate::{Error, ErrorKind, Loss, Released, Why};
+use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
 /// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
@@ -297,6 +297,12 @@ impl Guard {
     /// ```
     pub fn is_lost(&self) -> bool {
         self.shared.ended.borrow().is_some() || !self.is_valid()
+    }
+
+    /// Returns what the nodes said in the last round of extension, if that did not extend the lock.
+    #[doc(hidden)]
+    pub fn not_extended(&self) -> Vec<NodeError> {
+        self.shared.not_extended()
     }
 
     /// Waits until the lock is lost, and returns why. Returns at the latest when the validity ends, whatever the

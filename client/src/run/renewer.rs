@@ -1,7 +1,7 @@
 //! The task that stands behind a held lock: it performs what [`Keeper`] decides, and tells the guards. It lives on the client's thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use palisade_quorum::Auto;
 use palisade_quorum::{Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work};
@@ -33,6 +33,8 @@ pub struct Shared {
     pub holds: AtomicU32,
     /// Set when it is lost or was released.
     pub ended: watch::Sender<Option<Loss>>,
+    /// What the nodes said in the last round, if that did not extend it.
+    not_extended: Mutex<Vec<NodeError>>,
     key: Vec<u8>,
     /// Its session, if it is of one.
     session: Option<Arc<Kept>>,
@@ -51,6 +53,15 @@ impl Shared {
     pub fn lost(&self) -> Error {
         let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
         Error::lost().with_nodes(nodes.unwrap_or_default())
+    }
+
+    /// What the nodes said in the last round, if that did not extend it.
+    pub fn not_extended(&self) -> Vec<NodeError> {
+        self.not_extended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn says_not_extended(&self, nodes: &[NodeError]) {
+        *self.not_extended.lock().unwrap_or_else(PoisonError::into_inner) = nodes.to_vec();
     }
 
     fn show(&self, held: &Held) {
@@ -98,6 +109,7 @@ pub fn start(
         valid_until_us: AtomicU64::new(taken.held.valid_until().as_us()),
         holds: AtomicU32::new(1),
         ended: watch::Sender::new(None),
+        not_extended: Mutex::default(),
         key: taken.lease.key.clone(),
         session,
     });
@@ -291,6 +303,7 @@ impl Renewer {
             News::Extended => {
                 metrics::extended(&self.lease.class, self.lease.wanted(), true);
                 debug!(%key, token, nodes, "extended");
+                self.shared.says_not_extended(&[]);
                 answer(&mut self.waiting, &Ok(()));
             }
             News::NotExtended => {
@@ -298,6 +311,7 @@ impl Renewer {
                 let text = "too few nodes extended it: it stays valid as long as it was";
                 let error = Error::new(ErrorKind::NoQuorum, text).with_nodes(self.nodes.errors(&self.whys));
                 warn!(%key, token, nodes, %error, "not extended, tried again while it is valid");
+                self.shared.says_not_extended(error.nodes());
                 answer(&mut self.waiting, &Err(error));
             }
             News::Shared => answer(&mut self.sharing, &Ok(())),
