@@ -15,9 +15,9 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
         return unfounded(nodes, survey).into_iter().collect();
     }
     let rows = survey.rows();
-    let addresses: Vec<&str> = latest.list.iter().map(|member| member.address.as_str()).collect();
+    let addresses = survey.distinct(latest.list.iter().map(|member| member.address.as_str()));
     let again = format!("palisade members set {}", addresses.join(" "));
-    let mut findings: Vec<Finding> = rows.iter().flat_map(|row| of_row(row, latest.version, &again)).collect();
+    let mut findings: Vec<Finding> = rows.iter().flat_map(|row| of_row(row, survey, &again)).collect();
     let (members, majority) = (latest.list.len(), majority(latest.list.len()));
     let there = rows.iter().filter(|row| matches!(row.standing, Standing::Member | Standing::Behind)).count();
     if there < majority {
@@ -45,26 +45,45 @@ fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {
         return None;
     }
-    let addresses: Vec<&str> = told.iter().map(|told| told.address.as_str()).collect();
-    let even = even(told.len()).map_or(String::new(), |why| format!("; {} are {why}", told.len()));
+    let addresses = survey.distinct(told.iter().map(|told| told.address.as_str()));
+    if addresses.len() < 2 {
+        return None;
+    }
+    let even = even(addresses.len()).map_or(String::new(), |why| format!("; {} are {why}", addresses.len()));
+    let set = format!("palisade members set {}, if all clients were given exactly these{even}", addresses.join(" "));
+    let second = told.iter().filter_map(|told| Some(take_out(&told.name, survey.first_name(&told.address)?)));
+    let second: Vec<String> = second.collect();
     Some(Finding::new(
         Note,
         ALL,
         "no set is founded: nobody notices when a node loses its disk and comes back as a new one",
-        format!("palisade members set {}, if all clients were given exactly these{even}", addresses.join(" ")),
+        if second.is_empty() { set } else { format!("first {}; then {set}", second.join(", ")) },
     ))
 }
 
 /// The subject of findings about the whole set.
 const ALL: &str = "all nodes";
 
-fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
+/// Tells what to do about a second name of a server.
+fn take_out(name: &str, first: &str) -> String {
+    format!("take {name} out of PALISADE_NODES and of the lists of clients: it is the same server as {first}")
+}
+
+fn of_row(row: &Row, survey: &Survey, again: &str) -> Vec<Finding> {
+    let version = survey.latest.version;
+    let told = survey.told.iter().find(|told| told.number == row.number && told.name == row.node);
+    let address = told.map_or(row.node.as_str(), |told| told.address.as_str());
+    let first_name = survey.first_name(address);
     let mut findings = vec![];
     let mut found = |found: String, advice: &str| findings.push(Finding::new(Change, &row.node, found, advice));
     match row.standing {
         Standing::Behind => found(
             format!("it knows version {} of the set, and others know version {version}", row.version.unwrap_or(0)),
             &format!("{again}, which tells it"),
+        ),
+        Standing::AnotherId if let Some(first) = first_name => found(
+            format!("the server of {first} answers there, and not this member: a server counts once"),
+            &format!("bring the member back to this address, or take it out: {again}"),
         ),
         Standing::AnotherId => found(
             "another server is there than the member of the set: it was replaced, or lost its state file. It counts for nothing".to_owned(),
@@ -76,7 +95,11 @@ fn of_row(row: &Row, version: u64, again: &str) -> Vec<Finding> {
         ),
         Standing::NoMember => found(
             "it is in --nodes, and not in the set that the others know: clients that know the set do not ask it".to_owned(),
-            &format!("take it out of PALISADE_NODES and of the lists of clients, or add it: {again} {}", row.node),
+            &format!("take it out of PALISADE_NODES and of the lists of clients, or add it: {again} {address}"),
+        ),
+        Standing::SecondName => found(
+            "a server counts once, and has its place in the set under another name".to_owned(),
+            &take_out(&row.node, first_name.unwrap_or("another node")),
         ),
         // Nodes of the list are reported in any case.
         Standing::Unreachable if row.number.is_none() => {
@@ -149,6 +172,8 @@ mod tests {
         said(with(1, told(Some(2), 2, 2, &set(2, &[1, 2]))), Change, "node2:1", "knows version 2");
         said(with(1, told(Some(2), 2, 9, &Members::default())), Change, "node2:1", "another server is there");
         said(with(1, told(None, 2, 2, &now)), Change, "node2:1", "not in --nodes");
+        said(with(1, told(Some(2), 2, 3, &now)), Change, "node2:1", "the server of node3:1 answers there");
+        said([well(), vec![told(Some(4), 4, 1, &now)]].concat(), Change, "node4:1", "under another name");
         let mut more = well();
         more.push(told(Some(4), 4, 4, &Members::default()));
         said(more, Change, "node4:1", "not in the set");
@@ -157,5 +182,32 @@ mod tests {
         assert_eq!(found(silent.clone(), &now).len(), 1, "one that is down is told of by itself: {silent:?}");
         silent[2].said = Err(Why::late());
         said(silent, Fail, ALL, "1 of 3 members");
+    }
+
+    /// `members set` refuses a list that has a server twice, so none is proposed.
+    #[test]
+    fn a_proposal_has_each_server_once() {
+        let advice = |told: Vec<Told>, latest: &Members| -> Vec<String> {
+            let findings = check(told.len(), &Survey { told, latest: latest.clone() });
+            findings.into_iter().map(|finding| finding.advice).collect()
+        };
+        let none = Members::default();
+        let new = |place: u128, id: u128| told(Some(place as usize), place, id, &none);
+        let [hint] = &advice(vec![new(1, 1), new(2, 1), new(3, 3), new(4, 4)], &none)[..] else { panic!("no hint") };
+        assert!(hint.starts_with("first take node2:1 out of PALISADE_NODES"), "{hint}");
+        assert!(
+            hint.contains("the same server as node1:1; then palisade members set node1:1 node3:1 node4:1,"),
+            "{hint}"
+        );
+        assert!(!hint.contains("even number"), "{hint}");
+        assert_eq!(advice(vec![new(1, 1), new(2, 1)], &none), [""; 0], "one server is no set");
+        let now = set(3, &[1, 2, 3]);
+        let known = |place: u128, id: u128| told(Some(place as usize), place, id, &now);
+        // The server of the third answers in the place of the first; and a fifth in two places.
+        let taken = advice(vec![known(1, 3), known(2, 2), known(3, 3)], &now);
+        assert!(taken[0].ends_with("take it out: palisade members set node2:1 node3:1"), "{taken:?}");
+        let new = advice(vec![new(1, 5), new(2, 5), known(3, 3)], &now);
+        assert!(new[0].starts_with("palisade members set node1:1 node3:1, which puts it"), "{new:?}");
+        assert!(new[1].ends_with("take it out: palisade members set node1:1 node3:1"), "{new:?}");
     }
 }

@@ -26,6 +26,8 @@ pub enum Standing {
     UnknownId,
     /// A node of the list that is not in the set.
     NoMember,
+    /// A second name of a server that has its place under another one.
+    SecondName,
     /// No node knows a set.
     NoSet,
 }
@@ -40,6 +42,7 @@ impl Standing {
             Self::AnotherId => "another id",
             Self::UnknownId => "id unknown",
             Self::NoMember => "no member",
+            Self::SecondName => "second name",
             Self::NoSet => "no set",
         }
     }
@@ -114,6 +117,7 @@ impl Survey {
         rows.extend(others.map(|(_, told)| {
             let standing = match (&told.said, self.latest.version) {
                 (Err(_), _) => Standing::Unreachable,
+                (Ok(_), _) if self.first_name(&told.address).is_some() => Standing::SecondName,
                 (Ok(_), 0) => Standing::NoSet,
                 (Ok(_), _) => Standing::NoMember,
             };
@@ -121,6 +125,27 @@ impl Survey {
         }));
         rows.sort_by_key(|row| row.number.unwrap_or(usize::MAX));
         rows
+    }
+
+    /// Returns the address under which the server at `address` has its place, if that is another one: as a member, or earlier in the list.
+    pub fn first_name(&self, address: &str) -> Option<&str> {
+        let id = |told: &Told| told.said.as_ref().ok().map(|knows| knows.id);
+        let at_address = self.told.iter().find(|told| told.address == address).and_then(id)?;
+        let member = self.latest.list.iter().find(|member| member.id == Some(at_address));
+        let earlier = || self.told.iter().find(|told| id(told) == Some(at_address));
+        let first = member.map(|member| &*member.address).or_else(|| earlier().map(|told| &*told.address));
+        first.filter(|first| *first != address)
+    }
+
+    /// Returns those of `addresses` that can be a set together: each server once, by its first name.
+    pub fn distinct<'a>(&self, addresses: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let mut distinct = vec![];
+        for address in addresses.filter(|address| self.first_name(address).is_none()) {
+            if !distinct.contains(&address) {
+                distinct.push(address);
+            }
+        }
+        distinct
     }
 
     /// Returns the server that answered for this member: one with its id, else whatever is at its address.

@@ -228,4 +228,20 @@ fn one_server_under_two_names() {
         done.assert_refused(193, why);
         assert_eq!(servers.iter().map(version).sum::<i64>(), 0, "nothing was changed");
     }
+    // What the doctor proposes is done, word by word.
+    let doctor = |list: &str| run(palisade_at(list, "doctor")).out();
+    let out = doctor(&format!("{first},{also_first},{second},{third}"));
+    let first_of_all = format!("first take {also_first} out of PALISADE_NODES");
+    let advice = out.lines().find(|line| line.contains(&first_of_all)).unwrap_or_else(|| panic!("{out}"));
+    let proposed = advice.split("then palisade ").nth(1).unwrap().split(", if").next().unwrap();
+    assert_eq!(proposed, format!("members set {first} {second} {third}"));
+    well(run(palisade_at(&format!("{first},{second},{third}"), &format!("{proposed} --yes"))));
+    let list = format!("{first},{second},{third},{also_third}");
+    let out = doctor(&list);
+    let finding =
+        format!("CHANGE  {also_third}: a server counts once, and has its place in the set under another name");
+    assert!(out.contains(&finding) && out.contains(&format!("take {also_third} out of PALISADE_NODES")), "{out}");
+    let shown = run(palisade_at(&list, "members --json"));
+    let shown: Value = serde_json::from_str(&shown.out()).unwrap();
+    assert_eq!((&shown["nodes"][3]["standing"], &shown["members"]), (&"second-name".into(), &3.into()));
 }
