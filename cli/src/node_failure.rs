@@ -15,6 +15,7 @@ pub fn words(why: &Why) -> String {
     match (why, why.code()) {
         (Why::NoModule, _) => "the server has no lock module".to_owned(),
         (Why::Stranger(what), _) => format!("no node is there, but {what}"),
+        (Why::Tls(fault), _) => fault.to_string(),
         (Why::Guarded { left_ms, reason, .. }, _) => format!("guarded for {}: {reason}", time(*left_ms)),
         (Why::Of { server, why }, _) => format!("{server}: {}", words(why)),
         (Why::Each(whys), _) => whys.iter().map(words).collect::<Vec<_>>().join("; "),
@@ -43,7 +44,7 @@ pub fn advice(why: &Why) -> &'static str {
 
 /// Returns true if nothing came from the node, or nothing that a lock node would answer.
 pub fn is_silent(why: &Why) -> bool {
-    matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Broken(_))
+    matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Tls(_) | Why::Broken(_))
 }
 
 /// Returns the remedy, if the node's answer suggests one.
@@ -53,6 +54,7 @@ fn remedy(why: &Why) -> Option<&'static str> {
         Why::Each(whys) => return whys.iter().find_map(remedy),
         Why::SameServer(_) => return Some("give each node once"),
         Why::Stranger(_) => return Some("correct its address"),
+        Why::Tls(fault) => return Some(fault.remedy()),
         Why::Full(_) => return Some("raise maxclients, or see who has so many connections (CLIENT LIST)"),
         Why::NoDatabase => {
             return Some("correct the number of the database in its address, or raise `databases` in its redis.conf");

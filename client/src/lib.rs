@@ -128,6 +128,7 @@ pub use run::observing::Leader;
 pub use values::error::{Error, ErrorKind, Holder, NodeError};
 pub use values::failure::Why;
 pub use values::loss::{Loss, Released};
+pub use values::tls_fault::TlsFault;
 
 /// Compiles the examples of the page about clusters and Sentinel.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! Nodes that speak TLS, and the program's message about a node that it cannot trust.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -8,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{Ended, Nodes, Running, palisade_at, run};
 use crate::harness::{
-    Setup, free_port, has_tls, int, issue, joined_with, make_authority, make_certificate, not_here, wait_until,
+    Client, Setup, free_port, has_tls, int, issue, joined_with, make_authority, make_certificate, not_here, wait_until,
     with_mutual_tls, with_tls,
 };
 
@@ -94,6 +95,68 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
+/// Each way to reach a node says the state, the cause and what to do: a question to each node, the taking of a lock, the agent.
+#[test]
+fn each_fault_of_tls_has_its_sentence() {
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_authority(dir.path());
+    issue(dir.path(), "cert", "DNS:locks.example");
+    std::fs::rename(dir.path().join("cert.key"), dir.path().join("key.pem")).unwrap();
+    let (_server, encrypted) = with_tls(Setup::new(), dir.path());
+    let plain = Setup::new().replication().start();
+    let nodes = Nodes::start(0);
+    let of_another = own_certificate("cert.pem");
+    let (another, own) = (of_another.display(), dir.path().join("ca.pem"));
+    for (address, trusts, sentence) in [
+        (
+            format!("rediss://127.0.0.1:{encrypted}"),
+            another.to_string(),
+            "its certificate is not trusted: it is signed by no authority that is trusted here: give the certificate of its authority (--tls-ca",
+        ),
+        (
+            format!("rediss://127.0.0.1:{encrypted}"),
+            own.display().to_string(),
+            "its certificate is not for 127.0.0.1, but for DnsName(\"locks.example\"): correct the address, or give the name that it has (--tls-server-name",
+        ),
+        (
+            format!("rediss://127.0.0.1:{}", plain.port()),
+            own.display().to_string(),
+            "the server there speaks no TLS, and its address says that it does (rediss://): give its address as redis://",
+        ),
+        (
+            format!("redis://127.0.0.1:{encrypted}"),
+            own.display().to_string(),
+            "the server there speaks TLS, and its address does not say so (redis://): give its address as rediss://",
+        ),
+    ] {
+        for line in ["nodes", "try k"] {
+            let mut ended = None;
+            // A slow server counts as one that does not answer.
+            wait_until(sentence, || {
+                let tried = run(palisade_at(&address, &format!("{line} --tls-ca {trusts}")));
+                let is_said = tried.err().contains(sentence);
+                ended = Some(tried);
+                is_said
+            });
+            assert_eq!(ended.unwrap().code(), Some(193), "{line}: {sentence}");
+        }
+        let socket = nodes.file("agent.sock");
+        let agent =
+            Running::start(palisade_at(&address, &format!("agent --listen {} --tls-ca {trusts}", socket.display())));
+        wait_until("the agent listens", || UnixStream::connect(&socket).is_ok());
+        let mut client = Client::connect(&socket, false);
+        wait_until(sentence, || {
+            let answer = client.say("LOCK.ACQUIRE k me 1000");
+            answer.is_error("NOQUORUM") && format!("{answer:?}").replace('\\', "").contains(sentence)
+        });
+        agent.signal(Signal::SIGTERM);
+        agent.end();
+    }
+}
+
 /// Returns a certificate of this host, for servers without a folder for one.
 fn own_certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
@@ -140,6 +203,9 @@ fn a_cluster_that_announces_ports_without_tls() {
         let doctor = on_it("doctor").out();
         doctor.contains(&text) && doctor.contains("tls-cluster yes")
     });
-    assert_eq!(taken.code(), Some(196), "{taken:?}");
-    assert!(taken.err().contains(&format!("127.0.0.1:{plain}")), "{taken:?}");
+    wait_until("it is said which port speaks no TLS, and does not pass by itself", || {
+        let taken = on_it("try k");
+        let text = format!("127.0.0.1:{plain}: the server there speaks no TLS");
+        taken.code() == Some(193) && taken.err().contains(&text)
+    });
 }

@@ -13,7 +13,7 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectio
 
 use crate::net::address::url_of;
 use crate::net::line::{Lent, Target, TlsConfig, open};
-use crate::net::stranger::what_is_at;
+use crate::net::stranger::{what_is_at, what_keeps_silent_at};
 use crate::{Error, ErrorKind, Why};
 
 /// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed certificate is used from
@@ -356,12 +356,10 @@ impl Way {
 
     /// The host that it leads to; `None`: a socket of this one.
     pub fn host(&self) -> Option<&str> {
-        #[cfg(feature = "tls")]
-        if let Some(host) = &self.elsewhere {
-            return Some(host);
-        }
         match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
+                Some(self.elsewhere().unwrap_or(host))
+            }
             _ => None,
         }
     }
@@ -380,21 +378,14 @@ impl Way {
         let (info, access) = (self.info.clone(), Arc::clone(&self.access));
         let prepared = tokio::task::spawn_blocking(move || access.prepared(info)).await;
         let (info, tls) = prepared.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
-        #[cfg(feature = "tls")]
-        let elsewhere = self.elsewhere.as_deref();
-        #[cfg(not(feature = "tls"))]
-        let elsewhere = None;
-        let target = Target { address: info.addr(), elsewhere, tcp: info.tcp_settings(), tls };
+        let target = Target { address: info.addr(), elsewhere: self.elsewhere(), tcp: info.tcp_settings(), tls };
         let opened = async {
             let lent = open(&target).await?;
             let config = AsyncConnectionConfig::new().set_response_timeout(None);
             let made = MultiplexedConnection::new_with_config(info.redis_settings(), lent.clone(), config).await;
             made.map(|(connection, driver)| (connection, Box::pin(driver) as Driver, lent))
         };
-        match opened.await {
-            Ok(opened) => Ok(opened),
-            Err(error) => Err(self.unconnected(&error).await),
-        }
+        self.unless_silent(opened).await
     }
 
     /// A new connection.
@@ -411,18 +402,35 @@ impl Way {
             Some(host) => config.set_dns_resolver(Elsewhere(host.clone())),
             None => config,
         };
-        match client.get_multiplexed_async_connection_with_config(&config).await {
-            Ok(connection) => Ok(connection),
-            Err(error) => Err(self.unconnected(&error).await),
-        }
+        self.unless_silent(client.get_multiplexed_async_connection_with_config(&config)).await
     }
 
-    async fn unconnected(&self, error: &RedisError) -> Why {
+    /// Returns the connection that is `made`, unless it turns out meanwhile that it cannot be.
+    async fn unless_silent<T>(&self, made: impl Future<Output = Result<T, RedisError>>) -> Result<T, Why> {
+        let (address, elsewhere) = (self.info.addr(), self.elsewhere());
+        let error = tokio::select! {
+            biased;
+            made = made => match made {
+                Ok(made) => return Ok(made),
+                Err(error) => error,
+            },
+            why = what_keeps_silent_at(address, elsewhere) => return Err(why),
+        };
+        let why = Why::unconnected(&error);
         // It broke off, or its answer is none: maybe it tells why, to one who listens.
-        if error.code().is_none() && !error.is_connection_refusal() && !error.is_timeout() {
-            return what_is_at(self.info.addr()).await.unwrap_or_else(|| Why::unconnected(error));
+        let is_told = matches!(why, Why::Tls(_)) || error.code().is_some();
+        if is_told || error.is_connection_refusal() || error.is_timeout() {
+            return Err(why);
         }
-        Why::unconnected(error)
+        Err(what_is_at(address, elsewhere).await.unwrap_or(why))
+    }
+
+    /// Returns the host, where that is not the one whose certificate is wanted.
+    fn elsewhere(&self) -> Option<&str> {
+        #[cfg(feature = "tls")]
+        return self.elsewhere.as_deref();
+        #[cfg(not(feature = "tls"))]
+        return None;
     }
 }
 

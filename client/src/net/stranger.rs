@@ -1,17 +1,22 @@
 //! Servers at addresses where no node answers: one that speaks something else, one that turns clients away before they ask.
 
+use std::future::pending;
 use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::values::failure::Why;
+use crate::values::tls_fault::TlsFault;
 
 /// Time for a server that turns clients away to say so, and for one that speaks HTTP to answer.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(200);
+
+/// A server that speaks TLS says so within this time of the first word to it. One that speaks none waits for the end of a line.
+const FIRST_WORD: Duration = Duration::from_millis(400);
 
 /// Bytes of what it says that are read.
 const BYTES: usize = 256;
@@ -19,25 +24,48 @@ const BYTES: usize = 256;
 /// A question that servers of HTTP understand, and that harms no other.
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-/// Finds out what is there; `None`: it says nothing that tells.
-pub async fn what_is_at(address: &ConnectionAddr) -> Option<Why> {
+/// The first word of TLS, of a client that says nothing more: a server that speaks TLS answers with an alert.
+const HELLO: &[u8] = b"\x16\x03\x01\0\x04\x01\0\0\0";
+
+/// Finds out what is there; `None`: it says nothing that tells. `elsewhere` is the host, where that is not the one whose certificate is wanted.
+pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Option<Why> {
+    let ask = async |host: &str, port: u16, question| {
+        let host = elsewhere.unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
+        let connected = timeout(ANSWER, TcpStream::connect((host, port))).await;
+        told_by(&hear(connected.ok()?.ok()?, question).await)
+    };
     match address {
-        ConnectionAddr::Tcp(host, port) => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let connected = timeout(ANSWER, TcpStream::connect((host, *port))).await;
-            told_by(&hear(connected.ok()?.ok()?).await)
-        }
-        ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?).await),
-        // Over TLS only a server that was meant for it answers.
+        ConnectionAddr::Tcp(host, port) => match ask(host, *port, QUESTION).await {
+            None => ask(host, *port, HELLO).await,
+            told => told,
+        },
+        ConnectionAddr::TcpTls { host, port, .. } => Some(match ask(host, *port, QUESTION).await? {
+            stranger @ Why::Stranger(_) => stranger,
+            Why::Tls(_) => return None,
+            // An error of a server, in plain.
+            _ => Why::Tls(TlsFault::Plain),
+        }),
+        ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?, QUESTION).await),
         _ => None,
     }
 }
 
+/// Returns what is at an address of TLS, if that lets a client wait since it is no server that speaks TLS; else never.
+pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
+    if matches!(address, ConnectionAddr::TcpTls { .. }) {
+        sleep(FIRST_WORD).await;
+        if let Some(why) = what_is_at(address, elsewhere).await {
+            return why;
+        }
+    }
+    pending().await
+}
+
 /// Reads what it says by itself, or else when it is asked.
-async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
+async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
     let mut said = vec![0; BYTES];
     let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
-    if read.is_err() && connection.write_all(QUESTION).await.is_ok() {
+    if read.is_err() && connection.write_all(question).await.is_ok() {
         read = timeout(ANSWER, connection.read(&mut said)).await;
     }
     said.truncate(read.map_or(0, |read| read.unwrap_or(0)));
@@ -54,7 +82,7 @@ fn told_by(said: &[u8]) -> Option<Why> {
         _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
         _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
         // An alert of TLS, as its answer to what is none.
-        [0x15, 0x03, ..] => stranger("a server that speaks TLS (rediss:// in its address, if it is a node)"),
+        [0x15, 0x03, ..] => Some(Why::Tls(TlsFault::Encrypted)),
         _ => None,
     }
 }
@@ -69,6 +97,7 @@ mod tests {
             Some(Why::Stranger(what)) => what,
             Some(Why::TurnedAway { code, text }) => format!("{code}|{text}"),
             Some(Why::Full(text)) => format!("full|{text}"),
+            Some(Why::Tls(fault)) => format!("{fault:?}"),
             _ => String::new(),
         };
         for (said, expected) in [
@@ -76,7 +105,7 @@ mod tests {
             (b"-DENIED Redis is running in protected mode\r\n", "DENIED|Redis is running in protected mode"),
             (b"HTTP/1.1 400 Bad Request\r\nServer: x", "a server that speaks HTTP"),
             (b"SSH-2.0-OpenSSH_9.2", "a server that speaks SSH"),
-            (b"\x15\x03\x01\0\x02\x02\x46", "a server that speaks TLS (rediss:// in its address, if it is a node)"),
+            (b"\x15\x03\x01\0\x02\x02\x46", "Encrypted"),
             (b"", ""),
             (b"-", ""),
             (b"+PONG\r\n", ""),

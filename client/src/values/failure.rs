@@ -5,6 +5,8 @@ use std::fmt;
 
 use redis::{RedisError, Value};
 
+use crate::values::tls_fault::{TlsFault, is_of_tls};
+
 /// Words of a server about a client beyond `maxclients`, and about a command of a module that it does not have. Their
 /// code, `ERR`, is that of many errors.
 const FULL: &str = "max number of clients";
@@ -47,6 +49,8 @@ pub enum Why {
     NoCluster,
     /// The server is of another kind: this one.
     Stranger(String),
+    /// Client and server do not agree on TLS.
+    Tls(TlsFault),
     /// The server has reached its limit of clients; its error text.
     Full(String),
     /// The server refused the connection.
@@ -150,7 +154,7 @@ impl Why {
 
     /// Converts the error of a failed connection attempt.
     pub(crate) fn unconnected(error: &RedisError) -> Self {
-        match Self::of(error) {
+        match TlsFault::of(error).map_or_else(|| Self::of(error), Self::Tls) {
             Self::Broken(text) => {
                 let text = format!("it cannot be reached: {text}");
                 let is_refused = error.kind() == redis::ErrorKind::AuthenticationFailed || is_of_tls(error);
@@ -220,6 +224,7 @@ impl Why {
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Unfit(_)
+            | Self::Tls(_)
             | Self::NoModule
             | Self::NoCluster
             | Self::Stranger(_)
@@ -271,25 +276,6 @@ impl Why {
     }
 }
 
-/// Returns whether a TLS handshake failed: a certificate is missing or not trusted, or one side speaks something else.
-#[cfg(feature = "tls")]
-fn is_of_tls(error: &RedisError) -> bool {
-    use std::error::Error;
-    use std::sync::Arc;
-
-    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    // This is where redis-rs keeps foreign errors.
-    let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
-    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
-    let of_tls = io.and_then(|io| io.downcast_ref::<rustls::Error>());
-    matches!(of_tls, Some(InvalidCertificate(_) | AlertReceived(_) | InvalidMessage(_)))
-}
-
-#[cfg(not(feature = "tls"))]
-fn is_of_tls(_: &RedisError) -> bool {
-    false
-}
-
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -302,6 +288,7 @@ impl fmt::Display for Why {
             }
             Self::NoDatabase => write!(f, "ERR {NO_DATABASE}"),
             Self::Stranger(what) => write!(f, "no node is there, but {what}: correct its address"),
+            Self::Tls(fault) => write!(f, "{fault}: {}", fault.remedy()),
             Self::Full(text) | Self::UnknownCommand(text) => write!(f, "ERR {text}"),
             Self::TurnedAway { code, text } | Self::Refused { code, text } => write!(f, "{code} {text}"),
             Self::Guarded { left_ms, reason, rest } => write!(f, "GUARDED {left_ms} {reason}{rest}"),

@@ -7,3 +7,4 @@ pub mod failure;
 pub mod holder_id;
 pub mod loss;
 pub mod shown_key;
+pub mod tls_fault;

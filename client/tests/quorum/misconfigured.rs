@@ -2,8 +2,10 @@
 
 use palisade_client::{Client, ErrorKind};
 
-use crate::fixture::{Nodes, address, connected};
+use crate::fixture::{Nodes, address, connected, until};
 use crate::harness::{Setup, follow};
+#[cfg(feature = "tls")]
+use crate::harness::{has_tls, issue, make_authority, not_here, with_mutual_tls};
 
 async fn why(addresses: Vec<String>) -> String {
     let locks = Client::new(addresses).unwrap();
@@ -102,4 +104,39 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
     assert_eq!(holder.expect("it was never free").note, "web-1");
     let set = locks.by_owner().node_set().await.unwrap();
     assert_eq!((set.nodes, set.serving, set.unreachable.len()), (3, 2, 1), "{set:?}");
+}
+
+/// A program sees in the error what does not agree, and reads no text for it.
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_agree_on_tls() {
+    use palisade_client::{Tls, TlsFault, Why};
+
+    if !has_tls() {
+        return not_here("this server was built without TLS");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    make_authority(dir.path());
+    issue(dir.path(), "server", "IP:127.0.0.1");
+    issue(dir.path(), "app", "DNS:app");
+    let start = || with_mutual_tls(Setup::new(), dir.path());
+    let (_server, encrypted) = tokio::task::block_in_place(start);
+    let plain = tokio::task::block_in_place(|| Setup::new().replication().start());
+    let path = |name: &str| dir.path().join(name);
+    let own = Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
+    let other_name = TlsFault::OtherName { wanted: "other".to_owned(), has: vec!["IpAddress(127.0.0.1)".to_owned()] };
+    for (scheme, port, tls, fault) in [
+        ("rediss", encrypted, own.clone().ca_file(path("app.pem")), TlsFault::Untrusted),
+        ("rediss", encrypted, own.clone().server_name("other"), other_name),
+        ("rediss", encrypted, Tls::new().ca_file(path("ca.pem")), TlsFault::NoCertificate),
+        ("rediss", plain.port(), own.clone(), TlsFault::Plain),
+        ("redis", encrypted, own.clone(), TlsFault::Encrypted),
+    ] {
+        let client = Client::builder().node(format!("{scheme}://127.0.0.1:{port}")).tls(tls).build().unwrap();
+        until("it is said", async || {
+            let error = client.try_lock("k").await.unwrap_err();
+            error.is_lasting() && error.nodes().iter().any(|node| node.why == Why::Tls(fault.clone()))
+        })
+        .await;
+    }
 }

@@ -1,0 +1,108 @@
+//! Why a client and a server do not agree on TLS.
+
+use std::fmt;
+
+use redis::RedisError;
+
+/// Why a client and a server do not agree on TLS. Somebody has to act: it does not pass by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// No authority that this client trusts has signed the server's certificate.
+    Untrusted,
+    /// The server's certificate is for other names.
+    OtherName {
+        /// The name that was looked for.
+        wanted: String,
+        /// The names that the certificate has.
+        has: Vec<String>,
+    },
+    /// The server wants a certificate of the client, which shows none.
+    NoCertificate,
+    /// The server speaks no TLS, and its address says that it does.
+    Plain,
+    /// The server speaks TLS, and its address does not say so.
+    Encrypted,
+}
+
+impl TlsFault {
+    /// Reads the error of a connection that was not made; `None`: it is of something else.
+    #[cfg(feature = "tls")]
+    pub(crate) fn of(error: &RedisError) -> Option<Self> {
+        use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
+        use rustls::{AlertDescription, Error};
+        let other_name =
+            |wanted: &str, has: &[String]| Self::OtherName { wanted: wanted.to_owned(), has: has.to_vec() };
+        Some(match of_rustls(error)? {
+            Error::InvalidCertificate(UnknownIssuer) => Self::Untrusted,
+            Error::InvalidCertificate(NotValidForName) => other_name("the host in its address", &[]),
+            Error::InvalidCertificate(NotValidForNameContext { expected, presented }) => {
+                other_name(&expected.to_str(), presented)
+            }
+            Error::AlertReceived(AlertDescription::CertificateRequired) => Self::NoCertificate,
+            _ => return None,
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn of(_: &RedisError) -> Option<Self> {
+        None
+    }
+
+    /// Tells what to do about it: the option of the program, and what it is in this crate.
+    #[doc(hidden)]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Untrusted => "give the certificate of its authority (--tls-ca, Tls::ca_file)",
+            Self::OtherName { .. } => {
+                "correct the address, or give the name that it has (--tls-server-name, Tls::server_name)"
+            }
+            Self::NoCertificate => {
+                "give a certificate and its key (--tls-cert and --tls-key, Tls::client_certificate), or set tls-auth-clients no on the server"
+            }
+            Self::Plain => "give its address as redis://, or the port that it has for TLS (tls-port)",
+            Self::Encrypted => "give its address as rediss://",
+        }
+    }
+}
+
+/// Returns true if two who speak TLS do not agree: a certificate is not accepted or is missing, or one of them speaks something else.
+#[cfg(feature = "tls")]
+pub(crate) fn is_of_tls(error: &RedisError) -> bool {
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    matches!(of_rustls(error), Some(InvalidCertificate(_) | AlertReceived(_) | InvalidMessage(_)))
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn is_of_tls(_: &RedisError) -> bool {
+    false
+}
+
+#[cfg(feature = "tls")]
+fn of_rustls(error: &RedisError) -> Option<&rustls::Error> {
+    use std::error::Error;
+    use std::sync::Arc;
+
+    // As redis-rs keeps the errors of others.
+    let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
+    io.and_then(|io| io.downcast_ref::<rustls::Error>())
+}
+
+impl fmt::Display for TlsFault {
+    /// Writes the state and its cause, without what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Untrusted => {
+                f.write_str("its certificate is not trusted: it is signed by no authority that is trusted here")
+            }
+            Self::OtherName { wanted, has } if has.is_empty() => write!(f, "its certificate is not for {wanted}"),
+            Self::OtherName { wanted, has } => {
+                write!(f, "its certificate is not for {wanted}, but for {}", has.join(", "))
+            }
+            Self::NoCertificate => f.write_str("it asks for a certificate of its clients, and was shown none"),
+            Self::Plain => f.write_str("the server there speaks no TLS, and its address says that it does (rediss://)"),
+            Self::Encrypted => f.write_str("the server there speaks TLS, and its address does not say so (redis://)"),
+        }
+    }
+}
