@@ -35,7 +35,7 @@ pub async fn break_lock(
     let (view, replies) = LockView::ask(nodes, key).await;
     nodes.need_majority(&replies).map_err(|failure| failure.about(key))?;
     if let (Some(view), false) = (view, yes) {
-        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.holder_line());
+        let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.state_line(nodes.len()));
         let whose = token.map_or(String::new(), |token| format!(" for the holder with token {token}"));
         ask(&text, &format!("Break {name}{whose}?"))?;
     }

@@ -159,6 +159,23 @@ fn grants(fields: Fields) -> Vec<Told> {
     all.into_iter().filter(|told| !told.owner.is_empty()).collect()
 }
 
+/// Tells of the grants that no majority of the `nodes` has, in a line; `None`: there are none.
+pub fn unconfirmed(grants: &[GrantView], nodes: usize) -> Option<String> {
+    let partly: Vec<&GrantView> = grants.iter().filter(|grant| !grant.is_held).collect();
+    let ends = time(partly.iter().map(|grant| grant.ttl_ms).max()?);
+    Some(match &*partly {
+        [grant] if grant.nodes == 1 => {
+            format!("1 of {nodes} nodes holds a grant that no majority confirmed; it ends in {ends}")
+        }
+        [grant] => {
+            format!("{} of {nodes} nodes hold a grant that no majority confirmed; it ends in {ends}", grant.nodes)
+        }
+        all => {
+            format!("the nodes hold {} grants that no majority confirmed; the last of them ends in {ends}", all.len())
+        }
+    })
+}
+
 /// Returns true if an answer shows that this owner, given in hexadecimal, holds the lock there.
 fn shows(reply: &Value, owner: &str) -> bool {
     Fields::of(reply.clone()).is_some_and(|fields| grants(fields).iter().any(|told| hex(&told.owner) == owner))
@@ -267,6 +284,14 @@ impl LockView {
             _ => format!(" ({})", self.mode()),
         };
         format!("held by {}{mode} for {}", self.holder_name(), time(self.first.held_ms))
+    }
+
+    /// Returns who holds it and for how long, or that nobody does and what is left of grants on these `nodes`: in a line.
+    pub fn state_line(&self, nodes: usize) -> String {
+        match unconfirmed(&self.grants, nodes) {
+            Some(text) if !self.first.is_held => format!("held by nobody: {text}"),
+            _ => self.holder_line(),
+        }
     }
 
     /// Returns the mode in which the lock is held, and the number of holders.
@@ -401,6 +426,10 @@ mod tests {
         assert_eq!((all.first.token, all.first.nodes, all.first.is_held), (8, 3, true));
         let split = view(vec![info("a", 7), info("b", 9), Value::Nil]);
         assert_eq!((split.first.nodes, split.first.is_held), (1, false));
+        let partly = "held by nobody: the nodes hold 2 grants that no majority confirmed; the last of them ends in 0s";
+        assert_eq!((split.state_line(3).as_str(), all.state_line(3).as_str()), (partly, "held by n for 0s"));
+        let one = view(vec![info("a", 7), Value::Nil, Value::Nil]).state_line(3);
+        assert_eq!(one, "held by nobody: 1 of 3 nodes holds a grant that no majority confirmed; it ends in 0s");
         let most = view(vec![info("a", 7), info("b", 9), info("a", 7)]);
         assert_eq!((most.first.owner.as_str(), most.first.token), ("61", 7));
         assert_eq!(LockView::of(b"k", vec![Value::Nil], 2), None);

@@ -50,9 +50,16 @@ fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<R
 }
 
 fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
-    let mut text = format!("{} is {}\n", printable(view.key.as_bytes()), view.holder_line());
-    let mut line = |name: &str, value: String| text += &format!("  {name:<9}{value}\n");
     let first = &view.first;
+    let state = match may_be_held {
+        true => "held by nobody, or by one whom too few nodes show".to_owned(),
+        false => view.state_line(nodes.len()),
+    };
+    let mut text = format!("{} is {state}\n", printable(view.key.as_bytes()));
+    let mut line = |name: &str, value: String| text += &format!("  {name:<9}{value}\n");
+    if !first.is_held {
+        line("grant", format!("{}, for {}", view.holder_name(), time(first.held_ms)));
+    }
     line("token", first.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
     // For a list of single servers, the number is enough.

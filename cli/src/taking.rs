@@ -235,7 +235,7 @@ async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
         let state = view.map_or("free, or not to be had now".to_owned(), |view| {
             let others = view.waiters.saturating_sub(1);
             let others = if others > 0 { format!(", {others} more waiting") } else { String::new() };
-            format!("{}{others}", view.holder_line())
+            format!("{}{others}", view.state_line(nodes.len()))
         });
         let waited = time(began.elapsed().as_millis() as u64);
         let line = format!("palisade: waiting for {} since {waited}: {state}", printable(key));

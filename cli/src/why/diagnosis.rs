@@ -2,10 +2,11 @@
 //! This module asks no nodes.
 
 use palisade_client::Why;
+use palisade_quorum::{Known, known};
 use serde::Serialize;
 
-use super::facts::{Facts, Told};
-use crate::lock_view::{EXCLUSIVE, GrantView, LockView};
+use super::facts::{Facts, NodeSaid, Told};
+use crate::lock_view::{EXCLUSIVE, GrantView, LockView, unconfirmed};
 use crate::moment;
 use crate::node_failure::{advice, words};
 use crate::show::{printable, time};
@@ -28,6 +29,8 @@ pub enum State {
     Kept,
     /// Nodes have granted it to different owners, none of which has a majority.
     Split,
+    /// Nodes that cannot say may complete the majority of one who has it on too few.
+    Unknown,
     /// Too many nodes are guarded for a majority to grant.
     Guarded,
     /// Too many nodes cannot be asked, so no majority is left.
@@ -87,26 +90,57 @@ impl Facts {
         if let (Some(held), Some(summary)) = (held, holder) {
             return (State::Held, summary, self.of_held(&held));
         }
+        if let Some((first, unsure)) = self.undecided() {
+            let (name, ends) = (first.name(), time(first.ttl_ms));
+            let summary = format!(
+                "whether {key} is held cannot be known now: {} of {count} nodes hold a grant of {name}, and {unsure} cannot say",
+                first.nodes
+            );
+            let advice = format!(
+                "See to the nodes that cannot say; or wait {ends}, until the lease has ended, unless {name} extends it."
+            );
+            return (State::Unknown, summary, advice);
+        }
+        let partly = unconfirmed(&self.together.grants, count);
+        let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));
+        // What is more follows the end of a lease.
+        let and = if partly.is_some() { ";" } else { ", and" };
         let taken: Vec<u64> = self.told().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
         let open = self.told().filter(|told| told.guard.is_none() && told.grants == 0).count();
         if open < majority {
             let until = self.until(taken, majority - open);
-            let summary = format!("{key} is held by nobody, and taken on so many nodes that nobody can have it");
+            let summary = format!("{free}{and} until enough of them end, nobody can have the lock");
             let advice = format!(
                 "Wait {until}, until enough of these leases have ended; if other owners keep coming in their place, `palisade break {key}` frees it on all nodes."
             );
             return (State::Split, summary, advice);
         }
         if self.told().any(|told| told.kept.is_some()) {
-            let summary = format!("{key} is free, and kept for one who was told to take it");
+            let summary = format!("{free}{and} kept for one who was told to take it");
             return (State::Kept, summary, "Look again in a second: it is being handed over.".to_owned());
         }
         if self.together.waiters > 0 {
-            let summary =
-                format!("{key} is free, and {} wait for it", self.together.waiters + self.together.waiters_behind);
+            let summary = format!("{free}{and} {} wait for it", self.together.waiters + self.together.waiters_behind);
             return (State::Free, summary, "Look again in a second: it is being handed over.".to_owned());
         }
-        (State::Free, format!("{key} is free"), self.of_free())
+        if partly.is_some() {
+            let advice = format!(
+                "Take it all the same: {open} of {count} nodes have no such grant, and {majority} are needed. An attempt that failed left it, or one that is under way."
+            );
+            return (State::Free, free, advice);
+        }
+        (State::Free, free, self.of_free())
+    }
+
+    /// Returns the grant of most nodes, if those that cannot say whether they have it may complete its majority; and how many these are.
+    fn undecided(&self) -> Option<(&GrantView, usize)> {
+        let first = self.together.grants.first()?;
+        let cannot_say = |node: &&NodeSaid| match &node.told {
+            Ok(told) => told.guard.is_some() && told.grants == 0,
+            Err(_) => true,
+        };
+        let unsure = self.nodes.iter().filter(cannot_say).count();
+        (known(self.nodes.len(), first.nodes, unsure) == Known::Unknown).then_some((first, unsure))
     }
 
     /// Returns the advice if too few nodes can be asked.

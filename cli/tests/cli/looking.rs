@@ -42,6 +42,11 @@ fn locks_and_who_holds_them() {
     assert_eq!(json(&nodes, "ls b:*").as_array().unwrap().len(), 1);
     let info = run(nodes.palisade("info b:2")).out();
     assert!(info.contains("1 of 3: no majority, so nobody may rely on it"), "{info}");
+    let partly = "b:2 is held by nobody: 1 of 3 nodes holds a grant that no majority confirmed; it ends in ";
+    assert!(info.starts_with(partly), "{info}");
+    let why = json(&nodes, "why b:2");
+    assert!(why["summary"].as_str().unwrap().starts_with(partly) && why["state"] == "free", "{why}");
+    assert!(why["advice"].as_str().unwrap().starts_with("Take it all the same: 2 of 3 nodes "), "{why}");
     let limited = run(nodes.palisade("ls --limit 1"));
     assert!(limited.out().contains("a:1") && !limited.out().contains("b:2"), "{limited:?}");
     assert!(limited.err().contains("1 more: say --limit 2"), "{limited:?}");

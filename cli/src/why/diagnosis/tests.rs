@@ -63,7 +63,7 @@ fn each_reason_has_its_state_and_its_advice() {
     let late = Why::late();
     let mut slots = idle();
     slots.nodes[0].told = Ok(Told { guarded_slots: 2, ..Told::default() });
-    let cases: [(&str, Facts, State, &str, &str); 16] = [
+    let cases: [(&str, Facts, State, &str, &str); 17] = [
         (
             "slots came without their locks",
             slots,
@@ -120,7 +120,7 @@ fn each_reason_has_its_state_and_its_advice() {
             "two owners",
             held(&[grant("web-1", 2, 4_000), grant("web-2", 2, 9_000)]),
             State::Split,
-            "k is held by nobody, and taken on so many nodes",
+            "k is held by nobody: the nodes hold 2 grants that no majority confirmed; the last of them ends in 9s; until enough of them end, nobody can have the lock",
             "Wait 4s, until enough of these leases have ended",
         ),
         (
@@ -130,7 +130,24 @@ fn each_reason_has_its_state_and_its_advice() {
             "k is held by nobody",
             "Wait 4s",
         ),
-        ("a minority keeps nobody out", held(&[grant("web-1", 2, 4_000)]), State::Free, "k is free", "Take it"),
+        (
+            "a minority keeps nobody out",
+            held(&[grant("web-1", 2, 4_000)]),
+            State::Free,
+            "k is held by nobody: 2 of 5 nodes hold a grant that no majority confirmed; it ends in 4s",
+            "Take it all the same: 3 of 5 nodes have no such grant, and 3 are needed.",
+        ),
+        (
+            "a minority, and others that do not say",
+            {
+                let mut facts = held(&[grant("web-1", 2, 4_000)]);
+                silent(&mut facts, &late, 4..5);
+                facts
+            },
+            State::Unknown,
+            "whether k is held cannot be known now: 2 of 5 nodes hold a grant of web-1, and 1 cannot say",
+            "See to the nodes that cannot say; or wait 4s",
+        ),
         (
             "a guarded majority",
             {
