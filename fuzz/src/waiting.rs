@@ -55,7 +55,9 @@ impl World {
     /// Returns the position of `waiter`, whose request has just arrived.
     fn stands(&self, place: Place, waiter: &Waiter, request: &Request<'_>) -> Stands {
         let (id, ticket) = (waiter.id.0, if let Request::Wait(ask) = request { ask.ticket } else { None });
-        let own = self.line(place).filter(|(_, waits)| waits.owner == *waiter.owner().bytes());
+        let is_own =
+            |waits: &Waits| waits.owner == *waiter.owner().bytes() && waits.wanted.word() == waiter.wanted.word();
+        let own = self.line(place).filter(|(_, waits)| is_own(waits));
         match (ticket.map(Ticket::get), own.map(|(_, waits)| waits.stands).min()) {
             (Some(ticket), _) => (ticket, id, 0),
             (None, Some((ticket, arrival, _))) => (ticket, arrival, id),

@@ -146,7 +146,7 @@ impl Plain {
     }
 
     fn join(&mut self, ticket: Option<u64>, id: u64, owner: u8, wanted: Wanted, ttl: u64, until: u64) {
-        let own = self.queue.iter().position(|waiter| waiter.owner == owner);
+        let own = self.queue.iter().position(|waiter| waiter.owner == owner && waiter.wanted.word() == wanted.word());
         let (ticket, at, place) = match (ticket, own) {
             (Some(ticket), _) => (ticket, self.queue.iter().take_while(|waiter| waiter.ticket <= ticket).count(), id),
             (None, Some(own)) => {

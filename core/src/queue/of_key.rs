@@ -166,10 +166,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Adds a request at the place of its ticket: behind those with the same or a smaller one. Without a ticket its
-    /// place is the end. If its owner has a request already, it is right behind that, so that an owner does not wait
-    /// for itself.
+    /// place is the end. If its owner has a request of the same kind already, it is right behind that, so that a client
+    /// that connects again keeps its place.
     pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
-        let place = match (ticket, self.places_of(waiter.owner()).next()) {
+        let is_alike = |place: &Place| self.waiters[place].wanted.is_like(waiter.wanted);
+        let place = match (ticket, self.places_of(waiter.owner()).find(is_alike)) {
             (Some(ticket), _) => Place { ticket, arrival, repeat: 0 },
             (None, Some(first)) => Place { repeat: arrival, ..first },
             (None, None) => {
@@ -419,6 +420,21 @@ mod tests {
         assert_eq!(order(&queue), [3, 4, 2], "the place is kept as long as one of its requests stands there");
         assert_eq!(queue.leave_all_of(owner("me"), |_| true).len(), 2);
         assert_eq!((order(&queue), queue.owners.len(), queue.arrivals.len()), (vec![2], 1, 1));
+    }
+
+    #[test]
+    fn who_asks_in_another_mode_passes_nobody() {
+        let of = |n, name, wanted| Waiter { wanted, ..waiter(n, name) };
+        let permit = |limit, number| Wanted::Permit { limit, number };
+        let mut queue = Queue::default();
+        queue.join(of(1, "me", permit(3, None)), None, 1);
+        queue.join(of(2, "you", permit(3, None)), None, 2);
+        queue.join(of(3, "me", Wanted::Exclusive), None, 3);
+        assert_eq!(order(&queue), [1, 2, 3]);
+        queue.join(of(4, "me", permit(3, Some(2))), None, 4);
+        queue.join(of(5, "you", Wanted::Shared), None, 5);
+        queue.join(of(6, "me", Wanted::Exclusive), None, 6);
+        assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
     }
 
     /// A client that waits for long asks again and again, with ever more callers behind it.

@@ -76,6 +76,11 @@ impl Wanted {
         mode.into_iter().chain(numbers.filter_map(move |n| Permit::new(n, limit)).map(Mode::Permit))
     }
 
+    /// Returns whether `other` asks for a grant of the same kind: permits of any limit and number are of one kind.
+    pub fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// Returns whether a grant of `mode` satisfies the request.
     pub fn is(self, mode: Mode) -> bool {
         match (self, mode) {
