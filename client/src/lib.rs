@@ -74,8 +74,10 @@
 //! # Under load
 //!
 //! A client starts a thread of its own at its first use. The thread lives until the client and its last guard are gone,
-//! and runs the connections, the timers and the extension of locks. So the client works in any runtime, and a busy
-//! runtime of the application does not stop locks from being extended.
+//! and runs the timers, the waits and the extension of locks. The runtime of a caller writes and reads its own attempts
+//! and releases, as long as it runs; else the thread does. So the client works in any runtime, and a busy runtime of
+//! the application does not stop locks from being extended. A runtime without I/O costs one caught panic, with its
+//! message on standard error: enable I/O in it, above all in a program that is built with `panic = "abort"`.
 //!
 //! The client limits its requests in flight to each node. Further requests queue in the process; meanwhile neither
 //! their leases nor their timeouts run. A node that hangs or is down delays nobody: it is not asked again until it

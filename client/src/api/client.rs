@@ -11,7 +11,8 @@ use crate::net::nodes::Nodes;
 use crate::run::kept::Kept;
 use crate::run::locking::{self, Sought, Turns};
 use crate::run::members;
-use crate::run::renewer::{self, Auto};
+use crate::run::orders;
+use crate::run::renewer::Auto;
 use crate::run::thread::Thread;
 use crate::run::watch;
 use crate::values::clock;
@@ -365,16 +366,16 @@ impl Client {
             };
             let taken = tokio::select! {
                 biased;
-                () = nodes.closed() => return Err(Error::closed()),
+                () = nodes.closed_at_home() => return Err(Error::closed()),
                 taken = taking => taken?,
             };
             let auto = auto.map(|max_hold| Auto { until: clock::after(max_hold), ttl_ms: checked.ttl_ms });
             let nodes = Arc::clone(&taken.nodes);
-            let (shared, orders, lease) = renewer::start(taken, checked, auto, session);
+            let (shared, orders, lease) = orders::start(taken, checked, auto, session);
             Ok((nodes, shared, orders, lease))
         };
         let (nodes, shared, orders, lease) = thread
-            .run(taken.instrument(span.clone()).with_current_subscriber())
+            .begin(taken.instrument(span.clone()).with_current_subscriber())
             .await?
             .map_err(|error| error.of_key(key))?;
         span.record("token", shared.token());

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use palisade_quorum::{BootTime, majority};
 use redis::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::run::checked::Checked;
+use crate::run::orders::Orders;
 use crate::run::renewer::{Auto, Order, Shared};
 use crate::run::thread::Thread;
 use crate::values::clock;
@@ -33,7 +34,7 @@ pub struct Guard {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     shared: Arc<Shared>,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Arc<Orders>,
     checked: Checked,
     pub(super) released: bool,
 }
@@ -44,7 +45,7 @@ impl Guard {
         nodes: &Arc<Nodes>,
         lease: Arc<Lease>,
         shared: Arc<Shared>,
-        orders: mpsc::UnboundedSender<Order>,
+        orders: Arc<Orders>,
         checked: Checked,
     ) -> Self {
         Self { thread, nodes: Arc::clone(nodes), lease, shared, orders, checked, released: false }
@@ -225,7 +226,7 @@ impl Guard {
             nodes: Arc::clone(&self.nodes),
             lease: Arc::clone(&self.lease),
             shared: Arc::clone(&self.shared),
-            orders: self.orders.clone(),
+            orders: Arc::clone(&self.orders),
             checked: self.checked,
             released: false,
         };
@@ -361,8 +362,12 @@ impl Guard {
 
     /// Releases the lock with all of its holds.
     pub(crate) async fn give_back(&self) -> Released {
+        let counted = self.nodes.under_way.begin();
+        if let Some(young) = self.orders.release_young() {
+            return self.thread.begin(young.release(counted)).await.unwrap_or_else(|_| self.ended());
+        }
         let (done, outcome) = oneshot::channel();
-        let order = Order::Release { done: Some(done), counted: self.nodes.under_way.begin() };
+        let order = Order::Release { done: Some(done), counted };
         if self.orders.send(order).is_err() {
             return self.ended();
         }
@@ -371,8 +376,12 @@ impl Guard {
 
     /// Releases the lock with all of its holds, in the background.
     pub(crate) fn give_back_later(&self) {
+        let counted = self.nodes.under_way.begin();
+        if let Some(young) = self.orders.release_young() {
+            return young.release_later(counted);
+        }
         // If its renewer has ended, there is nothing to release.
-        let _ = self.orders.send(Order::Release { done: None, counted: self.nodes.under_way.begin() });
+        let _ = self.orders.send(Order::Release { done: None, counted });
     }
 
     /// Returns the error of a lock that was lost meanwhile.

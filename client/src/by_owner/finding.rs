@@ -19,7 +19,7 @@ use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
-use crate::run::renewer;
+use crate::run::orders;
 use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
@@ -44,7 +44,7 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     let sequence = seen.iter().map(|(_, grant)| grant.sequence).max();
     let thread = this.client.thread()?;
     let taken = Taken { nodes: Arc::clone(nodes), held, calls, lease };
-    let (shared, orders, lease) = renewer::start(taken, checked, None, None);
+    let (shared, orders, lease) = orders::start(taken, checked, None, None);
     let guard = Guard::new(thread, nodes, lease, shared, orders, checked);
     Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
 }
@@ -123,7 +123,7 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
 fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
     let giving = nodes.give_back(&Arc::new(lease), checked);
     let nodes = Arc::clone(&giving.nodes);
-    let mut answers = giving.goes_on();
+    let mut answers = giving.heard();
     async move {
         let (mut release, mut whys) = (Release::begin(nodes.len()), vec![None; nodes.len()]);
         while release.outcome() == Released::Unknown

@@ -15,7 +15,8 @@ use crate::run::checked::Checked;
 use crate::run::give_back::GiveBack;
 use crate::run::limit::{self, LAST_TRY, within};
 use crate::run::locking::{self, Sought};
-use crate::run::renewer::{self, Auto};
+use crate::run::orders;
+use crate::run::renewer::Auto;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
@@ -283,7 +284,7 @@ impl Asked<'_> {
 
     fn guard(&self, taken: Taken) -> Result<Guard, Error> {
         let (thread, nodes) = (self.this.client.thread()?, Arc::clone(&taken.nodes));
-        let (shared, orders, lease) = renewer::start(taken, self.checked, None, None);
+        let (shared, orders, lease) = orders::start(taken, self.checked, None, None);
         Ok(Guard::new(thread, &nodes, lease, shared, orders, self.checked))
     }
 

@@ -1,21 +1,22 @@
 //! What a machine of core asks nodes, and what they answer.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use palisade_quorum::{Answer, Ask, Call, NodeId, Wanted};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::net::home;
 use crate::net::lease::Lease;
 use crate::net::node::{self, First, Inbox};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
+use crate::net::rest::Rest;
+use crate::values::clock;
 use crate::values::failure::Why;
 
 /// What came of a call.
@@ -38,11 +39,13 @@ pub struct Calls {
     lease: Arc<Lease>,
     /// The command of the last call, and in which mode it was asked for: the same goes to all nodes.
     last: Option<(Ask, Wanted, Cmd)>,
-    /// Where answers to those come that could be sent at once, and what these are, by their tags.
-    inbox: Arc<Inbox>,
+    /// Where answers to those come that could be sent at once, and what these are, by their tags; made for the first.
+    inbox: Option<Arc<Inbox>>,
     sent: Vec<Option<Made>>,
+    /// So many more answers are waited for at once.
+    awaited: usize,
     /// The others.
-    rest: FuturesUnordered<BoxFuture<'static, Reply>>,
+    rest: Rest<Reply>,
 }
 
 /// A call that was made.
@@ -65,21 +68,32 @@ impl Calls {
             nodes: Arc::clone(nodes),
             lease: Arc::clone(lease),
             last: None,
-            inbox: Inbox::new(nodes.len()),
+            inbox: None,
             sent: vec![],
-            rest: FuturesUnordered::new(),
+            awaited: 1,
+            rest: Rest::default(),
         }
     }
 
     /// A question of a machine to one node.
     pub fn make(&mut self, round: u64, call: Call, given: Given) {
-        let now = Instant::now();
+        let now = clock::now();
         let after = Duration::from_millis(call.after_ms.into());
         let made = Made { round, call, given, until: now + after + given.most() };
         if after.is_zero() {
             let tag = self.sent.iter().position(Option::is_none).unwrap_or(self.sent.len());
             self.pack(call.ask);
-            let (to, lease) = ((&self.inbox, tag), Some(&*self.lease));
+            let count = self.nodes.len();
+            let inbox = self.inbox.get_or_insert_with(|| {
+                self.sent.reserve_exact(count);
+                let inbox = Inbox::new(count);
+                if !home::is_home() {
+                    let begun: Weak<Inbox> = Arc::downgrade(&inbox);
+                    self.nodes.home.takes_over(begun);
+                }
+                inbox
+            });
+            let (to, lease) = ((&*inbox, tag), Some(&*self.lease));
             if let Some((.., command)) = &self.last
                 && self.nodes.list[call.node].send_now(command, given, lease, to)
             {
@@ -102,6 +116,11 @@ impl Calls {
         );
     }
 
+    /// Has the task wake up for no fewer than so many of the next answers: it can conclude nothing from fewer.
+    pub fn wait_for(&mut self, answers: usize) {
+        self.awaited = answers;
+    }
+
     /// The next answer; `None`: nothing is under way.
     pub async fn next(&mut self) -> Option<Reply> {
         poll_fn(|context| self.poll_next(context)).await
@@ -120,9 +139,12 @@ impl Calls {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Reply>> {
-        while self.sent.iter().any(Option::is_some)
-            && let Poll::Ready(node::Answer { tag, by, reply }) = self.inbox.poll_next(context)
+        while let under_way @ 1.. = self.sent.iter().flatten().count()
+            && let Some(inbox) = &self.inbox
+            && let Poll::Ready(node::Answer { tag, by, reply }) =
+                inbox.poll_next(context, self.awaited.clamp(1, under_way))
         {
+            self.awaited = self.awaited.saturating_sub(1);
             let Some(made) = self.sent[tag].take() else { continue };
             let is_all = match &reply {
                 Ok(_) => true,
@@ -135,7 +157,7 @@ impl Calls {
             let (nodes, lease) = (Arc::clone(&self.nodes), Arc::clone(&self.lease));
             self.rest.push(go_on(nodes, lease, made, Some((by, reply))).boxed());
         }
-        match self.rest.poll_next_unpin(context) {
+        match self.rest.poll_next(context) {
             Poll::Ready(None) if !self.is_empty() => Poll::Pending,
             polled => polled,
         }

@@ -21,6 +21,7 @@ use tracing::info;
 
 use crate::net::debt::Debt;
 use crate::net::endpoint::Endpoint;
+use crate::net::home::once_home;
 use crate::net::node::First;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
@@ -54,6 +55,12 @@ impl Nodes {
     pub async fn superseded(&self) {
         // The sender is here, so it cannot fail.
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Returns when another version took the place of this one, to what has come to the client's thread; what ends before that learns it then.
+    pub async fn superseded_at_home(&self) {
+        once_home().await;
+        self.superseded().await;
     }
 
     /// Whether another version takes the place of this one, now that something came to nothing: a node that ended its connection may have been

@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use palisade_quorum::limits::BEHIND_MAX;
 use palisade_quorum::{Ask, Token, Wanted};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 
 use crate::metrics::Class;
 use crate::net::wire::permit_number;
 use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::values::shown_key::ShownKey;
 use crate::{Holder, Why};
+
+/// Room for the arguments of a command, and for the bytes of those that are not the lease's own.
+const ARGUMENTS: usize = 12;
+const ARGUMENTS_BYTES: usize = 96;
 
 /// One acquisition of one key: whoever has its owner's name has the lock.
 #[derive(Debug)]
@@ -224,7 +228,10 @@ impl Lease {
     }
 
     fn about(&self, name: &str) -> Cmd {
-        cmd(name).arg(&self.key).arg(&*self.owner).take()
+        let text = name.len() + self.key.len() + self.owner.len() + self.note.len();
+        let mut command = Cmd::with_capacity(ARGUMENTS, text + ARGUMENTS_BYTES);
+        command.arg(name).arg(&self.key).arg(&*self.owner);
+        command
     }
 }
 

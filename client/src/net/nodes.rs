@@ -1,7 +1,9 @@
 //! All nodes of one version of the set that a client works with, and questions to them.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,6 +18,7 @@ use crate::net::address::Address;
 use crate::net::admission::Admission;
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::endpoint::Endpoint;
+use crate::net::home::{Home, is_home};
 use crate::net::lease::Lease;
 use crate::net::news::News;
 use crate::net::node::{Common, Node};
@@ -62,6 +65,8 @@ impl Set {
 #[derive(Debug)]
 pub struct Nodes {
     pub list: Vec<Endpoint>,
+    /// The client's thread.
+    pub home: Arc<Home>,
     pub clock: Arc<HybridClock>,
     /// Which of its attempts may begin.
     pub admission: Arc<Admission>,
@@ -90,6 +95,7 @@ impl Nodes {
         let Common { answers_again, tracked, news, admission } = common;
         Ok(Arc::new(Self {
             list,
+            home: Arc::default(),
             answers_again,
             tracked,
             clock: Arc::default(),
@@ -112,6 +118,7 @@ impl Nodes {
         let Common { answers_again, tracked, news, .. } = common;
         Arc::new(Self {
             list,
+            home: Arc::clone(&self.home),
             answers_again,
             tracked,
             clock: Arc::clone(&self.clock),
@@ -160,6 +167,12 @@ impl Nodes {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
+    /// The same for what begins elsewhere than on the client's thread: there it is seen whenever that is polled.
+    pub async fn closed_at_home(&self) {
+        poll_fn(|_| if is_home() || self.is_closed() { Poll::Ready(()) } else { Poll::Pending }).await;
+        self.closed().await;
+    }
+
     /// Whether nobody gets a lock any more.
     pub fn is_closed(&self) -> bool {
         *self.closed.borrow()
@@ -167,6 +180,7 @@ impl Nodes {
 
     /// Returns when what is being given back has been wherever that can be done now; or when that takes too long.
     pub async fn settled(&self) {
+        self.home.hurry();
         let all = async {
             self.under_way.none().await;
             for node in self.masters() {

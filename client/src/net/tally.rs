@@ -1,12 +1,21 @@
 //! What is under way and must not be cut off, counted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Counts what is under way and must not be cut off.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<watch::Sender<usize>>);
+pub struct Tally(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    count: AtomicUsize,
+    /// How many wait until there is none.
+    waiting: AtomicUsize,
+    none: Notify,
+}
 
 /// One of them, as long as it lives.
 #[derive(Debug)]
@@ -15,24 +24,43 @@ pub struct Counted(Tally);
 impl Tally {
     /// One more.
     pub fn begin(&self) -> Counted {
-        self.0.send_modify(|count| *count += 1);
+        self.0.count.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        *self.0.borrow()
+        self.0.count.load(Ordering::SeqCst)
     }
 
     /// Returns when there is none.
     pub async fn none(&self) {
-        // The sender is here, so it cannot fail.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+        self.0.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(&self.0.waiting);
+        loop {
+            let none = self.0.none.notified();
+            if self.count() == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+/// Somebody waits until there is none.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count -= 1);
+        let Self(Tally(counts)) = self;
+        if counts.count.fetch_sub(1, Ordering::SeqCst) == 1 && counts.waiting.load(Ordering::SeqCst) > 0 {
+            counts.none.notify_waiters();
+        }
     }
 }

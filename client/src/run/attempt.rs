@@ -12,6 +12,7 @@ use tracing::debug;
 
 use crate::net::bounds::WINDOW;
 use crate::net::calls::Calls;
+use crate::net::home::{home, once_home};
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
@@ -51,10 +52,13 @@ fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids
     }
 }
 
-/// Returns then; never, if there is no limit.
+/// Returns then; never, if there is no limit. On the client's thread alone the time is looked at.
 async fn reached(by: Option<Instant>) {
     match by {
-        Some(by) => sleep_until(by).await,
+        Some(by) => {
+            once_home().await;
+            sleep_until(by).await;
+        }
         None => std::future::pending().await,
     }
 }
@@ -67,7 +71,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let _turn = tokio::select! {
         biased;
         turn = nodes.admission.turn() => turn,
-        () = reached(by) => return Err(not_begun()),
+        () = async { home().await; reached(by).await }, if by.is_some() => return Err(not_begun()),
     };
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
@@ -78,9 +82,10 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
+    calls.wait_for(majority(nodes.len()));
     let mut seen = Seen { whys: vec![None; nodes.len()], ids: vec![None; nodes.len()] };
     let mut answered = vec![false; nodes.len()];
-    let (mut over, mut is_superseded) = (pin!(reached(by)), pin!(nodes.superseded()));
+    let (mut over, mut is_superseded) = (pin!(reached(by)), pin!(nodes.superseded_at_home()));
     let mut is_over = false;
     loop {
         let reply = tokio::select! {
@@ -119,6 +124,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
         }
     }
     drop(give_back);
+    home().await;
     let refused = refused(nodes, &lease, &machine, seen, (checked.given, by)).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }

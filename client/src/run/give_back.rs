@@ -4,12 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use palisade_quorum::Release;
+use futures_util::FutureExt;
+use palisade_quorum::{Release, majority};
 use redis::{Cmd, Value};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::net::debt::{Debt, is_final};
@@ -17,6 +14,7 @@ use crate::net::lease::Lease;
 use crate::net::node::{Answer, First, Inbox};
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
+use crate::net::rest::Rest;
 use crate::net::tally::Counted;
 use crate::run::checked::Checked;
 use crate::values::clock;
@@ -51,8 +49,12 @@ pub struct Giving {
     /// Where answers come from nodes that could be told at once, and how many do.
     inbox: Arc<Inbox>,
     sent: usize,
+    /// So many more of them say what came of it.
+    awaited: usize,
+    /// Nodes to which nothing was ever sent.
+    spared: Vec<usize>,
     /// The others.
-    rest: FuturesUnordered<BoxFuture<'static, Told>>,
+    rest: Rest<Told>,
     _under_way: Counted,
 }
 
@@ -67,16 +69,19 @@ impl Giving {
         let debt = Debt::new(lease, command, until);
         let _under_way = nodes.under_way.begin();
         let inbox = Inbox::new(latest.len());
-        let rest = FuturesUnordered::new();
-        let mut giving = Self { nodes: latest, debt, given: checked.given, inbox, sent: 0, rest, _under_way };
+        let rest = Rest::default();
+        let given = checked.given;
+        let mut giving =
+            Self { nodes: latest, debt, given, inbox, sent: 0, awaited: 0, spared: vec![], rest, _under_way };
         (0..giving.nodes.len()).for_each(|place| giving.tell(place));
+        giving.awaited = majority(giving.nodes.len());
         giving
     }
 
     fn tell(&mut self, place: usize) {
         if !self.debt.lease.may_be_at(place) {
             // What was never sent there cannot be there.
-            return self.rest.push(async move { Told { place, reply: Ok(Value::Nil), is_repeated: false } }.boxed());
+            return self.spared.push(place);
         }
         let to = (&self.inbox, place);
         match self.nodes.list[place].send_now(&self.debt.command, self.given, None, to) {
@@ -106,40 +111,75 @@ impl Giving {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+        if let Some(place) = self.spared.pop() {
+            return Poll::Ready(Some(Told { place, reply: Ok(Value::Nil), is_repeated: false }));
+        }
         while self.sent > 0
-            && let Poll::Ready(Answer { tag: place, by, reply }) = self.inbox.poll_next(context)
+            && let Poll::Ready(Answer { tag: place, by, reply }) =
+                self.inbox.poll_next(context, self.awaited.clamp(1, self.sent))
         {
             self.sent -= 1;
+            self.awaited = self.awaited.saturating_sub(1);
             if is_final(&reply) {
                 return Poll::Ready(Some(Told { place, reply, is_repeated: false }));
             }
             // It may be elsewhere: in another version, or on another master of a cluster.
             self.tell_wherever(place, Some((by, reply)));
         }
-        match self.rest.poll_next_unpin(context) {
+        match self.rest.poll_next(context) {
             Poll::Ready(None) if self.sent > 0 => Poll::Pending,
             polled => polled,
         }
     }
 
-    /// Hears in the background what the nodes say, and passes it on if somebody listens.
-    pub fn goes_on(mut self) -> mpsc::UnboundedReceiver<Told> {
+    /// Hears on the client's thread what the nodes say, and passes it on.
+    pub fn heard(mut self) -> mpsc::UnboundedReceiver<Told> {
         let (told, answers) = mpsc::unbounded_channel();
-        let all = async move {
+        let home = Arc::clone(&self.nodes.home);
+        home.spawn(async move {
             while let Some(answer) = self.next().await {
                 let _ = told.send(answer);
             }
-        };
-        // Outside of the client's thread, which has ended, nothing can be sent: the leases end by themselves.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(all);
-        }
+        });
         answers
+    }
+
+    /// Hears in the background what the nodes say. Where the client's thread has ended nothing can be sent: the leases end by themselves.
+    fn goes_on(mut self) {
+        let home = Arc::clone(&self.nodes.home);
+        home.ends(async move { while self.next().await.is_some() {} }.boxed());
+    }
+}
+
+/// The same, heard to its end also where nobody waits for that.
+#[derive(Debug)]
+pub struct Heard(Option<Giving>);
+
+impl Heard {
+    /// Has `giving` heard to its end.
+    pub fn of(giving: Giving) -> Self {
+        Self(Some(giving))
+    }
+
+    /// What the next node says at first; `None`: all have said something.
+    pub async fn next(&mut self) -> Option<Told> {
+        match &mut self.0 {
+            Some(giving) => giving.next().await,
+            None => None,
+        }
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        if let Some(giving) = self.0.take() {
+            giving.goes_on();
+        }
     }
 }
 
 impl Nodes {
-    /// Gives `lease` back to every node that may have it. What they say is to be heard to the end, or [in the background](Giving::goes_on).
+    /// Gives `lease` back to every node that may have it.
     pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> Giving {
         Giving::begin(self, lease.release(1), lease, checked)
     }
@@ -168,7 +208,7 @@ impl GiveBack {
 impl Drop for GiveBack {
     fn drop(&mut self) {
         if self.armed {
-            drop(Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).goes_on());
+            Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).goes_on();
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use crate::metrics::{Acquiring, Class};
+use crate::net::home::home;
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
@@ -145,7 +146,7 @@ struct Taking<'a> {
 
 impl<'a> Taking<'a> {
     fn new(nodes: Arc<Nodes>, sought: &'a Sought, checked: Checked, taker: Taker, turn: &'a Turn) -> Self {
-        let warned = Instant::now();
+        let warned = clock::now();
         Self {
             nodes,
             sought,
@@ -162,9 +163,12 @@ impl<'a> Taking<'a> {
 
     async fn run(mut self, mut task: Task) -> Result<Taken, Error> {
         loop {
+            if !matches!(task, Task::Ask { .. } | Task::LineUp { .. }) {
+                home().await;
+            }
             task = match task {
                 Task::Ask { wanted, by, keeps_name } => {
-                    let (lease, began) = (self.lease(wanted, keeps_name), Instant::now());
+                    let (lease, began) = (self.lease(wanted, keeps_name), clock::now());
                     match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant)).await {
                         Ok(taken) => return Ok(taken),
                         Err(refused) => self.on_refused(refused, began).await,
@@ -213,6 +217,7 @@ impl<'a> Taking<'a> {
     }
 
     async fn on_refused(&mut self, refused: Error, began: Instant) -> Task {
+        home().await;
         let error = limit::last_word(&self.nodes, &self.sought.key, self.refused.take(), refused, began);
         let is_lasting = error.is_lasting()
             && !(error.kind() == ErrorKind::NoQuorum && self.nodes.was_superseded(self.checked.given).await);
@@ -241,13 +246,18 @@ impl<'a> Taking<'a> {
         let (place, at_once) = match (turn.queue.try_lock(), until) {
             (Ok(place), _) => (place, true),
             (Err(_), None) => {
+                // A place in this line goes on also where its caller does not: others are behind it.
+                home().await;
                 let _behind = turn.behind.begin();
                 (turn.queue.lock().await, false)
             }
-            (Err(_), Some(until)) => match turn.wait_until(instant(until)).await {
-                Ok(place) => (place, false),
-                Err(_) => return self.taker.on_no_turn(),
-            },
+            (Err(_), Some(until)) => {
+                home().await;
+                match turn.wait_until(instant(until)).await {
+                    Ok(place) => (place, false),
+                    Err(_) => return self.taker.on_no_turn(),
+                }
+            }
         };
         self.place = Some(place);
         turn.saw(None);
@@ -307,7 +317,7 @@ impl<'a> Taking<'a> {
 
 /// The moment on the clock of timers.
 fn instant(at: BootTime) -> Instant {
-    Instant::now() + clock::until(at)
+    clock::now() + clock::until(at)
 }
 
 /// What a refusal says to the [`Taker`].

@@ -70,12 +70,12 @@ struct At {
 }
 
 impl Looking {
-    /// A lock that is held from now on, if it is to be looked at.
-    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked) -> Option<Self> {
+    /// A lock that has been held since then, if it is to be looked at.
+    pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Self> {
         if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
             return None;
         }
-        let begins = Instant::now() + FIRST;
+        let begins = since + FIRST;
         let at = vec![At { next: Some(begins), ..At::default() }; nodes.len()];
         let looks = FuturesUnordered::new();
         let (nodes, lease, given) = (Arc::clone(nodes), Arc::clone(lease), checked.extending);

@@ -10,6 +10,7 @@ pub mod locking;
 pub mod looking;
 pub mod members;
 pub mod observing;
+pub mod orders;
 pub mod proclaiming;
 pub mod renewer;
 pub mod thread;

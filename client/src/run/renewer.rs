@@ -1,28 +1,34 @@
 //! The task that stands behind a held lock: it performs what [`Keeper`] decides, and tells the guards. It lives on the client's thread.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub use palisade_quorum::Auto;
 use palisade_quorum::{Answer, Ask, BootTime, Held, Keeper, News, Release, Released as Outcome, Wanted, WhyLost, Work};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::instrument::WithSubscriber;
-use tracing::{Instrument, debug, debug_span, warn};
+use tracing::{Dispatch, Instrument, Span, debug, debug_span, dispatcher, warn};
 
 use crate::metrics::{self, Holding};
 use crate::net::calls::{Calls, Reply};
+use crate::net::home::Home;
 use crate::net::lease::Lease;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Counted;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
-use crate::run::give_back::GiveBack;
+use crate::run::give_back::{GiveBack, Giving, Heard};
 use crate::run::kept::Kept;
 use crate::run::looking::{Looking, Missing};
 use crate::run::proclaiming::{Proclaimed, Proclaiming};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
+
+/// How long the other nodes are given to answer an acquisition that a majority has granted, before orders are carried out.
+const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// The state that guards and their renewer share.
 #[derive(Debug)]
@@ -96,13 +102,8 @@ pub enum Order {
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
-/// Begins to keep what was taken, in the rounds of its session if it is of one; ends when it is released or lost, or nobody gives orders any more.
-pub fn start(
-    taken: Taken,
-    checked: Checked,
-    auto: Option<Auto>,
-    session: Option<Arc<Kept>>,
-) -> (Arc<Shared>, mpsc::UnboundedSender<Order>, Arc<Lease>) {
+/// Makes the renewer of what was taken, in the rounds of its session if it is of one.
+pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<Kept>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
         token: AtomicU64::new(taken.held.token().get()),
@@ -114,7 +115,6 @@ pub fn start(
         session,
     });
     let (nodes, lease) = (&taken.nodes, Arc::clone(&taken.lease));
-    let (orders, inbox) = mpsc::unbounded_channel();
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let mut held = taken.held;
     if lease.is_named() {
@@ -128,22 +128,25 @@ pub fn start(
         keeper: Keeper::begin(held, auto, began, clock::boot_now(), rand::random()),
         calls: taken.calls,
         checked,
-        shared: Arc::clone(&shared),
+        shared,
         waiting: vec![],
         sharing: vec![],
         whys: vec![None; nodes.len()],
         proclaiming: None,
-        looking: Looking::begin(nodes, &lease, checked),
+        looking: None,
         give_back,
         holding: Holding::begin(&lease.class, lease.wanted()),
         counted: Some(nodes.held.begin()),
+        since: clock::now(),
+        was_valid: true,
+        span: Span::none(),
+        subscriber: dispatcher::get_default(Clone::clone),
     };
-    let (key, token, count) = (lease.shown_key(), shared.token(), nodes.len());
+    let (key, token, count) = (lease.shown_key(), renewer.shared.token(), renewer.nodes.len());
     debug!(%key, token, nodes = count, "granted");
     // What the holder is told of while it holds the lock belongs together, however long after the call.
-    let span = debug_span!("held", %key, token, nodes = count);
-    tokio::spawn(async move { renewer.run(inbox).await }.instrument(span).with_current_subscriber());
-    (shared, orders, lease)
+    renewer.span = debug_span!("held", %key, token, nodes = count);
+    renewer
 }
 
 impl Drop for Renewer {
@@ -154,7 +157,14 @@ impl Drop for Renewer {
     }
 }
 
-struct Renewer {
+impl fmt::Debug for Renewer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Renewer").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// The one that keeps a held lock.
+pub struct Renewer {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     keeper: Keeper,
@@ -173,11 +183,52 @@ struct Renewer {
     give_back: GiveBack,
     holding: Holding,
     counted: Option<Counted>,
+    /// When it was granted.
+    since: Instant,
+    /// Its leases had not ended when it was given back.
+    was_valid: bool,
+    /// Where it tells of what it does.
+    span: Span,
+    subscriber: Dispatch,
 }
 
 impl Renewer {
+    /// Returns what it shares with guards, and what it keeps.
+    pub fn shared(&self) -> (Arc<Shared>, Arc<Lease>) {
+        (Arc::clone(&self.shared), Arc::clone(&self.lease))
+    }
+
+    /// Returns the client's thread.
+    pub fn home(&self) -> Arc<Home> {
+        Arc::clone(&self.nodes.home)
+    }
+
+    /// Whether something is to be done for the lock before `soon`.
+    pub fn is_busy_before(&self, soon: BootTime) -> bool {
+        self.shared.session.is_some() || self.keeper.wake_at().is_none_or(|at| at < soon)
+    }
+
+    /// Returns where it tells of what it does.
+    pub fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Begins to carry orders out, on the client's thread; ends when the lock is released or lost, or nobody gives orders any more.
+    pub fn start(mut self: Box<Self>, inbox: mpsc::UnboundedReceiver<Order>) {
+        self.looking = Looking::begin(&self.nodes, &self.lease, self.checked, self.since);
+        let (home, span, subscriber) = (Arc::clone(&self.nodes.home), self.span.clone(), self.subscriber.clone());
+        home.spawn(async move { self.run(inbox).await }.instrument(span).with_subscriber(subscriber));
+    }
+
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         let mut session = self.shared.session.clone();
+        // What the other nodes answer to the acquisition comes before the first order: a term is the token that they agree on.
+        let soon = self.keeper.wake_at().map_or(Duration::ZERO, clock::until).min(STRAGGLERS);
+        let by = clock::now() + soon;
+        while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
+            let work = self.on_reply(reply);
+            self.perform(work);
+        }
         while let Some(wake) = self.keeper.wake_at() {
             let work = tokio::select! {
                 biased;
@@ -273,7 +324,7 @@ impl Renewer {
             proclaiming.move_to(&self.nodes);
         }
         if self.looking.is_some() {
-            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked);
+            self.looking = Looking::begin(&self.nodes, &self.lease, self.checked, clock::now());
         }
         let (now, random) = moment();
         self.keeper.move_to(&self.nodes.ids(), now, random)
@@ -348,21 +399,36 @@ impl Renewer {
 
     /// Gives it back to every node, and says what came of it as soon as a majority has answered.
     async fn release(&mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
+        let Some(done) = done else { return self.release_in_background(counted) };
+        let mut giving = Heard::of(self.give_back(counted));
+        let _ = done.send(self.released(&mut giving).await);
+    }
+
+    /// Gives it back to every node; nobody waits for that.
+    pub fn release_in_background(&mut self, counted: Counted) {
+        let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
+        debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
+        drop(Heard::of(self.give_back(counted)));
+    }
+
+    /// Begins to give it back to every node.
+    pub fn give_back(&mut self, counted: Counted) -> Giving {
         // What is under way would only take it again.
         self.calls = Calls::new(&self.nodes, &self.lease);
         self.proclaiming = None;
         self.give_back.disarm();
-        let expired = clock::boot_now() >= self.keeper.held().valid_until();
+        self.was_valid = clock::boot_now() < self.keeper.held().valid_until();
         self.shared.end(Loss::Released);
         self.holding.end(&Loss::Released);
-        let mut giving = self.nodes.give_back(&self.lease, self.checked);
+        let giving = self.nodes.give_back(&self.lease, self.checked);
         self.nodes = Arc::clone(&giving.nodes);
         drop(counted);
+        giving
+    }
+
+    /// Returns what came of that as soon as a majority has answered.
+    pub async fn released(&mut self, giving: &mut Heard) -> Released {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
-        let Some(done) = done else {
-            debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
-            return drop(giving.goes_on());
-        };
         self.whys = vec![None; self.nodes.len()];
         let mut release = Release::begin(self.nodes.len());
         while release.outcome() == Outcome::Unknown
@@ -373,14 +439,12 @@ impl Renewer {
         }
         let outcome = release.outcome();
         debug!(%key, token, nodes, ?outcome, "released");
-        let _ = done.send(match outcome {
-            Outcome::Released if !expired => Released::Released,
+        self.counted = None;
+        match outcome {
+            Outcome::Released if self.was_valid => Released::Released,
             Outcome::Released | Outcome::NotHeld => Released::AlreadyExpired,
             Outcome::Unknown => Released::PartlyUnreachable(self.nodes.errors(&self.whys)),
-        });
-        self.counted = None;
-        // The other nodes.
-        while giving.next().await.is_some() {}
+        }
     }
 }
 

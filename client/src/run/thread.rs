@@ -1,17 +1,19 @@
-//! The client's own thread: its connections, its timers and the renewers of its locks live there.
+//! The client's own thread: its timers and the renewers of its locks live there, and its connections while no caller's runtime serves them.
 //!
 //! So a lock is extended whatever the application does with its own runtime: computes for minutes on its only thread, ends
-//! it, or has none. And what a node is given to answer is not spent on waiting for a turn in that runtime.
+//! it, or has none. What callers begin on their own tasks moves here where it takes a timer.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::net::home;
 use crate::net::nodes::Nodes;
 use crate::{Error, ErrorKind, metrics};
 
@@ -31,14 +33,22 @@ impl Thread {
             |why: std::io::Error| Error::new(ErrorKind::Configuration, format!("no thread can be started: {why}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
+        nodes.home.begin(handle.clone());
         let (stop, stopped) = oneshot::channel();
         let nodes = Arc::clone(nodes);
         let run = move || {
+            home::is_here();
+            let home = Arc::clone(&nodes.home);
             runtime.block_on(async {
+                tokio::spawn({
+                    let home = Arc::clone(&home);
+                    async move { home.stay().await }
+                });
                 nodes.stay_connected();
                 let _ = stopped.await;
                 nodes.latest().settled().await;
             });
+            home.ends_here();
             // A name may still be looked up: nobody needs it any more.
             runtime.shutdown_background();
         };
@@ -51,9 +61,55 @@ impl Thread {
         self.runtime.spawn(future);
     }
 
+    /// Begins `future` in the runtime of this task, if that can wait for sockets. It goes over to the thread as soon as it is to, and begins
+    /// there without such a runtime.
+    pub fn begin<T: Send + 'static>(self: &Arc<Self>, future: impl Future<Output = T> + Send + 'static) -> Begun<T> {
+        let at = match home::is_home() || home::guest().is_some() {
+            true => At::Here(Box::pin(future)),
+            false => At::There(self.run(future)),
+        };
+        Begun { at, thread: Arc::clone(self) }
+    }
+
     /// Runs `future` there. Dropped meanwhile, it is dropped there too.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Running<T> {
         Running(self.runtime.spawn(future))
+    }
+}
+
+/// Something that begins where its caller is.
+pub struct Begun<T> {
+    at: At<T>,
+    thread: Arc<Thread>,
+}
+
+enum At<T> {
+    Here(BoxFuture<'static, T>),
+    There(Running<T>),
+    /// On its way.
+    Between,
+}
+
+impl<T: Send + 'static> Future for Begun<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let At::Here(future) = &mut this.at {
+            home::has_to_leave();
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => return Poll::Ready(Ok(value)),
+                Poll::Pending if !home::has_to_leave() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+            if let At::Here(future) = std::mem::replace(&mut this.at, At::Between) {
+                this.at = At::There(this.thread.run(future));
+            }
+        }
+        match &mut this.at {
+            At::There(running) => Pin::new(running).poll(context),
+            At::Here(_) | At::Between => Poll::Pending,
+        }
     }
 }
 

@@ -5,11 +5,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use palisade_quorum::{BootTime, Token, limits::TOKEN_HINT_MAX};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
 
 /// Returns the boot clock's time now. It cannot be set, and runs while the machine sleeps.
 pub fn boot_now() -> BootTime {
     let time = clock_gettime(ClockId::Boottime);
     BootTime::from_us(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
+/// Returns this moment on the clock of timers, also where the runtime's own clock stands still, as tests have it.
+#[expect(clippy::disallowed_methods, reason = "timers count on it, no lease does")]
+pub fn now() -> Instant {
+    Instant::from_std(std::time::Instant::now())
 }
 
 /// Returns the time from now until `then`; zero if that has passed.

@@ -32,6 +32,7 @@ mod modes;
 mod proxy;
 mod reconnecting;
 mod reviewed;
+mod runtimes;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod sentinel_tls;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use crate::net::home;
+
 /// A waker of the thread that waits.
 struct Waiting(Thread);
 
@@ -20,7 +22,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Waiting(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
-        match future.as_mut().poll(&mut context) {
+        match home::blocking(|| future.as_mut().poll(&mut context)) {
             Poll::Ready(value) => return value,
             Poll::Pending => thread::park(),
         }

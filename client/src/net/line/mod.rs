@@ -9,9 +9,11 @@ mod readiness;
 mod stream;
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redis::Cmd;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -21,15 +23,71 @@ pub use self::opening::{Lent, Target, TlsConfig, open};
 pub use self::readiness::Readiness;
 use self::stream::{Flow, Stream};
 use crate::net::bounds::BROKE;
+use crate::net::home;
 use crate::net::pace::Pace;
+use crate::values::clock;
 use crate::values::failure::Why;
 
+/// How long an answer may lie unread before the client's thread reads it, and how often that looks.
+pub const STAND_BY: Duration = Duration::from_millis(2);
+
+/// Where so many requests are under way, or were answered together, the next are written together.
+const CROWD: usize = 3;
+
+/// A follower that has not run since so many looks is helped.
+const SILENT: u32 = 2;
+
+/// A follower that has left answers unread so many times in a row has its place taken.
+const MISSED_MAX: u32 = 8;
+
+/// So has one that has had nothing to do for so many looks.
+const IDLE_MAX: u32 = 50;
+
 /// A connection, for those who wait as `T`.
+///
+/// The client's own thread serves it, or a task in the runtime of callers, its *follower*: then the thread only stands by.
 #[derive(Debug)]
 pub struct Line<T> {
     state: Mutex<State<T>>,
-    /// Something is to be sent.
+    /// The client's thread has something to do.
     asked: Notify,
+    /// The follower has.
+    called: Notify,
+}
+
+/// The task of one runtime that serves a connection.
+#[derive(Debug)]
+struct Follower {
+    runtime: Id,
+    /// Which of all that there ever were.
+    number: u64,
+    /// It has not run since so many looks of the thread.
+    silent: u32,
+    /// So many times in a row the thread has found answers that it had not read.
+    missed: u32,
+    /// So many times in a row nothing was asked or awaited.
+    idle: u32,
+    /// Something was asked since the last time.
+    is_used: bool,
+}
+
+/// The right to serve a connection, until it is dropped.
+#[derive(Debug)]
+pub struct Claim<T: Waits> {
+    line: Arc<Line<T>>,
+    runtime: Id,
+    number: u64,
+}
+
+/// What a connection needs of those who serve it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wants {
+    /// When the time is to be checked.
+    pub check_at: Option<Instant>,
+    /// The socket is to be waited for to write.
+    pub is_blocked: bool,
+    /// It has a follower.
+    pub is_followed: bool,
 }
 
 #[derive(Debug)]
@@ -41,14 +99,30 @@ struct State<T> {
     is_closing: bool,
     /// TLS holds what the system did not take.
     is_blocked: bool,
+    follower: Option<Follower>,
+    /// How many there were.
+    followers: u64,
+    /// How many answers came together last.
+    arrived: usize,
+    /// Why it is of no use any more, as others than the thread found.
+    failure: Option<Why>,
 }
 
 impl<T: Waits> Line<T> {
     /// Begins to use a connection.
     pub fn new(stream: Stream) -> Self {
         let exchange = Exchange::new();
-        let state = State { exchange, stream: Some(stream), is_closing: false, is_blocked: false };
-        Self { state: Mutex::new(state), asked: Notify::new() }
+        let state = State {
+            exchange,
+            stream: Some(stream),
+            is_closing: false,
+            is_blocked: false,
+            follower: None,
+            followers: 0,
+            arrived: 0,
+            failure: None,
+        };
+        Self { state: Mutex::new(state), asked: Notify::new(), called: Notify::new() }
     }
 
     /// Registers its socket with the runtime of this task, to wait until it is ready.
@@ -63,24 +137,61 @@ impl<T: Waits> Line<T> {
         handle.and_then(Readiness::of).map_err(broken)
     }
 
-    /// Adds a request, to be sent with the next [flush](Self::flush).
+    /// Adds a request of a task of the client's thread, or of the runtime `guest`, to be sent with others. Returns the right to serve the
+    /// connection if that runtime is to do it from now on.
     ///
     /// # Errors
     /// The connection is of no use any more; `waiting` is back.
-    pub fn ask(&self, command: &Cmd, waiting: Waiting<T>) -> Result<(), Waiting<T>> {
+    pub fn ask(
+        self: &Arc<Self>,
+        command: &Cmd,
+        waiting: Waiting<T>,
+        guest: Option<&Handle>,
+    ) -> Result<Option<Claim<T>>, Waiting<T>> {
         let mut state = self.state();
         if state.is_closing {
             return Err(waiting);
         }
+        let is_alone = state.exchange.under_way() < CROWD && state.arrived < CROWD;
         let is_first = state.exchange.ask(command, waiting);
-        drop(state);
-        if is_first {
+        let Some(runtime) = guest.map(Handle::id) else {
+            drop(state);
+            if is_first {
+                self.asked.notify_one();
+            }
+            return Ok(None);
+        };
+        let claim = state.follower.is_none().then(|| {
+            state.followers += 1;
+            let number = state.followers;
+            state.follower = Some(Follower { runtime, number, silent: 0, missed: 0, idle: 0, is_used: true });
+            Claim { line: Arc::clone(self), runtime, number }
+        });
+        let is_own = state.follower.as_mut().is_some_and(|follower| {
+            follower.is_used |= follower.runtime == runtime;
+            follower.runtime == runtime
+        });
+        if is_first && is_own && is_alone {
+            // Few others are there for whom to wait.
+            let flushed = state.flush(clock::now());
+            let is_blocked = state.is_blocked || state.exchange.is_blocked();
+            drop(state);
+            match flushed {
+                Ok(()) if is_blocked => self.called.notify_one(),
+                Ok(()) => {}
+                Err(why) => self.fail(why),
+            }
+        } else if is_first {
+            drop(state);
+            if is_own { self.called.notify_one() } else { self.asked.notify_one() }
+        }
+        if claim.is_some() {
             self.asked.notify_one();
         }
-        Ok(())
+        Ok(claim)
     }
 
-    /// Returns when something is to be sent.
+    /// Returns when the client's thread has something to do.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
@@ -90,7 +201,109 @@ impl<T: Waits> Line<T> {
     /// # Errors
     /// The connection broke.
     pub fn flush(&self, now: Instant) -> Result<(), Why> {
-        let State { exchange, stream, is_blocked, .. } = &mut *self.state();
+        self.state().flush(now)
+    }
+
+    /// Stands by while a follower serves it: writes what it has not written, and takes its place if it is not needed, or does not read.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn stand_by(&self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
+        let mut state = self.state();
+        let is_silent = state.follower.as_mut().is_none_or(|follower| {
+            follower.silent += 1;
+            follower.silent > SILENT
+        });
+        let before = arrived.len();
+        let mut read = Ok(());
+        if is_silent {
+            state.flush(now)?;
+            read = state.read(now, arrived);
+        }
+        let (has_missed, is_awaited) = (arrived.len() > before, state.exchange.under_way() > 0);
+        let is_needless = state.follower.as_mut().is_some_and(|follower| {
+            follower.missed = if has_missed { follower.missed + 1 } else { follower.missed };
+            let is_used = std::mem::take(&mut follower.is_used) || is_awaited;
+            follower.idle = if is_used { 0 } else { follower.idle + 1 };
+            follower.missed >= MISSED_MAX || follower.idle >= IDLE_MAX
+        });
+        if is_needless {
+            state.follower = None;
+            drop(state);
+            self.called.notify_one();
+        }
+        read
+    }
+
+    /// Notes that the connection is of no use: the client's thread ends it.
+    pub fn fail(&self, why: Why) {
+        self.state().failure.get_or_insert(why);
+        self.asked.notify_one();
+    }
+
+    /// Returns why it is of no use, if others found that.
+    pub fn failure(&self) -> Option<Why> {
+        self.state().failure.clone()
+    }
+
+    /// Reads all there is.
+    ///
+    /// # Errors
+    /// The connection broke, or the other end hung up; what had arrived before is in `arrived`.
+    pub fn read(&self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
+        self.state().read(now, arrived)
+    }
+
+    /// Checks which requests are late, for a node of this pace.
+    pub fn check(&self, now: Instant, pace: &Pace) -> Checked<T> {
+        self.state().exchange.check(now, pace)
+    }
+
+    /// Returns what it needs of those who serve it.
+    pub fn wants(&self) -> Wants {
+        let state = self.state();
+        Wants {
+            check_at: state.exchange.check_at(),
+            is_blocked: state.is_blocked || state.exchange.is_blocked(),
+            is_followed: state.follower.is_some(),
+        }
+    }
+
+    /// Returns the number of requests that are to be answered.
+    pub fn under_way(&self) -> usize {
+        self.state().exchange.under_way()
+    }
+
+    /// Takes no more requests; those that were sent may still be answered. Returns those whose requests were not sent.
+    pub fn close(&self) -> Vec<T> {
+        let mut state = self.state();
+        state.is_closing = true;
+        state.exchange.take_back()
+    }
+
+    /// Closes the socket, and returns all who wait.
+    pub fn end(&self) -> Vec<T> {
+        let mut state = self.state();
+        state.is_closing = true;
+        if let Some(stream) = state.stream.take() {
+            // A follower has another handle of it.
+            stream.shut();
+        }
+        state.follower = None;
+        let ended = state.exchange.end();
+        drop(state);
+        self.called.notify_one();
+        ended
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Waits> State<T> {
+    fn flush(&mut self, now: Instant) -> Result<(), Why> {
+        let Self { exchange, stream, is_blocked, .. } = self;
         let Some(stream) = stream else { return Ok(()) };
         loop {
             *is_blocked = stream.flush().map_err(broken)? == Flow::Blocked;
@@ -108,12 +321,17 @@ impl<T: Waits> Line<T> {
         }
     }
 
-    /// Reads all there is.
-    ///
-    /// # Errors
-    /// The connection broke, or the other end hung up; what had arrived before is in `arrived`.
-    pub fn read(&self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
-        let State { exchange, stream, .. } = &mut *self.state();
+    fn read(&mut self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
+        let before = arrived.len();
+        let read = self.read_all(now, arrived);
+        if arrived.len() > before {
+            self.arrived = arrived.len() - before;
+        }
+        read
+    }
+
+    fn read_all(&mut self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
+        let Self { exchange, stream, .. } = self;
         let Some(stream) = stream else { return Ok(()) };
         loop {
             let room = exchange.room();
@@ -134,39 +352,39 @@ impl<T: Waits> Line<T> {
             }
         }
     }
+}
 
-    /// Checks which requests are late, for a node of this pace.
-    pub fn check(&self, now: Instant, pace: &Pace) -> Checked<T> {
-        self.state().exchange.check(now, pace)
+impl<T: Waits> Claim<T> {
+    /// Whether it is still this runtime that is to serve the connection.
+    pub fn holds(&self) -> bool {
+        self.line.state().follower.as_ref().is_some_and(|follower| follower.number == self.number)
     }
 
-    /// Returns when the time is to be checked, and whether the socket is to be waited for to write.
-    pub fn wants(&self) -> (Option<Instant>, bool) {
-        let state = self.state();
-        (state.exchange.check_at(), state.is_blocked || state.exchange.is_blocked())
+    /// Returns when something is to be written, or it may not hold any more.
+    pub async fn called(&self) {
+        self.line.called.notified().await;
     }
 
-    /// Returns the number of requests that are to be answered.
-    pub fn under_way(&self) -> usize {
-        self.state().exchange.under_way()
+    /// Notes that it runs.
+    pub fn runs(&self) {
+        if let Some(follower) = &mut self.line.state().follower {
+            (follower.silent, follower.missed) = (0, 0);
+        }
     }
+}
 
-    /// Takes no more requests; those that were sent may still be answered. Returns those whose requests were not sent.
-    pub fn close(&self) -> Vec<T> {
-        let mut state = self.state();
-        state.is_closing = true;
-        state.exchange.take_back()
-    }
-
-    /// Closes the socket, and returns all who wait.
-    pub fn end(&self) -> Vec<T> {
-        let mut state = self.state();
-        (state.is_closing, state.stream) = (true, None);
-        state.exchange.end()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T: Waits> Drop for Claim<T> {
+    /// The runtime ended, or cannot wait for sockets: then it panics.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            home::has_no_io(self.runtime);
+        }
+        let mut state = self.line.state();
+        if state.follower.as_ref().is_some_and(|follower| follower.number == self.number) {
+            state.follower = None;
+            drop(state);
+            self.line.asked.notify_one();
+        }
     }
 }
 
@@ -202,10 +420,10 @@ mod tests {
         }
     }
 
-    fn line() -> (Line<Asker>, UnixStream) {
+    fn line() -> (Arc<Line<Asker>>, UnixStream) {
         let (own, other) = UnixStream::pair().unwrap();
         own.set_nonblocking(true).unwrap();
-        (Line::new(Stream::new(own.into())), other)
+        (Arc::new(Line::new(Stream::new(own.into()))), other)
     }
 
     fn waiting(number: usize, gone: &Arc<AtomicUsize>) -> Waiting<Asker> {
@@ -221,7 +439,7 @@ mod tests {
         let ((line, mut server), gone) = (line(), Arc::default());
         let request = redis::cmd("PING").arg("x".repeat(40)).take();
         for number in 0..COUNT {
-            assert!(line.ask(&request, waiting(number, &gone)).is_ok());
+            assert!(line.ask(&request, waiting(number, &gone), None).is_ok());
         }
         let bytes = COUNT * request.get_packed_command().len();
         let serving = std::thread::spawn(move || {
@@ -248,11 +466,11 @@ mod tests {
     fn what_was_not_sent_is_taken_back_and_the_rest_is_told_at_the_end() {
         let ((line, _server), gone) = (line(), Arc::default());
         let request = redis::cmd("PING");
-        assert!(line.ask(&request, waiting(0, &gone)).is_ok());
+        assert!(line.ask(&request, waiting(0, &gone), None).is_ok());
         line.flush(Instant::now()).unwrap();
-        assert!(line.ask(&request, waiting(1, &gone)).is_ok());
+        assert!(line.ask(&request, waiting(1, &gone), None).is_ok());
         let not_sent: Vec<_> = line.close().iter().map(|asker| asker.0).collect();
-        assert!(line.ask(&request, waiting(2, &gone)).is_err());
+        assert!(line.ask(&request, waiting(2, &gone), None).is_err());
         let sent: Vec<_> = line.end().iter().map(|asker| asker.0).collect();
         assert_eq!((not_sent, sent, gone.load(Ordering::Relaxed)), (vec![1], vec![0], 3));
     }

@@ -1,6 +1,7 @@
 //! A socket that never waits, with or without TLS.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 
 use socket2::Socket;
 
@@ -38,6 +39,11 @@ impl Stream {
         // What is written is bounded where it is asked for.
         tls.set_buffer_limit(None);
         Self { socket, tls: Some(tls) }
+    }
+
+    /// Ends the connection, also for its other handles.
+    pub fn shut(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// Another handle of the socket, to wait for it.

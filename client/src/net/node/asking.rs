@@ -7,11 +7,14 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::inbox::{Answer, Inbox};
+use super::talking::follow;
 use super::{Node, State};
 use crate::net::bounds::{BROKE, connect_within};
+use crate::net::home;
 use crate::net::lease::Lease;
 use crate::net::line::{Before, Waiting};
 use crate::net::pace::Given;
+use crate::values::clock;
 use crate::values::failure::Why;
 
 /// What is sent to a node.
@@ -27,7 +30,7 @@ impl Node {
     /// Sends `command`, in its turn, and returns what the node answers in the time it is given; with the server that answered.
     /// If it is `about` a lease, that is noted as sent there when it is.
     pub async fn ask(
-        &self,
+        self: &Arc<Self>,
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
@@ -37,7 +40,7 @@ impl Node {
 
     /// The same; `asking`: as another master of the cluster told, while the key's slot is on its way to this one.
     pub async fn ask_as(
-        &self,
+        self: &Arc<Self>,
         command: &Cmd,
         given: Given,
         about: Option<&Lease>,
@@ -49,7 +52,7 @@ impl Node {
     }
 
     /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
-    pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
+    pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let asked = Asked { command: &command, before: Some(Before::Caching), given };
         let Answer { by, reply, .. } = self.answer_to(asked, None).await;
         let (id, over) = by.map(|by| (by.id, by.over)).unzip();
@@ -57,13 +60,19 @@ impl Node {
     }
 
     /// Sends `command` if that can be done at once, and returns whether it is; its answer goes to `inbox`, with this tag.
-    pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
+    pub fn send_now(
+        self: &Arc<Self>,
+        command: &Cmd,
+        given: Given,
+        about: Option<&Lease>,
+        to: (&Arc<Inbox>, usize),
+    ) -> bool {
         self.silent_since.borrow().is_none()
-            && self.send(Asked { command, before: None, given }, about, Instant::now(), to)
+            && self.send(Asked { command, before: None, given }, about, clock::now(), to)
     }
 
-    async fn answer_to(&self, asked: Asked<'_>, about: Option<&Lease>) -> Answer {
-        let (inbox, began) = (Inbox::new(1), Instant::now());
+    async fn answer_to(self: &Arc<Self>, asked: Asked<'_>, about: Option<&Lease>) -> Answer {
+        let (inbox, began) = (Inbox::new(1), clock::now());
         if self.silent_since.borrow().is_some() || !self.send(asked, about, began, (&inbox, 0)) {
             let admitted = self.admit(asked.given, began).await;
             let sent = admitted.and_then(|()| match self.send(asked, about, began, (&inbox, 0)) {
@@ -79,7 +88,7 @@ impl Node {
 
     /// Sends it if there is a connection, and returns whether there is.
     fn send(
-        &self,
+        self: &Arc<Self>,
         Asked { command, before, given }: Asked<'_>,
         about: Option<&Lease>,
         began: Instant,
@@ -92,8 +101,15 @@ impl Node {
         };
         // Before it is sent: from then on it may be there.
         about.inspect(|lease| lease.goes_to(self.place));
-        match link.line.ask(command, Waiting { waits: inbox.sink(tag), given, from, before }) {
-            Ok(()) => true,
+        let guest = home::guest();
+        match link.line.ask(command, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
+            Ok(None) => true,
+            Ok(Some(claim)) => {
+                if let Some(runtime) = guest {
+                    runtime.spawn(follow(Arc::clone(self), link.clone(), claim));
+                }
+                true
+            }
             Err(waiting) => {
                 waiting.waits.forget();
                 false

@@ -10,6 +10,7 @@ use redis::Value;
 
 use crate::net::access::Way;
 use crate::net::bounds::BROKE;
+use crate::net::home::{self, Begun};
 use crate::net::line::Waits;
 use crate::values::failure::Why;
 
@@ -44,6 +45,10 @@ pub struct Inbox(Mutex<Arrived>);
 struct Arrived {
     answers: VecDeque<Answer>,
     waits: Option<Waker>,
+    /// The number of answers that it waits for; an error wakes it in any case.
+    least: usize,
+    /// It takes long: who waits does so on the client's thread.
+    is_overdue: bool,
 }
 
 /// Where the answer to one request goes. Dropped without one, it tells that the connection broke.
@@ -56,23 +61,32 @@ pub(super) struct Sink {
 impl Inbox {
     /// One for so many answers; there may be more.
     pub fn new(answers: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Arrived { answers: VecDeque::with_capacity(answers), waits: None })))
+        Arc::new(Self(Mutex::new(Arrived {
+            answers: VecDeque::with_capacity(answers),
+            waits: None,
+            least: 1,
+            is_overdue: false,
+        })))
     }
 
     /// The next answer; never, if nothing was asked.
     pub async fn next(&self) -> Answer {
-        poll_fn(|context| self.poll_next(context)).await
+        poll_fn(|context| self.poll_next(context, 1)).await
     }
 
-    /// The same to be polled.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Answer> {
+    /// The same to be polled: where there is none, the task is woken when so many are there.
+    pub fn poll_next(&self, context: &mut Context<'_>, least: usize) -> Poll<Answer> {
         let mut arrived = self.arrived();
         if let Some(answer) = arrived.answers.pop_front() {
             return Poll::Ready(answer);
         }
+        arrived.least = least;
         match &mut arrived.waits {
             Some(waits) => waits.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
+        }
+        if arrived.is_overdue && !home::is_home() {
+            home::leave();
         }
         Poll::Pending
     }
@@ -84,6 +98,18 @@ impl Inbox {
 
     fn arrived(&self) -> MutexGuard<'_, Arrived> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun for Inbox {
+    fn is_overdue(&self) {
+        let mut arrived = self.arrived();
+        arrived.is_overdue = true;
+        let waits = arrived.waits.take();
+        drop(arrived);
+        if let Some(waits) = waits {
+            waits.wake();
+        }
     }
 }
 
@@ -107,8 +133,12 @@ impl Sink {
     fn put_once(&mut self, by: Option<By>, reply: Result<Value, Why>) {
         let Some(inbox) = std::mem::take(&mut self.inbox).upgrade() else { return };
         let mut arrived = inbox.arrived();
+        let is_failure = reply.is_err();
         arrived.answers.push_back(Answer { tag: self.tag, by, reply });
-        let waits = arrived.waits.take();
+        let waits = match is_failure || arrived.answers.len() >= arrived.least {
+            true => arrived.waits.take(),
+            false => None,
+        };
         drop(arrived);
         if let Some(waits) = waits {
             waits.wake();

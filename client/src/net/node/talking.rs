@@ -1,7 +1,7 @@
 //! What is done for the connection of a node: what is asked is written, what is answered is handed out, and the time is minded.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{PushKind, Value};
@@ -12,7 +12,8 @@ use super::inbox::{By, Sink};
 use super::link::{Link, give_up};
 use super::{Node, Whereabouts};
 use crate::net::bounds::BROKE;
-use crate::net::line::{Arrived, Checked};
+use crate::net::line::{Arrived, Checked, Claim, Readiness, STAND_BY, Wants};
+use crate::values::clock;
 use crate::values::failure::Why;
 
 /// One connection, as long as it is used. It lives on the client's thread; when it ends, whoever waits is told that it broke.
@@ -41,34 +42,101 @@ impl Talking {
 
     async fn talk(&self, is_over: impl Fn() -> bool) -> Result<(), Why> {
         let (node, link, line) = (&self.node, &self.link, &self.link.line);
-        let socket = line.readiness()?;
         let mut timer = pin!(sleep_until(Instant::now()));
+        let (mut socket, mut arrived) = (None, vec![]);
         while !is_over() {
-            let (check_at, is_blocked) = line.wants();
-            if let Some(at) = check_at
+            if let Some(failure) = line.failure() {
+                return Err(failure);
+            }
+            let Wants { check_at, is_blocked, is_followed } = line.wants();
+            // Registered, the socket would wake this thread at each answer.
+            match (is_followed, &socket) {
+                (true, _) => socket = None,
+                (false, None) => socket = Some(line.readiness()?),
+                (false, Some(_)) => {}
+            }
+            let at = if is_followed { Some(next_look()) } else { check_at };
+            if let Some(at) = at
                 && (timer.is_elapsed() || at < timer.deadline())
             {
                 timer.as_mut().reset(at);
             }
             tokio::select! {
                 biased;
-                ready = socket.readable() => {
-                    ready.map_err(|why| Why::Broken(why.to_string()))?;
-                    node.hear(link)?;
+                ready = ready(socket.as_ref(), Readiness::readable) => {
+                    ready?;
+                    node.hear(link, &mut arrived)?;
                 }
-                ready = socket.writable(), if is_blocked => {
-                    ready.map_err(|why| Why::Broken(why.to_string()))?;
-                    line.flush(Instant::now())?;
+                ready = ready(socket.as_ref(), Readiness::writable), if is_blocked => {
+                    ready?;
+                    line.flush(clock::now())?;
                 }
                 () = line.asked() => {
                     // What other tasks ask for now is written with it.
                     yield_now().await;
-                    line.flush(Instant::now())?;
+                    line.flush(clock::now())?;
                 }
-                () = &mut timer, if check_at.is_some() => node.mind(link)?,
+                () = &mut timer, if at.is_some() => {
+                    if is_followed {
+                        node.stand_by(link, &mut arrived)?;
+                    }
+                    if check_at.is_some_and(|at| at <= clock::now()) {
+                        node.mind(link, &mut arrived)?;
+                    }
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the next moment at which all connections are looked at that are served elsewhere.
+fn next_look() -> Instant {
+    static FIRST: LazyLock<Instant> = LazyLock::new(clock::now);
+    let now = clock::now();
+    let looks = (now - *FIRST).as_micros() / STAND_BY.as_micros() + 1;
+    *FIRST + STAND_BY * u32::try_from(looks).unwrap_or(u32::MAX)
+}
+
+/// Returns when `socket` is as it is waited for; never, if there is none.
+async fn ready<'a, F>(socket: Option<&'a Readiness>, wait: impl FnOnce(&'a Readiness) -> F) -> Result<(), Why>
+where
+    F: Future<Output = std::io::Result<()>>,
+{
+    match socket {
+        Some(socket) => wait(socket).await.map_err(|why| Why::Broken(why.to_string())),
+        None => std::future::pending().await,
+    }
+}
+
+/// Serves a connection in the runtime of this task, for which it has the right.
+pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
+    let serve = async {
+        let (line, socket, mut arrived) = (&link.line, link.line.readiness()?, vec![]);
+        while claim.holds() {
+            let Wants { is_blocked, .. } = line.wants();
+            tokio::select! {
+                biased;
+                ready = ready(Some(&socket), Readiness::readable) => {
+                    ready?;
+                    claim.runs();
+                    node.hear(&link, &mut arrived)?;
+                }
+                ready = ready(Some(&socket), Readiness::writable), if is_blocked => {
+                    ready?;
+                    line.flush(clock::now())?;
+                }
+                () = claim.called() => {
+                    claim.runs();
+                    yield_now().await;
+                    line.flush(clock::now())?;
+                }
+            }
+        }
+        Ok::<_, Why>(())
+    };
+    if let Err(failure) = serve.await {
+        link.line.fail(failure);
     }
 }
 
@@ -81,9 +149,22 @@ impl Drop for Talking {
 
 impl Node {
     /// Reads what came over a connection, and hands it out.
-    fn hear(self: &Arc<Self>, link: &Link) -> Result<(), Why> {
-        let (now, mut arrived) = (Instant::now(), vec![]);
-        let read = link.line.read(now, &mut arrived);
+    fn hear(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
+        let now = clock::now();
+        let read = link.line.read(now, arrived);
+        self.hand_on(link, now, arrived);
+        read
+    }
+
+    /// Does for a connection what its follower has left undone.
+    fn stand_by(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
+        let now = clock::now();
+        let stood = link.line.stand_by(now, arrived);
+        self.hand_on(link, now, arrived);
+        stood
+    }
+
+    fn hand_on(&self, link: &Link, now: Instant, arrived: &mut Vec<Arrived<Sink>>) {
         let sent = arrived.iter().find_map(|arrived| match arrived {
             Arrived::Answer { sent, .. } => Some(*sent),
             Arrived::Push(_) => None,
@@ -92,7 +173,7 @@ impl Node {
             self.answers_after(now - sent, now);
         }
         let by = link.by();
-        for arrived in arrived {
+        for arrived in arrived.drain(..) {
             match arrived {
                 Arrived::Answer { waits, sent, reply } => self.hand_out(waits, (now - sent, reply), link, &by),
                 Arrived::Push(push) if push.kind == PushKind::Invalidate => {
@@ -101,7 +182,6 @@ impl Node {
                 Arrived::Push(_) => {}
             }
         }
-        read
     }
 
     fn hand_out(&self, sink: Option<Sink>, (took, reply): (Duration, Value), link: &Link, by: &By) {
@@ -119,10 +199,10 @@ impl Node {
     }
 
     /// Tells those whose answers are late, and fails if the connection is of no use.
-    fn mind(self: &Arc<Self>, link: &Link) -> Result<(), Why> {
+    fn mind(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         // What lies unread is not late.
-        self.hear(link)?;
-        let now = Instant::now();
+        self.hear(link, arrived)?;
+        let now = clock::now();
         let checked = link.line.check(now, &self.answers().pace);
         let Checked { late, sent, is_dead } = checked;
         let by = link.by();

@@ -1,0 +1,133 @@
+//! The way from guards to the renewer of their lock, which starts when there is something to do: most locks are released before.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::Instrument;
+
+use crate::Released;
+use crate::net::home::{Begun, is_home};
+use crate::net::lease::Lease;
+use crate::net::tally::Counted;
+use crate::run::attempt::Taken;
+use crate::run::checked::Checked;
+use crate::run::give_back::Heard;
+use crate::run::kept::Kept;
+use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
+use crate::values::clock;
+
+/// A lock for which something is to be done sooner has a renewer at once.
+const YOUNG: Duration = Duration::from_millis(100);
+
+/// A held lock's way to its renewer, which starts when there is something to do: most locks are given back before.
+#[derive(Debug)]
+pub struct Orders(Mutex<Stage>);
+
+#[derive(Debug)]
+enum Stage {
+    Young(Box<Renewer>),
+    Kept(mpsc::UnboundedSender<Order>),
+    /// Given back before there was something to do.
+    Over,
+}
+
+impl Orders {
+    /// Gives one.
+    ///
+    /// # Errors
+    /// Nobody carries it out any more.
+    pub fn send(&self, order: Order) -> Result<(), Ended> {
+        match self.kept() {
+            Some(orders) => orders.send(order).map_err(|_| Ended),
+            None => Err(Ended),
+        }
+    }
+
+    /// Gives the lock back, if there was nothing to do before; `None`: there was, and it takes an order.
+    pub fn release_young(&self) -> Option<Young> {
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Over) {
+            Stage::Young(renewer) => Some(Young(renewer)),
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+
+    /// Has the renewer start, if it has not.
+    fn kept(&self) -> Option<mpsc::UnboundedSender<Order>> {
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Over) {
+            Stage::Young(renewer) => {
+                let (orders, inbox) = mpsc::unbounded_channel();
+                *stage = Stage::Kept(orders.clone());
+                drop(stage);
+                renewer.start(inbox);
+                Some(orders)
+            }
+            Stage::Kept(orders) => {
+                *stage = Stage::Kept(orders.clone());
+                Some(orders)
+            }
+            Stage::Over => None,
+        }
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun for Orders {
+    fn is_overdue(&self) {
+        self.kept();
+    }
+}
+
+/// Nobody carries orders out any more.
+#[derive(Debug)]
+pub struct Ended;
+
+/// A lock that is given back before there was anything to do for it.
+#[derive(Debug)]
+pub struct Young(Box<Renewer>);
+
+impl Young {
+    /// Gives it back, and says what came of it as soon as a majority has answered.
+    pub async fn release(mut self, counted: Counted) -> Released {
+        let span = self.0.span();
+        let released = async move {
+            let mut giving = Heard::of(self.0.give_back(counted));
+            self.0.released(&mut giving).await
+        };
+        released.instrument(span).await
+    }
+
+    /// Gives it back in the background.
+    pub fn release_later(mut self, counted: Counted) {
+        let span = self.0.span();
+        span.in_scope(|| self.0.release_in_background(counted));
+    }
+}
+
+/// Begins to keep what was taken, in the rounds of its session if it is of one.
+pub fn start(
+    taken: Taken,
+    checked: Checked,
+    auto: Option<Auto>,
+    session: Option<Arc<Kept>>,
+) -> (Arc<Shared>, Arc<Orders>, Arc<Lease>) {
+    let renewer = renewer::begin(taken, checked, auto, session);
+    let ((shared, lease), home) = (renewer.shared(), renewer.home());
+    let is_busy = renewer.is_busy_before(clock::after(YOUNG));
+    let orders = Arc::new(Orders(Mutex::new(Stage::Young(Box::new(renewer)))));
+    if is_busy || is_home() {
+        orders.is_overdue();
+    } else {
+        let begun: Weak<Orders> = Arc::downgrade(&orders);
+        home.takes_over(begun);
+    }
+    (shared, orders, lease)
+}
