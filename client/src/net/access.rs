@@ -1,7 +1,7 @@
-//! How nodes are reached: addresses, TLS and credentials, read anew for each connection.
+//! Access to nodes: addresses, TLS and credentials, read anew for each connection.
 //!
-//! Files and credentials change while a program runs: certificates are renewed, passwords rotated. What is read for each connection
-//! needs no restart; a connection that exists stays as it is, as servers have it too.
+//! Files and credentials change while a program runs: certificates are renewed, passwords rotated. Reading them for
+//! each connection avoids a restart. An existing connection stays as it is, as it does on servers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use crate::net::line::{Lent, Target, TlsConfig, open};
 use crate::net::stranger::{what_is_at, what_keeps_silent_at};
 use crate::{Error, ErrorKind, Why};
 
-/// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed certificate is used from
-/// the next connection on, without a restart.
+/// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed
+/// certificate is used from the next connection on, without a restart.
 ///
 /// ```no_run
 /// use palisade_client::{Client, Tls};
@@ -32,14 +32,15 @@ use crate::{Error, ErrorKind, Why};
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     ca: Option<PathBuf>,
-    /// The certificate, and its key.
+    /// The client's certificate, and its key.
     own: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
 }
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// The system's certificates are trusted, and the client shows none of its own: as without [`Builder::tls`](crate::Builder::tls).
+    /// Trusts the system's certificates, and presents none of the client's own: as without
+    /// [`Builder::tls`](crate::Builder::tls).
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,15 +51,15 @@ impl Tls {
         self
     }
 
-    /// Shows the nodes this certificate (with the chain that leads to its CA), whose private key is in the second file. A server with `tls-auth-clients yes`, its default,
-    /// asks for one.
+    /// Presents this certificate (with its chain to the CA) to the nodes; its private key is in the second file. A
+    /// server with `tls-auth-clients yes`, the default, requires one.
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.own = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The name that the certificates of all nodes must have, in place of the host in their addresses: for nodes that are reached by an
-    /// address that no certificate has.
+    /// Sets the name that the certificates of all nodes must contain, in place of the host in their addresses. For
+    /// nodes whose certificates do not contain their addresses.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -82,7 +83,7 @@ impl Tls {
         redis::Client::build_with_tls(info, self.certificates()?).map_err(|why| why.to_string())
     }
 
-    /// How TLS is spoken over a connection of the client's own.
+    /// Returns the TLS configuration of the client's own connections.
     fn config(&self) -> Result<rustls::ClientConfig, String> {
         use rustls::pki_types::pem::PemObject;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -114,11 +115,12 @@ impl Tls {
     }
 }
 
-/// How a certificate begins in a PEM file.
+/// The first line of a certificate in a PEM file.
 #[cfg(feature = "tls")]
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// A user and a password that may change while the program runs: asked for again for each connection. They go before those in addresses.
+/// A user and a password that may change while the program runs, read again for each connection. They take precedence
+/// over those in addresses.
 ///
 /// ```
 /// use palisade_client::{Client, Credentials};
@@ -139,21 +141,22 @@ enum Source {
     Call(Arc<Call>),
 }
 
-/// Answers a user and a password.
+/// A function that returns a user and a password.
 type Call = dyn Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync;
 
-/// The user that a server takes for granted.
+/// The user that a server assumes by default.
 const DEFAULT_USER: &str = "default";
 
 impl Credentials {
-    /// Those in this file: a line `user:password`, or `password` alone for the user `default`; so a password with a colon needs its
-    /// user before it. White space at the end of the line is not part of it.
+    /// Reads the credentials from a file: a line `user:password`, or `password` alone for the user `default`. A
+    /// password with a colon therefore needs its user before it. White space at the end of the line is ignored.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(path.into()))
     }
 
-    /// Those that `ask` answers, a user and a password. It is called for each connection, on a thread on which it may take its time: up to a second
-    /// together with connecting. Where it fails there is no connection, the error is told, and it is asked again.
+    /// Calls `ask` for a user and a password for each connection. It runs on a thread where it may block, for up to a
+    /// second together with connecting. If it fails, there is no connection, its error is reported, and it is called
+    /// again.
     pub fn from_fn(
         ask: impl Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
@@ -180,7 +183,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Without what they are.
+    /// Hides the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Source::File(path) => f.debug_tuple("Credentials").field(path).finish(),
@@ -189,23 +192,23 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What all nodes of a client have in common.
+/// The access options that all nodes of a client share.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// See [`Tls`].
+    /// The certificates: see [`Tls`].
     #[cfg(feature = "tls")]
     pub tls: Option<Tls>,
-    /// See [`Credentials`].
+    /// The credentials: see [`Credentials`].
     pub credentials: Option<Credentials>,
-    /// Those for Sentinels, which know no users of the servers that they watch.
+    /// The credentials for Sentinels, which do not know the users of the servers that they watch.
     pub sentinel_credentials: Option<Credentials>,
 }
 
 impl Access {
-    /// Reads what there is to read, to see now what is wrong with it.
+    /// Reads all files, to report errors now.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be. Credentials that are asked for by a call are not asked for.
+    /// A file cannot be read, or has the wrong content. Credentials from a function are not requested.
     fn check(&self, info: &ConnectionInfo) -> Result<(), String> {
         if let Some(Credentials(Source::File(_))) = &self.credentials {
             self.client(info.clone()).map(drop)
@@ -221,7 +224,7 @@ impl Access {
         self.over_tls(info.set_redis_settings(settings))
     }
 
-    /// What is needed to connect, besides an address: the settings, and how TLS is spoken, if it is.
+    /// Returns the settings of a connection, and the TLS configuration if it uses TLS.
     fn prepared(&self, info: ConnectionInfo) -> Result<(ConnectionInfo, Option<TlsConfig>), String> {
         let info = self.client(info)?.get_connection_info().clone();
         #[cfg(feature = "tls")]
@@ -241,33 +244,33 @@ impl Access {
     }
 }
 
-/// How a node is reached.
+/// A way to reach a node.
 #[derive(Clone, Debug)]
 pub struct Way {
     name: String,
-    /// What its certificate must name, and where it is reached instead.
+    /// The host to connect to, if the certificate names another one.
     #[cfg(feature = "tls")]
     elsewhere: Option<String>,
     info: ConnectionInfo,
     access: Arc<Access>,
 }
 
-/// What drives a connection of redis-rs.
+/// The future that drives a connection of redis-rs.
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the address of a socket begins with.
+/// Prefix of the address of a Unix socket.
 const UNIX: &str = "unix://";
 
-/// A server's address, as people read it.
+/// Returns a server's address, as people read it.
 pub fn name_of(host: &str, port: u16) -> String {
     format!("{host}:{port}")
 }
 
 impl Way {
-    /// That to `address`, the one with this number in the list, as [`url_of`] takes them.
+    /// Creates the way to `address`, which has this number in the list, in the forms that [`url_of`] accepts.
     ///
     /// # Errors
-    /// `Configuration`: it is no address, or what `access` names cannot be read.
+    /// `Configuration`: the address is invalid, or a file that `access` names cannot be read.
     pub fn new(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Error> {
         let wrong = |why: String| Error::address(number, &why);
         let info = url_of(address).into_connection_info().map_err(|why| {
@@ -280,7 +283,7 @@ impl Way {
         };
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info.set_redis_settings(settings);
-        // What cannot be connected to at all, with this build.
+        // Opening a client refuses addresses that this build cannot connect to.
         redis::Client::open(info.clone()).map_err(|why| wrong(why.to_string()))?;
         #[cfg(feature = "tls")]
         let (info, elsewhere) = match (info.addr(), access.tls.as_ref().and_then(|tls| tls.server_name.clone())) {
@@ -301,12 +304,12 @@ impl Way {
         })
     }
 
-    /// Its address, without passwords.
+    /// Returns the address, without passwords.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// That to another server, which is reached in the same manner.
+    /// Returns the way to another server that is reached in the same manner.
     pub fn to(&self, host: &str, port: u16) -> Self {
         let mut way = self.clone();
         way.name = name_of(host, port);
@@ -325,7 +328,7 @@ impl Way {
         way
     }
 
-    /// Its address in a set of nodes: `host:port`, or `unix:///path`.
+    /// Returns the server's address in a set of nodes: `host:port`, or `unix:///path`.
     pub fn address(&self) -> String {
         let port = match self.info.addr() {
             ConnectionAddr::Tcp(_, port) | ConnectionAddr::TcpTls { port, .. } => *port,
@@ -336,7 +339,8 @@ impl Way {
         if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
     }
 
-    /// That to the server with this address in a set of nodes, which is reached in the same manner; `None`: it is no such address.
+    /// Returns the way to the server with this address in a set of nodes, reached in the same manner; `None` if the
+    /// address is invalid.
     pub fn to_address(&self, address: &str) -> Option<Self> {
         if let Some(path) = address.strip_prefix(UNIX) {
             let mut way = self.clone();
@@ -349,12 +353,12 @@ impl Way {
         Some(self.to(host, port.parse().ok()?)).filter(|_| !host.is_empty())
     }
 
-    /// Whether it is over TLS.
+    /// Returns whether it uses TLS.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// The host that it leads to; `None`: a socket of this one.
+    /// Returns the host that it leads to; `None` for a socket on this host.
     pub fn host(&self) -> Option<&str> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
@@ -364,16 +368,17 @@ impl Way {
         }
     }
 
-    /// The same, with these settings of its connections.
+    /// Returns this way with changed settings of its connections.
     pub fn with(mut self, set: impl FnOnce(ConnectionInfo) -> ConnectionInfo) -> Self {
         self.info = set(self.info);
         self
     }
 
-    /// A new connection of the client's own, which redis-rs has until it is taken back, and what drives it so long.
+    /// Opens a connection of the client's own. redis-rs borrows it until it is taken back, and the driver runs it
+    /// meanwhile.
     ///
     /// # Errors
-    /// There is none.
+    /// The reason why there is no connection.
     pub async fn open(&self) -> Result<(MultiplexedConnection, Driver, Lent), Why> {
         let (info, access) = (self.info.clone(), Arc::clone(&self.access));
         let prepared = tokio::task::spawn_blocking(move || access.prepared(info)).await;
@@ -388,13 +393,13 @@ impl Way {
         self.unless_silent(opened).await
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// There is none.
+    /// The reason why there is no connection.
     pub async fn connect(&self, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Why> {
         let (info, access) = (self.info.clone(), Arc::clone(&self.access));
-        // Files may be far away, and who is asked for a password may take time: nobody else waits for that.
+        // Files may be on slow storage, and a function for credentials may take time: nothing else waits for that.
         let made = tokio::task::spawn_blocking(move || access.client(info)).await;
         let client = made.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
         #[cfg(feature = "tls")]
@@ -417,7 +422,7 @@ impl Way {
             why = what_keeps_silent_at(address, elsewhere) => return Err(why),
         };
         let why = Why::unconnected(&error);
-        // It broke off, or its answer is none: maybe it tells why, to one who listens.
+        // The connection broke, or the answer is no Redis reply: a plain probe may show why.
         let is_told = matches!(why, Why::Tls(_)) || error.code().is_some();
         if is_told || error.is_connection_refusal() || error.is_timeout() {
             return Err(why);
@@ -434,7 +439,7 @@ impl Way {
     }
 }
 
-/// Looks up this host, whatever name a certificate must have.
+/// Resolves this host, whatever name a certificate must contain.
 #[cfg(feature = "tls")]
 struct Elsewhere(String);
 

@@ -1,7 +1,7 @@
-//! Addresses of nodes, as people write them: of a server, of a cluster, or of a master that Sentinels know.
+//! Addresses of nodes, as people write them: of a server, of a cluster, or of a master behind Sentinels.
 
-/// The URL of a node's address: `host` and `host:port` stand for `redis://host:port`; an IPv6 address with a port, or alone, is in
-/// brackets. What is a URL already, and what is none of these, is left as it is.
+/// Returns the URL of a node's address. `host` and `host:port` stand for `redis://host:port`; an IPv6 address, with or
+/// without a port, is in brackets. URLs, and anything else, are returned unchanged.
 ///
 /// ```
 /// use palisade_client::url_of;
@@ -27,50 +27,50 @@ pub fn url_of(address: &str) -> String {
     if is_port && (is_name(host) || is_ip6(host)) { format!("redis://{address}") } else { address.to_owned() }
 }
 
-/// Where a node is found. Servers are in it as URLs.
+/// The address of a node. Its servers are URLs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// One server.
     Server(String),
     /// A cluster, by some of its servers.
     Cluster(Vec<String>),
-    /// The server that Sentinels call the master.
+    /// The server that Sentinels name as the master.
     Sentinel(Watched),
 }
 
-/// A master by its name, and how it and those that know where it is are reached.
+/// A master's name, with the ways to reach it and its Sentinels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// What the Sentinels call it.
+    /// The Sentinels' name of the master.
     pub name: String,
-    /// The Sentinels.
+    /// The URLs of the Sentinels.
     pub sentinels: Vec<String>,
-    /// A URL as the master has it, but for the host and the port.
+    /// The URL of the master, except for the host and the port.
     pub like: String,
 }
 
-/// The port of Sentinels that do not say which.
+/// Default port of Sentinels.
 const SENTINEL_PORT: u16 = 26_379;
 
 /// A host for a URL whose host does not matter.
 const ANY_HOST: &str = "localhost";
 
-/// What is wrong with an address of several servers.
+/// The error of an address without servers.
 const NO_HOSTS: &str = "name the servers: host:port,host:port";
 
 impl Address {
-    /// Whether it is that of one server.
+    /// Returns whether this is the address of one server.
     pub fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
-    /// A cluster, by servers of it.
+    /// Returns the address of a cluster, by some of its servers.
     pub fn of_cluster(seeds: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let seeds: Vec<_> = seeds.into_iter().map(|seed| url_of(seed.as_ref())).collect();
         if seeds.is_empty() { Err(NO_HOSTS.to_owned()) } else { Ok(Self::Cluster(seeds)) }
     }
 
-    /// The master that these Sentinels call so; it is reached over TLS if they are.
+    /// Returns the address of the master that these Sentinels call `name`. It uses TLS if the first Sentinel does.
     pub fn of_master(name: &str, sentinels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let url = |address: &str| match url_of(address) {
             url if url != address && (address.ends_with(']') || !address.contains(':')) => {
@@ -88,11 +88,12 @@ impl Address {
         Ok(Self::Sentinel(Watched { name: name.to_owned(), sentinels, like }))
     }
 
-    /// Reads `redis+cluster://user:password@host:port,host:port`, `redis+sentinel://user:password@host:port,host:port/name/database` and both with
-    /// `rediss`; anything else is the address of one server.
+    /// Parses `redis+cluster://user:password@host:port,host:port`,
+    /// `redis+sentinel://user:password@host:port,host:port/name/database` and both with `rediss`; anything else is the
+    /// address of one server.
     ///
     /// # Errors
-    /// What is wrong with it, without passwords.
+    /// The fault of the address, without passwords.
     pub fn parse(address: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = address.split_once("://") else { return Ok(Self::Server(url_of(address))) };
         let (scheme, kind) = match scheme.split_once('+') {
@@ -149,7 +150,7 @@ impl Address {
     }
 }
 
-/// A host, maybe with a port.
+/// Returns the host, which may have a port, if it is valid.
 fn checked(host: &str) -> Result<&str, String> {
     let host = host.trim();
     if url_of(host) == host { Err(NO_HOSTS.to_owned()) } else { Ok(host) }
@@ -214,7 +215,8 @@ mod tests {
         for address in ["h", "10.0.0.1", "redis:6379", "db_1.example-2.com:7000", "[::1]", "[fe80::1]:6379"] {
             assert_eq!(url_of(address), format!("redis://{address}"));
         }
-        // A password, a path, an IPv6 address that ends like a port, no port: all left to be refused, or taken, as they are.
+        // A password, a path, an IPv6 address that ends like a port, no port: all are left unchanged, to be refused or
+        // accepted as such.
         for address in [
             "",
             ":",

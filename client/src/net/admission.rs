@@ -1,6 +1,6 @@
-//! How many attempts a client makes at a time.
+//! The limit of attempts that a client makes at a time.
 //!
-//! The others have not begun: their leases do not run yet, and extensions do not queue behind them.
+//! Further attempts have not begun: their leases do not run yet, and extensions do not queue behind them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,29 +8,30 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::net::bounds::WINDOW;
 
-/// Lets attempts begin.
+/// Admits attempts.
 #[derive(Debug)]
 pub struct Admission {
     turns: Semaphore,
-    /// So many masters share the work, where a node is a cluster.
+    /// Number of masters that share the work, if a node is a cluster.
     masters: AtomicUsize,
 }
 
 impl Default for Admission {
-    /// With one master.
+    /// Creates an admission for one master.
     fn default() -> Self {
         Self { turns: Semaphore::new(WINDOW), masters: AtomicUsize::new(1) }
     }
 }
 
 impl Admission {
-    /// An attempt begins; the next one may as soon as this is dropped.
+    /// Waits until an attempt may begin; dropping the permit admits the next one.
     pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed, so that cannot fail.
+        // The semaphore is never closed, so this cannot fail.
         self.turns.acquire().await.ok()
     }
 
-    /// A cluster has so many masters: each takes as many attempts as a single one does. Fewer than before change nothing.
+    /// Raises the number of a cluster's masters, each of which takes as many attempts as a single node. A lower number
+    /// changes nothing.
     pub fn has_masters(&self, masters: usize) {
         let before = self.masters.fetch_max(masters, Ordering::Relaxed);
         self.turns.add_permits(masters.saturating_sub(before) * WINDOW);

@@ -1,4 +1,4 @@
-//! What a machine of core asks nodes, and what they answer.
+//! Sends the calls of a quorum machine to nodes, and receives their answers.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
@@ -19,32 +19,32 @@ use crate::net::rest::Rest;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct Reply {
-    /// The round it belongs to.
+    /// The round of the call.
     pub round: u64,
     pub call: Call,
     /// The server that answered.
     pub id: Option<NodeId>,
     pub answer: Answer,
-    /// Why it is no token, if it is none.
+    /// The reason why the answer is no token, if it is none.
     pub why: Option<Why>,
 }
 
-/// Calls about one lease that are under way; dropped, they are not waited for any more, though what was sent arrives.
+/// The outstanding calls about one lease. Dropping it stops waiting for them, but what was sent arrives.
 #[derive(Debug)]
 pub struct Calls {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
-    /// The command of the last call, and in which mode it was asked for: the same goes to all nodes.
+    /// The command of the last call, with its mode: all nodes get the same one.
     last: Option<(Ask, Wanted, Cmd)>,
     /// Where answers to those come that could be sent at once, and what these are, by their tags; made for the first.
     inbox: Option<Arc<Inbox>>,
     sent: Vec<Option<Made>>,
     /// So many more answers are waited for at once.
     awaited: usize,
-    /// The others.
+    /// The other calls.
     rest: Rest<Reply>,
 }
 
@@ -54,15 +54,15 @@ struct Made {
     round: u64,
     call: Call,
     given: Given,
-    /// A node that is not ready has so long to be.
+    /// The end of the time for a node that is not ready.
     until: Instant,
 }
 
-/// Who answered, and what.
+/// The server that answered, and its answer.
 type Answered = (Option<NodeId>, Result<Value, Why>);
 
 impl Calls {
-    /// None yet.
+    /// Creates an empty set of calls.
     pub fn new(nodes: &Arc<Nodes>, lease: &Arc<Lease>) -> Self {
         Self {
             nodes: Arc::clone(nodes),
@@ -75,7 +75,7 @@ impl Calls {
         }
     }
 
-    /// A question of a machine to one node.
+    /// Makes a call of a machine to one node.
     pub fn make(&mut self, round: u64, call: Call, given: Given) {
         let now = clock::now();
         let after = Duration::from_millis(call.after_ms.into());
@@ -121,12 +121,12 @@ impl Calls {
         self.awaited = answers;
     }
 
-    /// The next answer; `None`: nothing is under way.
+    /// Returns the next answer; `None` if nothing is outstanding.
     pub async fn next(&mut self) -> Option<Reply> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is outstanding.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.sent.iter().all(Option::is_none)
     }
@@ -164,14 +164,14 @@ impl Calls {
     }
 }
 
-/// What a node's answer to a call comes to.
+/// Converts a node's answer to a call.
 fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
     let (answer, why) = nodes.heard(call.ask, lease.checked(reply));
     Reply { round, call, id, answer, why }
 }
 
-/// Asks in turn, and again where a node is not ready yet; beginning with what it answered at `first`.
+/// Sends the call, and repeats it while the node is not ready; begins with the answer `first`, if there is one.
 async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: Option<First>) -> Reply {
     let mut not_ready = None;
     loop {
@@ -184,11 +184,11 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
         let is_silent = matches!(answered.1, Err(Why::Silent));
         let reply = told(&nodes, &lease, made, answered);
         let Answer::NotYet { ms } = reply.answer else {
-            // Asked again right before its time was up, it has not had time to say the same again.
+            // A repetition right before the end of the time left no time to report the reason again.
             let why = not_ready.filter(|_| is_silent).or(reply.why);
             return Reply { why, ..reply };
         };
-        // All of its time, and no more, is given to a node that is not ready yet.
+        // A node that is not ready yet gets exactly its time.
         let again = Instant::now() + Duration::from_millis(ms.into());
         if again >= made.until {
             return Reply { answer: Answer::Failed, ..reply };

@@ -1,4 +1,4 @@
-//! One of the N that a quorum is of: a server, the master that Sentinels name, or a cluster.
+//! One of the N members of a quorum: a server, the master that Sentinels name, or a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,39 +24,39 @@ use crate::net::pace::Given;
 use crate::net::place::Place;
 use crate::{Error, Why};
 
-/// A connection that waits is probed by the system after so long a silence, so often, so many times: one that is half open
-/// is noticed within a quarter of a minute.
+/// TCP keepalive of connections that wait: idle time, interval and number of probes. A half-open connection is noticed
+/// within a quarter of a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
 
-/// One of the list. Commands for it have their key as their first argument.
+/// A node of the list. The first argument of its commands is their key.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// One server at a time.
     One(Arc<Node>),
-    /// Many.
+    /// A cluster of many servers.
     Cluster(Arc<Cluster>),
 }
 
-/// How connections are kept.
+/// Returns the TCP settings of all connections.
 fn tcp() -> TcpSettings {
     let (time, interval, retries) = KEEPALIVE;
     let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
 }
 
-/// The way to the server at `url`, the address with this number.
+/// Creates the way to the server at `url`, the address with this number.
 ///
 /// # Errors
-/// As [`Way::new`].
+/// Those of [`Way::new`].
 pub fn way(number: usize, url: &str, access: &Arc<Access>) -> Result<Way, Error> {
     Ok(Way::new(number, url, access)?.with(|info| info.set_tcp_settings(tcp())))
 }
 
 impl Endpoint {
-    /// What is at `address`, the one with this number in the list, from 1. Nothing is connected yet.
+    /// Creates the node at `address`, with this number in the list, from 1. Nothing is connected yet.
     ///
     /// # Errors
-    /// `Configuration`: it is no address of a server, or what `access` names cannot be read.
+    /// `Configuration`: the address is invalid, or a file that `access` names cannot be read.
     pub fn new(number: usize, address: &Address, access: &Arc<Access>, common: &Common) -> Result<Self, Error> {
         let place = number - 1;
         Ok(match Place::of(number, address, access, |info| info.set_tcp_settings(tcp()))? {
@@ -68,7 +68,7 @@ impl Endpoint {
         })
     }
 
-    /// Its address or addresses, without passwords.
+    /// Returns its address or addresses, without passwords.
     pub fn name(&self) -> &str {
         match self {
             Self::One(node) => node.name(),
@@ -76,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells if it can be asked; a cluster can if each of its masters can.
+    /// Returns its reachability; a cluster is reachable if each of its masters is.
     pub fn reach(&self) -> Reach {
         let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
             (Self::Cluster(_), Reach::Away(why)) => Reach::Away(why.of_server(master.name())),
@@ -90,7 +90,7 @@ impl Endpoint {
         .unwrap_or(Reach::Unknown)
     }
 
-    /// The servers that locks are asked of, as far as they are known.
+    /// Returns the servers that serve locks, as far as they are known.
     pub fn masters(&self) -> Vec<Arc<Node>> {
         match self {
             Self::One(node) => vec![Arc::clone(node)],
@@ -98,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins to connect, and to give back what is owed, until another set takes the place of the one that it is of.
+    /// Begins to connect and to make pending releases, until another set supersedes that of this node.
     pub fn stay_connected(&self, news: &Arc<News>) {
         match self {
             Self::One(node) => {
@@ -121,12 +121,12 @@ impl Endpoint {
                     node.retire("another version of the set of nodes took the place of the one that it was asked in");
                 });
             }
-            // One is never in a set that changes.
+            // A cluster is never in a set that changes.
             Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
         }
     }
 
-    /// Which server, or cluster, it is, as soon as it is connected.
+    /// Returns the id of the server or cluster, once it is connected.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         match self {
             Self::One(node) => node.reconnected(by).await,
@@ -134,7 +134,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::ask`].
+    /// Sends `command`. See [`Node::ask`].
     pub async fn ask(
         &self,
         command: &Cmd,
@@ -147,7 +147,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::send_now`].
+    /// Sends `command` if possible at once. See [`Node::send_now`].
     pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
         match self {
             Self::One(node) => node.send_now(command, given, about, to),
@@ -155,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// What [`ask`](Self::ask) comes to after the `first` answer to `command`.
+    /// Returns the final answer of [`ask`](Self::ask) after the `first` one to `command`.
     pub async fn ask_after(
         &self,
         first: First,
@@ -169,12 +169,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether another server may have the answer that one does not have.
+    /// Returns whether another server may have the answer that one server lacks.
     pub fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
-    /// The same where `key` is, for a command that does not name it.
+    /// Sends `command`, which does not name a key, to the server of `key`.
     pub async fn ask_at(&self, key: &[u8], command: &Cmd, given: Given) -> (Option<NodeId>, Result<Value, Why>) {
         match self {
             Self::One(node) => node.ask(command, given, None).await,
@@ -182,10 +182,10 @@ impl Endpoint {
         }
     }
 
-    /// Sends `command`, which is about no key, to each of its servers; with their names.
+    /// Sends `command`, which names no key, to each of its servers. Returns the answers with their names.
     pub async fn ask_each(&self, command: &Cmd, given: Given) -> Vec<(String, Option<NodeId>, Result<Value, Why>)> {
         if let Self::Cluster(cluster) = self {
-            // Until its masters are known.
+            // This waits until its masters are known.
             let _ = cluster.connected(Instant::now() + given.most()).await;
         }
         let ask = async |node: Arc<Node>| {
@@ -195,7 +195,7 @@ impl Endpoint {
         join_all(self.masters().into_iter().map(ask)).await
     }
 
-    /// As [`Node::look`].
+    /// Sends `command`, which reads a key. See [`Node::look`].
     pub async fn look(&self, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         match self {
             Self::One(node) => node.look(command, given).await,
@@ -203,7 +203,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::ask_waiting`]. From a cluster, Null may come before the time is over.
+    /// Sends `command`, which may wait. See [`Node::ask_waiting`]. A cluster may answer Null before the time is over.
     pub async fn ask_waiting(
         &self,
         command: &Cmd,
@@ -216,7 +216,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::ask_to_wait`]. From a cluster, Null may come before the time is over.
+    /// Sends a request to wait. See [`Node::ask_to_wait`]. A cluster may answer Null before the time is over.
     pub async fn ask_to_wait(
         &self,
         command: &Cmd,
@@ -229,17 +229,17 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::waits_heard`], where `key` is.
+    /// Returns [`Node::waits_heard`] of the server of `key`.
     pub fn waits_heard(&self, key: &[u8]) -> usize {
         self.master(key).map_or(0, |node| node.waits_heard())
     }
 
-    /// As [`Node::has_many_blocked`], where `key` is.
+    /// Returns [`Node::has_many_blocked`] of the server of `key`.
     pub fn has_many_blocked(&self, key: &[u8]) -> bool {
         self.master(key).is_some_and(|node| node.has_many_blocked())
     }
 
-    /// Whether it makes sense to ask it about `key`; also where it can be told at once why it never will.
+    /// Returns whether a request about `key` makes sense; also if it gets a lasting error at once.
     pub fn is_worth_asking(&self, key: &[u8]) -> bool {
         match self {
             Self::One(node) => node.is_worth_asking(),
@@ -247,32 +247,32 @@ impl Endpoint {
         }
     }
 
-    /// As [`Node::answered_since`], where `key` is.
+    /// Returns [`Node::answered_since`] of the server of `key`.
     pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
         self.master(key).is_some_and(|node| node.answered_since(since))
     }
 
-    /// As [`Node::tracks_over`], of `key`.
+    /// Returns [`Node::tracks_over`] of the server of `key`.
     pub fn tracks_over(&self, key: &[u8]) -> Option<u64> {
         self.master(key)?.tracks_over()
     }
 
-    /// Returns when the server where `key` is was connected to, or that failed; at the latest then.
+    /// Waits until a connection to the server of `key` was opened or failed; at the latest until `by`.
     pub async fn is_tried(&self, key: &[u8], by: Instant) {
         if let Some(node) = self.master(key) {
-            // The request itself tells why not.
+            // The request itself reports the failure.
             let _ = node.connected(by).await;
         }
     }
 
-    /// As [`Node::knows_behind`], of `key`.
+    /// Returns [`Node::knows_behind`] of the server of `key`.
     pub fn knows_behind(&self, key: &[u8]) -> bool {
         self.master(key).is_some_and(|node| node.knows_behind())
     }
 
-    /// `debt` is to be given back here as soon as its master answers.
+    /// Registers a pending release, to be made as soon as the master of its key answers.
     pub fn owe(&self, debt: &Arc<Debt>) {
-        // One whose slot nobody serves ends with its lease.
+        // A lock of a slot that nobody serves ends with its lease.
         if let Some(node) = self.master(&debt.lease.key) {
             node.owe(debt);
         }

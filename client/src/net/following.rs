@@ -1,14 +1,16 @@
-//! One version of the set of nodes takes the place of another one while the client works: what is under way goes over.
+//! Replaces one version of the set of nodes by another while the client works, and moves work in progress over.
 //!
-//! Nodes keep numbered versions of the set (`Membership` of palisade-core). Each version that a client works with is a [`Nodes`] of its own, with
-//! connections of its own, each of which says the version as its first word. So nothing that is asked in one version is ever answered
-//! over a connection of another one. A node that was told a later version ends such connections, and tells it to whoever connects
-//! again: then that version takes the place of the one before.
+//! Nodes keep numbered versions of the set (`Membership` of palisade-core). Each version that a client works with is a
+//! [`Nodes`] of its own, with connections of its own, each of which begins by stating the version. So no request of one
+//! version is ever answered over a connection of another. A node that learns of a later version closes such
+//! connections, and reports that version to clients that reconnect: then it supersedes the previous one.
 //!
-//! - A request that is under way over a connection of the version before counts there if it is answered. Nothing else is sent in that version.
-//! - Who was taking a lock begins anew, with the same ticket; what was granted is given back.
-//! - A held lock is extended by a majority of the new version from then on ([`Held::move_to`](palisade_quorum::Held::move_to)).
-//! - What is to be given back is, wherever the node is in the new version; at one that left it ends with its lease.
+//! - An outstanding request on a connection of the previous version counts there if it is answered. Nothing else is
+//!   sent in that version.
+//! - An acquisition begins anew, with the same ticket; its grants are released.
+//! - A held lock is extended by a majority of the new version from then on
+//!   ([`Held::moves_to`](palisade_quorum::Held::moves_to)).
+//! - A pending release moves with its node to the new version; on a node that left, the lock ends with its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +29,17 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
-/// So long a request that came to nothing waits, at most, to learn whether nodes ended its connections because there is another version; and no longer than a
-/// node is given to answer.
+/// Maximum time for a failed request to learn whether nodes closed its connections because of another version; never
+/// more than a node's time to answer.
 const TELLS: Duration = Duration::from_millis(500);
 
 impl Nodes {
-    /// The version that took the place of this one, if any did.
+    /// Returns the version that superseded this one, if there is one.
     fn next(&self) -> Option<Arc<Self>> {
         self.set.next.borrow().clone()
     }
 
-    /// The version that the client works with now.
+    /// Returns the version that the client works with now.
     pub fn latest(self: &Arc<Self>) -> Arc<Self> {
         let mut latest = Arc::clone(self);
         while let Some(next) = latest.next() {
@@ -46,14 +48,14 @@ impl Nodes {
         latest
     }
 
-    /// Whether another version took the place of this one.
+    /// Returns whether another version superseded this one.
     pub fn is_superseded(&self) -> bool {
         self.set.next.borrow().is_some()
     }
 
-    /// Returns when another version took the place of this one.
+    /// Waits until another version supersedes this one.
     pub async fn superseded(&self) {
-        // The sender is here, so it cannot fail.
+        // The sender lives in `self`, so this cannot fail.
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
     }
 
@@ -63,8 +65,8 @@ impl Nodes {
         self.superseded().await;
     }
 
-    /// Whether another version takes the place of this one, now that something came to nothing: a node that ended its connection may have been
-    /// told of one, which is known when it is connected to again.
+    /// Returns whether another version supersedes this one, after a failure. A node that closed its connection may know
+    /// of one, which shows at the next connection.
     pub async fn was_superseded(&self, given: Given) -> bool {
         let nodes = self.masters();
         let settled = join_all(nodes.iter().map(|node| node.is_settled()));
@@ -82,7 +84,7 @@ impl Nodes {
         self.is_superseded()
     }
 
-    /// Gives way to the first later version of which a node tells.
+    /// Gives way to the first later version that a node reports.
     pub async fn give_way(self: Arc<Self>) {
         let members = self.set.news.later().await;
         let (before, version, nodes) = (self.set.news.version(), members.version, members.list.len());
@@ -99,18 +101,19 @@ impl Nodes {
         self.hand_debts_over();
     }
 
-    /// Where the node that is at `place` here is in `next`, which took the place of this.
+    /// Returns the place in `next`, which superseded this version, of the node that is at `place` here.
     fn place_in(&self, next: &Self, place: usize) -> Option<usize> {
         let Endpoint::One(node) = &self.list[place] else { return None };
         next.list.iter().position(|other| matches!(other, Endpoint::One(other) if other.is_same_as(node)))
     }
 
-    /// Who the servers of this version are.
+    /// Returns the ids of the servers of this version.
     pub fn ids(&self) -> Vec<Option<NodeId>> {
         self.set.news.members.list.iter().map(|member| member.id.map(NodeId)).collect()
     }
 
-    /// What `operation` comes to in the present version; it is begun anew if it comes to nothing while another one takes its place.
+    /// Returns the result of `operation` in the present version. If it fails while another version takes over, it
+    /// begins anew.
     pub async fn on_present<T, F>(
         self: &Arc<Self>,
         given: Given,
@@ -130,8 +133,9 @@ impl Nodes {
         }
     }
 
-    /// What the node at `place` answers to `command`, which may be sent twice, beginning with what it answered at `first`: it is asked
-    /// again where it is in the present version. And whether it may have done it already when it was asked before.
+    /// Sends `command`, which may arrive twice, to the node at `place`, beginning after its answer `first`, and repeats
+    /// it wherever the node is in the present version. Also returns whether an earlier request may already have done
+    /// it.
     pub async fn ask_wherever(
         self: &Arc<Self>,
         place: usize,
@@ -156,13 +160,13 @@ impl Nodes {
         }
     }
 
-    /// `debt` is to be given back as soon as the node at `place` answers, wherever it is by then.
+    /// Registers a pending release, to be made as soon as the node at `place` answers, wherever it is by then.
     pub fn owe(&self, place: usize, debt: &Arc<Debt>) {
         self.list[place].owe(debt);
         self.hand_debts_over();
     }
 
-    /// What is owed to nodes of this version is owed to them in the next.
+    /// Moves pending releases of this version to the next one.
     fn hand_debts_over(&self) {
         let Some(next) = self.next() else { return };
         for place in 0..self.len() {
@@ -170,7 +174,7 @@ impl Nodes {
             for debt in self.list[place].masters().iter().flat_map(|node| node.owes_no_more()) {
                 match there {
                     Some(there) => next.owe(there, &debt),
-                    // It ends with its lease, where nobody asks any more.
+                    // The lock ends with its lease, on a node that nobody uses any longer.
                     None => debt.is_freed(),
                 }
             }

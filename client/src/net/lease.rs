@@ -17,30 +17,30 @@ use crate::{Holder, Why};
 const ARGUMENTS: usize = 12;
 const ARGUMENTS_BYTES: usize = 96;
 
-/// One acquisition of one key: whoever has its owner's name has the lock.
+/// One acquisition of one key. A client that uses its owner's name has the lock.
 #[derive(Debug)]
 pub struct Lease {
-    /// The lock.
+    /// The key of the lock.
     pub key: Vec<u8>,
-    /// What this attempt is called on the nodes ([`attempt_of`]).
+    /// The name of this attempt on the nodes ([`attempt_of`]).
     pub owner: Arc<[u8]>,
-    /// The caller chose a name for the owner, so another process may go on with it.
+    /// True if the caller chose the owner's name, so that another process may continue the lock.
     is_named: bool,
-    /// For people.
+    /// A note for people.
     pub note: Vec<u8>,
-    /// What it is counted as.
+    /// The class for metrics.
     pub class: Class,
-    /// In which mode it is asked for. It changes twice at most: when the number of a permit is known, and when a writer becomes
-    /// a reader.
+    /// The requested mode. It changes at most twice: when the number of a permit is known, and when a writer becomes a
+    /// reader.
     wanted: Mutex<Wanted>,
-    /// By node: something was sent there that may have been granted, or queued.
+    /// By node, whether something was sent there that may have been granted or queued.
     may_have: Box<[AtomicBool]>,
-    /// Every node may have it: places are not known.
+    /// True if every node may have it, since places are unknown.
     is_anywhere: AtomicBool,
 }
 
 impl Lease {
-    /// A new attempt of this request on so many nodes, of an owner with this name, or with none.
+    /// Creates a new attempt of this request on `nodes` nodes, of an owner with this name or without one.
     pub fn new(key: &[u8], (name, request): (Option<&[u8]>, u32), note: &[u8], wanted: Wanted, nodes: usize) -> Self {
         Self {
             key: key.to_vec(),
@@ -54,7 +54,7 @@ impl Lease {
         }
     }
 
-    /// An attempt of another process, which every node may have.
+    /// Creates the attempt of another process, which every node may have.
     pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
         Self {
             key: key.to_vec(),
@@ -68,18 +68,19 @@ impl Lease {
         }
     }
 
-    /// The same, counted as one of this class.
+    /// Sets the class that metrics count it in.
     pub fn of_class(mut self, class: &Class) -> Self {
         self.class = class.clone();
         self
     }
 
-    /// Whether another process may go on with it.
+    /// Returns whether another process may continue it.
     pub fn is_named(&self) -> bool {
         self.is_named
     }
 
-    /// Gives an attempt back of which nobody was told: without a level, for another process may have found and [adopted](Self::adopt) it.
+    /// Returns the command that releases an attempt which nobody learnt of. It names no level, since another process
+    /// may have found and [adopted](Self::adopt) it.
     pub fn give_up(&self) -> Cmd {
         match self.is_named {
             true => self.about("LOCK.RELEASE"),
@@ -87,23 +88,23 @@ impl Lease {
         }
     }
 
-    /// Whether its owner holds it already, by another request. An earlier attempt of its own, which a slow node granted late, is being given
-    /// back.
+    /// Returns whether its owner already holds the lock, by another request. An earlier attempt of this request, which
+    /// a slow node granted late, is being released and does not count.
     pub fn is_held_by(&self, holder: &Holder) -> bool {
         self.is_named && name_of(&holder.owner) == name_of(&self.owner) && !is_same_request(&holder.owner, &self.owner)
     }
 
-    /// In which mode it is asked for, from now on.
+    /// Returns the requested mode.
     pub fn wanted(&self) -> Wanted {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is asked for in this mode from now on.
+    /// Sets the requested mode.
     pub fn wants(&self, wanted: Wanted) {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 
-    /// A node says that it is about this number: that is the one from now on if none was known. Whether it is.
+    /// Checks the number of a permit that a node granted; the first one is recorded. Returns whether it matches.
     pub fn is_number(&self, granted: u16) -> bool {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *wanted {
@@ -114,7 +115,7 @@ impl Lease {
         }
     }
 
-    /// A node's reply; one that grants another permit than is asked for grants nothing that counts.
+    /// Returns a node's reply, or an error if it grants another permit than the requested one.
     pub fn checked(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         match reply.as_ref().ok().and_then(permit_number) {
             Some(number) if !self.is_number(number) => {
@@ -124,7 +125,7 @@ impl Lease {
         }
     }
 
-    /// The number of its permit; 1 in the other modes, and before it is known.
+    /// Returns the number of its permit; 1 in the other modes, and before it is known.
     pub fn number(&self) -> u16 {
         match self.wanted() {
             Wanted::Permit { number, .. } => number.unwrap_or(1),
@@ -132,30 +133,30 @@ impl Lease {
         }
     }
 
-    /// Something is sent to this node now.
+    /// Records that something is sent to this node.
     pub fn goes_to(&self, node: usize) {
         if let Some(may_have) = self.may_have.get(node) {
             may_have.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The set of nodes is another one, with other places.
+    /// Records that the set of nodes changed, and places with it.
     pub fn moves(&self) {
         self.is_anywhere.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this node may have it, or a request of it in its queue.
+    /// Returns whether this node may have it, or have a request of it in its queue.
     pub fn may_be_at(&self, node: usize) -> bool {
         self.is_anywhere.load(Ordering::Relaxed)
             || self.may_have.get(node).is_some_and(|has| has.load(Ordering::Relaxed))
     }
 
-    /// Its key, for people.
+    /// Returns its key, for people.
     pub fn shown_key(&self) -> ShownKey<'_> {
         ShownKey(&self.key)
     }
 
-    /// What a machine asks, as a command.
+    /// Returns the command for a machine's call.
     pub fn command(&self, ask: Ask) -> Cmd {
         match ask {
             Ask::Acquire { ttl_ms, proposal, retry } => {
@@ -171,20 +172,22 @@ impl Lease {
         }
     }
 
-    /// Takes the lock, waiting in the queue of the one node there is; with so many behind it in this process, if the node takes that.
+    /// Returns the command that acquires the lock, waiting in the queue of a single node; with the number of requests
+    /// behind it in this process, if the node accepts that.
     pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
-        // Sent again on another connection it must find its own grant.
+        // A repetition on another connection must find its own grant.
         let mut command = self.acquire(ttl_ms, proposal);
         command.arg("RETRY").arg("WAIT").arg(wait_ms);
         add_behind(&mut command, behind);
         command
     }
 
-    /// Waits until it is free for this owner; with its note and so many behind it in this process, if the node takes that.
+    /// Returns the command that waits until the lock is free for this owner; with its note and the number of requests
+    /// behind it in this process, if the node accepts those.
     pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
         let mut command = self.about("LOCK.WAIT");
         command.arg(ms).arg("TICKET").arg(ticket.get());
-        // Which of several permits it is to be is the node's word.
+        // The node chooses which of several permits it will be.
         match self.wanted() {
             Wanted::Permit { limit, .. } => add_mode(&mut command, Wanted::Permit { limit, number: None }),
             wanted => add_mode(&mut command, wanted),
@@ -196,22 +199,23 @@ impl Lease {
         command
     }
 
-    /// Gives back down to `level - 1` holds; 1: all of them.
+    /// Returns the command that releases down to `level - 1` holds; 1 releases all.
     pub fn release(&self, level: u32) -> Cmd {
         self.about("LOCK.RELEASE").arg("LEVEL").arg(level).take()
     }
 
-    /// Another process goes on with it: nodes do not let [`Self::give_up`] of the one that took it free it any more.
+    /// Returns the command by which another process takes over: nodes then ignore [`Self::give_up`] of the process that
+    /// acquired it.
     pub fn adopt(&self) -> Cmd {
         self.reenter(1).arg("ADOPT").take()
     }
 
-    /// At least `level` holds.
+    /// Returns the command that raises the holds to at least `level`.
     pub fn reenter(&self, level: u32) -> Cmd {
         self.about("LOCK.REENTER").arg("LEVEL").arg(level).take()
     }
 
-    /// Its note, with this number.
+    /// Returns the command that sets its note, with this number.
     pub fn note(&self, text: &[u8], sequence: u64) -> Cmd {
         self.about("LOCK.NOTE").arg(text).arg("SEQ").arg(sequence).take()
     }
@@ -235,14 +239,14 @@ impl Lease {
     }
 }
 
-/// Says how many wait behind a request, if there are any.
+/// Adds the number of requests behind, if there are any.
 fn add_behind(command: &mut Cmd, behind: Option<usize>) {
     if let Some(behind) = behind.filter(|behind| *behind > 0) {
         command.arg("BEHIND").arg(behind.min(BEHIND_MAX as usize));
     }
 }
 
-/// In this mode.
+/// Adds the mode.
 fn add_mode(command: &mut Cmd, wanted: Wanted) {
     match wanted {
         Wanted::Exclusive => {}
@@ -262,8 +266,8 @@ fn add_mode(command: &mut Cmd, wanted: Wanted) {
 mod tests {
     use super::*;
 
-    /// The mode is a matter of the request: in every ACQUIRE of it, also in those that repeat it, and without the number in
-    /// LOCK.WAIT.
+    /// The mode belongs to the request: every ACQUIRE of it names the mode, also repetitions, and LOCK.WAIT does
+    /// without the number.
     #[test]
     fn each_request_names_its_mode() {
         let token = Token::new(7).unwrap();
@@ -297,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A node that does not say that it knows them is told neither.
+    /// A node that does not report that it knows them receives neither.
     #[test]
     fn for_whom_a_request_waits() {
         let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {

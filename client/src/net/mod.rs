@@ -1,4 +1,4 @@
-//! The way to the nodes: connections, the commands as text, and which server a request goes to.
+//! The way to the nodes: connections, commands on the wire, and the server of each request.
 
 pub mod access;
 pub mod address;

@@ -1,32 +1,32 @@
-//! What the nodes of one version of the set tell of later ones.
+//! Later versions of the set, as the nodes of one version report them.
 
 use palisade_quorum::Members;
 use tokio::sync::watch;
 
-/// What the nodes of one version of the set tell of later ones.
+/// One version of the set, and the later ones that its nodes report.
 #[derive(Debug)]
 pub struct News {
-    /// This one. Of version 0 nothing is known but the addresses that the user gave.
+    /// The members of this version. For version 0 only the addresses that the user gave are known.
     pub members: Members,
-    /// This client can take up another one.
+    /// True if this client can move to another version.
     pub follows: bool,
     pub(super) told: watch::Sender<Option<Members>>,
-    /// Another one took its place.
+    /// True if another version superseded this one.
     pub(super) is_over: watch::Sender<bool>,
 }
 
 impl News {
-    /// None yet, of nodes that are this set; another one is taken up if it `follows`.
+    /// Creates the news of a version without any later one; the client moves to another version if it `follows`.
     pub fn new(members: Members, follows: bool) -> Self {
         Self { members, follows, told: watch::Sender::new(None), is_over: watch::Sender::new(false) }
     }
 
-    /// The version that their connections say.
+    /// Returns the version that its connections state.
     pub fn version(&self) -> u64 {
         self.members.version
     }
 
-    /// A node was told of this version.
+    /// Records that a node reported this version.
     pub fn is_told(&self, members: Members) {
         self.told.send_if_modified(|told| {
             let known = told.as_ref().map_or(self.version(), |told| told.version);
@@ -38,19 +38,19 @@ impl News {
         });
     }
 
-    /// The first later version of which a node tells.
+    /// Returns the first later version that a node reports.
     pub async fn later(&self) -> Members {
         let mut told = self.told.subscribe();
         loop {
             if let Some(members) = &*told.borrow_and_update() {
                 return members.clone();
             }
-            // The sender is here, so it cannot fail.
+            // The sender lives in `self`, so this cannot fail.
             let _ = told.changed().await;
         }
     }
 
-    /// Returns when another version took the place of this one.
+    /// Waits until another version supersedes this one.
     pub async fn is_over(&self) {
         let _ = self.is_over.subscribe().wait_for(|is_over| *is_over).await;
     }

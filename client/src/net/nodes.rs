@@ -1,4 +1,4 @@
-//! All nodes of one version of the set that a client works with, and questions to them.
+//! All nodes of one version of the set that a client works with, and requests to them.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -30,23 +30,23 @@ use crate::net::wire;
 use crate::values::clock::HybridClock;
 use crate::{Error, ErrorKind, Holder, NodeError, Why};
 
-/// How long a client that is closed waits for what is being given back.
+/// Maximum time that a closing client waits for releases.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What a node answered, by its place in the list.
+/// The answer of a node, with its place in the list.
 pub type Answered = (usize, Result<Value, Why>);
 
-/// What a look at a lock found.
+/// The state of a lock, as some nodes report it.
 pub struct Look {
-    /// A majority answered.
+    /// True if a majority answered.
     pub is_answered: bool,
-    /// A holder, as the first node says that shows one.
+    /// A holder, as the first node that shows one reports it.
     pub holder: Option<Holder>,
-    /// By node, why it did not.
+    /// By node, the reason why it did not answer.
     pub whys: Vec<Option<Why>>,
 }
 
-/// A version of the set, and what takes its place.
+/// A version of the set, and its successor.
 #[derive(Debug)]
 pub struct Set {
     pub news: Arc<News>,
@@ -55,36 +55,36 @@ pub struct Set {
 }
 
 impl Set {
-    /// One that nothing has taken the place of.
+    /// Creates a version without a successor.
     pub fn new(news: Arc<News>, ways: Arc<Ways>) -> Self {
         Self { news, ways, next: watch::Sender::new(None) }
     }
 }
 
-/// The nodes of a client, and what all of its locks share.
+/// The nodes of a client, and the state that all of its locks share.
 #[derive(Debug)]
 pub struct Nodes {
     pub list: Vec<Endpoint>,
     /// The client's thread.
     pub home: Arc<Home>,
     pub clock: Arc<HybridClock>,
-    /// Which of its attempts may begin.
+    /// Admits the client's attempts.
     pub admission: Arc<Admission>,
-    /// Attempts and releases that are under way.
+    /// Attempts and releases in progress.
     pub under_way: Tally,
-    /// Locks that are held.
+    /// Held locks.
     pub held: Tally,
-    /// Held locks that nodes tell of.
+    /// Held locks whose changes nodes report.
     pub tracked: Arc<Tracked>,
     closed: Arc<watch::Sender<bool>>,
-    /// One of them began to answer.
+    /// Notified when one of them answers again.
     answers_again: Arc<Notify>,
-    /// Which version of the set this is, and what takes its place.
+    /// The version of the set, and its successor.
     pub set: Set,
 }
 
 impl Nodes {
-    /// Those at `addresses`; nothing is connected yet.
+    /// Creates the nodes at `addresses`; nothing is connected yet.
     pub fn new(addresses: &[Address], access: Access) -> Result<Arc<Self>, Error> {
         let access = Arc::new(access);
         let common = Common::new(addresses.len(), Members::default(), addresses.iter().all(Address::is_server));
@@ -107,7 +107,7 @@ impl Nodes {
         }))
     }
 
-    /// Another version of the set, with all that locks share; nothing is connected yet.
+    /// Creates another version of the set, with the state that all locks share; nothing is connected yet.
     pub(crate) fn with(&self, members: Members) -> Arc<Self> {
         let common = Common::new(members.list.len(), members.clone(), true);
         let endpoint = |(place, member): (usize, &Member)| {
@@ -130,7 +130,7 @@ impl Nodes {
         })
     }
 
-    /// Returns when it makes sense to ask a majority about `key`, or another set took the place of this one.
+    /// Waits until a request about `key` to a majority makes sense, or another set superseded this one.
     pub async fn majority_answers(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();
@@ -145,25 +145,25 @@ impl Nodes {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Begins to connect to each, and to give back there what is owed.
+    /// Begins to connect to each node, and to make its pending releases.
     pub fn stay_connected(self: &Arc<Self>) {
         self.list.iter().for_each(|endpoint| endpoint.stay_connected(&self.set.news));
         tokio::spawn(Arc::clone(self).give_way());
     }
 
-    /// From here on nobody gets a lock.
+    /// Refuses new acquisitions from now on.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// Returns when nobody gets a lock any more.
+    /// Waits until new acquisitions are refused.
     pub async fn closed(&self) {
-        // The sender is here, so it cannot fail.
+        // The sender lives in `self`, so this cannot fail.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
@@ -173,12 +173,12 @@ impl Nodes {
         self.closed().await;
     }
 
-    /// Whether nobody gets a lock any more.
+    /// Returns whether new acquisitions are refused.
     pub fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }
 
-    /// Returns when what is being given back has been wherever that can be done now; or when that takes too long.
+    /// Waits until all releases that can be made now are done, or the time limit is over.
     pub async fn settled(&self) {
         self.home.hurry();
         let all = async {
@@ -190,12 +190,12 @@ impl Nodes {
         let _ = timeout(SETTLING, all).await;
     }
 
-    /// The servers that locks are asked of.
+    /// Returns the servers that serve locks.
     pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
         self.list.iter().flat_map(Endpoint::masters).collect()
     }
 
-    /// What is not given back: how many locks others have to wait for, and what the nodes have to do with it.
+    /// Returns how many locks stay locked, and the nodes with pending releases.
     pub fn unpaid(&self) -> (usize, Vec<NodeError>) {
         let mut leases = HashSet::new();
         let mut nodes = vec![];
@@ -211,7 +211,7 @@ impl Nodes {
         (leases.len(), nodes)
     }
 
-    /// Returns when a majority is connected.
+    /// Waits until a majority is connected.
     pub async fn connected(&self) -> Result<(), Error> {
         let by = Instant::now() + CONNECT_TIMEOUT;
         let connect = |n: usize| async move { (n, self.list[n].connected(by).await) };
@@ -241,17 +241,18 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
-    /// Says that the server which answered at `place` does not count, since it has an earlier place in the list too.
+    /// Returns the error that the server which answered at `place` does not count, if it has an earlier place in the
+    /// list too.
     pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<Why> {
         Some(self.same_server_as(first_as(ids, place)?))
     }
 
-    /// Says that a server is the one at this place, and does not count again.
+    /// Returns the error that a server is the one at this place, and does not count again.
     pub fn same_server_as(&self, place: usize) -> Why {
         Why::SameServer(self.list[place].name().to_owned())
     }
 
-    /// What a node's reply means; proposals go on from the token in it.
+    /// Converts a node's reply; later proposals exceed the token in it.
     pub fn heard(&self, ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
         let (answer, why) = wire::answer(ask, reply);
         if let Answer::Token(token) = answer {
@@ -260,7 +261,8 @@ impl Nodes {
         (answer, why)
     }
 
-    /// Sends `command` to every node, which may be sent twice, and tells what each answers. Goes on when nobody listens.
+    /// Sends `command`, which may arrive twice, to every node, and returns a stream of the answers. Continues when the
+    /// receiver is dropped.
     pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
         let (told, answers) = mpsc::unbounded_channel();
         let under_way = self.under_way.begin();
@@ -276,7 +278,7 @@ impl Nodes {
         answers
     }
 
-    /// Who holds the lock, as the first node tells that can; nodes where it is contended are asked.
+    /// Returns the holder of the lock, as the first node that can reports it; asks nodes where it is contended.
     pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
         let command = wire::info(&lease.key);
         let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
@@ -289,7 +291,7 @@ impl Nodes {
         None
     }
 
-    /// Looks at the lock on all nodes until a majority has answered, or until then.
+    /// Asks all nodes about the lock until a majority has answered, or until `by`.
     pub async fn look(&self, key: &[u8], given: Given, by: Instant) -> Look {
         let command = &wire::info(key);
         let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
@@ -309,19 +311,19 @@ impl Nodes {
         look
     }
 
-    /// Whether a majority has answered anything since then, where `key` is.
+    /// Returns whether a majority has answered anything since then, on the servers of `key`.
     pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
         self.list.iter().filter(|node| node.answered_since(key, since)).count() >= majority(self.len())
     }
 
-    /// So many cannot be asked, for these reasons.
+    /// Returns the error that `failed` nodes cannot be asked, for these reasons.
     pub fn cannot_be_asked(&self, failed: usize, whys: &[Option<Why>]) -> Error {
         let count = self.len();
         let text = format!("{failed} of {count} nodes cannot be asked, and {} are needed", majority(count));
         Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(whys))
     }
 
-    /// The nodes with something to say, for people.
+    /// Returns the nodes that have an error, for people.
     pub fn errors(&self, whys: &[Option<Why>]) -> Vec<NodeError> {
         let named = self.list.iter().zip(whys);
         named.filter_map(|(node, why)| Some(NodeError { node: node.name().to_owned(), why: why.clone()? })).collect()

@@ -1,45 +1,45 @@
-//! How long a node is given to answer: what it has shown to need lately.
+//! The adaptive timeout of a node, from its recent answers.
 //!
-//! TCP's estimate (RFC 6298), a moving average and its variation, is made for one sample a round trip. Here hundreds of answers
-//! come in one, which would make it forget within milliseconds that the node hung a moment ago. So it is the slowest answer of
-//! the last seconds that counts; as in TCP, silence doubles it.
+//! TCP's estimate (RFC 6298), a moving average and its variation, is made for one sample per round trip. Here hundreds
+//! of answers come in one, which would make it forget within milliseconds that the node hung a moment ago. So the
+//! slowest answer of the last seconds counts; as in TCP, silence doubles the timeout.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An answer is remembered for so long at least, and twice as long at most.
+/// Minimum time for which an answer is remembered; the maximum is twice as long.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// A node is given so many times what its slowest answer took.
+/// Factor of the timeout over the slowest answer.
 const TIMES: u32 = 2;
 
-/// After each time that it was silent for so long, a node is given twice as much, so many times.
+/// Maximum number of doublings of the timeout, one after each silence.
 const DOUBLINGS: u32 = 4;
 
-/// How long a node is given, from when a request is sent.
+/// The time limit of a node, from when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// Just that, connecting included.
+    /// Exactly this time, connecting included.
     Exactly(Duration),
-    /// What it has shown to need, within these bounds.
+    /// The adaptive timeout, within these bounds.
     Within {
-        /// So much in any case.
+        /// The lower bound.
         least: Duration,
-        /// And no more.
+        /// The upper bound.
         most: Duration,
     },
 }
 
 impl Given {
-    /// Before anything is known of a node.
+    /// Returns the time for a node that nothing is known of.
     pub fn least(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { least: time, .. } => time,
         }
     }
 
-    /// However slow a node is, or how busy with others of this process.
+    /// Returns the longest time, for any node, however slow or busy.
     pub fn most(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { most: time, .. } => time,
@@ -47,18 +47,18 @@ impl Given {
     }
 }
 
-/// How fast a node answers.
+/// The recent response times of a node.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// When the first of the answers came that are remembered now.
+    /// The start of the present period.
     since: Option<Instant>,
-    /// The slowest of them, and the slowest of those before.
+    /// The slowest answers of the present and the previous period.
     slowest: (Duration, Duration),
     doublings: u32,
 }
 
 impl Pace {
-    /// It answered now, after `took`.
+    /// Records that the node answered now, after `took`.
     pub fn heard_after(&mut self, took: Duration, now: Instant) {
         self.doublings = 0;
         match self.since {
@@ -68,12 +68,12 @@ impl Pace {
         self.slowest.0 = self.slowest.0.max(took);
     }
 
-    /// It did not answer in the time it was given.
+    /// Records that the node did not answer in its time.
     pub fn was_silent(&mut self) {
         self.doublings = (self.doublings + 1).min(DOUBLINGS);
     }
 
-    /// How long it is given.
+    /// Returns the node's time to answer.
     pub fn allowance(&self, given: Given) -> Duration {
         let slowest = self.slowest.0.max(self.slowest.1);
         let needs = (slowest * TIMES).max(given.least()) * (1 << self.doublings);

@@ -1,4 +1,4 @@
-//! Where the servers of a node of the list are: at an address, as a cluster says, or as Sentinels say.
+//! The location of a node's servers: a fixed address, a cluster, or a master behind Sentinels.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::net::sentinels::Sentinels;
 use crate::net::server::Server;
 use crate::{Error, Why};
 
-/// How a node of the list is reached. Programs that look at single servers ask it for them.
+/// A way to reach a node of the list. Programs that inspect single servers get them from it.
 #[derive(Debug)]
 pub enum Place {
     /// One server.
@@ -23,10 +23,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// What is at `address`, the one with this number in the list. Its connections are made with what `set` makes of their settings.
+    /// Creates the place of `address`, which has this number in the list. `set` adjusts the settings of its
+    /// connections.
     ///
     /// # Errors
-    /// `Configuration`: it is no address of a server, or what `access` names cannot be read.
+    /// `Configuration`: the address is invalid, or a file that `access` names cannot be read.
     pub fn of(
         number: usize,
         address: &Address,
@@ -49,16 +50,16 @@ impl Place {
         })
     }
 
-    /// The same of an address as [`Builder::node`](crate::Builder::node) takes it.
+    /// Creates the place of an address in the forms of [`Builder::node`](crate::Builder::node).
     ///
     /// # Errors
-    /// As [`Place::of`].
+    /// Those of [`Place::of`].
     pub fn parse(number: usize, address: &str, access: &Arc<Access>) -> Result<Self, Error> {
         let address = Address::parse(address).map_err(|why| Error::address(number, &why))?;
         Self::of(number, &address, access, |info| info)
     }
 
-    /// Its address or addresses, without passwords.
+    /// Returns its address or addresses, without passwords.
     pub fn name(&self) -> String {
         match self {
             Self::Server(way) => way.name().to_owned(),
@@ -67,10 +68,10 @@ impl Place {
         }
     }
 
-    /// The servers of the node with this number that locks are asked of, as is known now.
+    /// Returns the servers that serve locks now, for the node with this number.
     ///
     /// # Errors
-    /// Why nobody tells.
+    /// The reason why no server answers.
     pub async fn masters(&self, number: usize) -> Result<Vec<Server>, Why> {
         match self {
             Self::Server(way) => Ok(vec![Server::new(number, way.clone())]),
@@ -79,16 +80,16 @@ impl Place {
         }
     }
 
-    /// The server of the node with this number to ask about `key`.
+    /// Returns the server that serves `key`, for the node with this number.
     ///
     /// # Errors
-    /// Why nobody tells.
+    /// The reason why no server answers.
     pub async fn master_of(&self, number: usize, key: &[u8]) -> Result<Server, Why> {
         let master = self.masters(number).await?.into_iter().find(|master| master.serves(key));
         master.ok_or_else(|| Why::Unreachable("no master serves the slot of this key".to_owned()))
     }
 
-    /// The servers that its address names: of a cluster some, of a master the Sentinels.
+    /// Returns the servers in its address: some of a cluster, or the Sentinels of a master.
     pub fn named(&self, number: usize) -> Vec<Server> {
         let ways: Vec<&Way> = match self {
             Self::Server(way) => vec![way],

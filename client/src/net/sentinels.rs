@@ -1,8 +1,8 @@
-//! Sentinels: which server is the master, as most of them and the newest of their votes say.
+//! Sentinels: the master that most of them name, by their newest fail-over.
 //!
-//! One Sentinel may be cut off together with an old master. So all are asked at once; as soon as a majority of them has answered, or
-//! the others had their time, the answer of the newest fail-over counts. Whether that server is a master it says itself, when it
-//! is connected to.
+//! One Sentinel may be cut off together with an old master. So all are asked at once. As soon as a majority has
+//! answered, or the others have had their time, the answer of the newest fail-over counts. On connection the server
+//! itself confirms that it is a master.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::net::server::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// How long a Sentinel may take to answer, connecting included.
+/// Maximum time for a Sentinel to answer, connecting included.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The Sentinels are asked so often whether the server that is connected is still the master.
+/// Interval of asking the Sentinels whether the connected server is still the master.
 const ASKED_EACH: Duration = Duration::from_secs(1);
 
-/// Those that watch one master.
+/// The Sentinels of one master.
 #[derive(Debug)]
 pub struct Sentinels {
     name: String,
-    /// What they call it.
+    /// The Sentinels' name of the master.
     master: String,
     list: Vec<Sentinel>,
-    /// To any server in the manner of the master.
+    /// The way to any server in the manner of the master.
     like: Way,
 }
 
@@ -41,17 +41,17 @@ struct Sentinel {
     line: Mutex<Option<Line>>,
 }
 
-/// What one of them says.
+/// The answer of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Says {
     /// The master is there, since the fail-over with this number.
     There { epoch: u64, host: String, port: u16 },
-    /// It does not watch a master of that name.
+    /// The Sentinel watches no master of that name.
     Unknown,
 }
 
 impl Sentinels {
-    /// Those that are reached by `ways`, for the master that they call `master` and that is reached as `like` is.
+    /// Creates the Sentinels at `ways`, for the master that they call `master` and that is reached as `like` is.
     pub fn new(master: String, ways: Vec<Way>, like: Way) -> Self {
         let names: Vec<_> = ways.iter().map(Way::name).collect();
         let name = format!("{master} (sentinels {})", names.join(", "));
@@ -59,30 +59,30 @@ impl Sentinels {
         Self { name, master, list, like }
     }
 
-    /// What they call the master, and where they are.
+    /// Returns the name of the master, and the Sentinels' addresses.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What they call the master.
+    /// Returns the Sentinels' name of the master.
     pub fn master_name(&self) -> &str {
         &self.master
     }
 
-    /// The ways to each of them.
+    /// Returns the ways to each of them.
     pub fn ways(&self) -> impl Iterator<Item = &Way> {
         self.list.iter().map(|sentinel| &sentinel.way)
     }
 
-    /// The way to any server in the manner of the master.
+    /// Returns the way to any server in the manner of the master.
     pub fn like(&self) -> &Way {
         &self.like
     }
 
-    /// The way to the master.
+    /// Returns the way to the master.
     ///
     /// # Errors
-    /// None of them answers, or none that answers knows it.
+    /// None of them answers, or none that answers knows the master.
     pub async fn master(&self) -> Result<Way, Why> {
         let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
         let (mut said, mut whys) = (vec![], vec![]);
@@ -107,7 +107,7 @@ impl Sentinels {
         }
     }
 
-    /// Returns when they name another server than the one at `address`.
+    /// Waits until they name another server than the one at `address`.
     pub async fn name_another(&self, address: &str) {
         loop {
             sleep(ASKED_EACH).await;
@@ -118,7 +118,7 @@ impl Sentinels {
     }
 }
 
-/// Where the master is since the newest fail-over that one of them knows of.
+/// Returns the address of the master since the newest fail-over that any of them knows.
 fn newest(said: &[Says]) -> Option<(&str, u16)> {
     let known = said.iter().filter_map(|says| match says {
         Says::There { epoch, host, port } => Some((epoch, (&**host, *port))),
@@ -128,7 +128,7 @@ fn newest(said: &[Says]) -> Option<(&str, u16)> {
 }
 
 impl Sentinel {
-    /// Its address, and what it says.
+    /// Returns its address, and its answer.
     async fn asked(&self, master: &str) -> (&str, Result<Says, Why>) {
         let answer = timeout(PATIENCE, self.ask(master)).await;
         (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
@@ -136,7 +136,7 @@ impl Sentinel {
 
     async fn ask(&self, master: &str) -> Result<Says, Why> {
         let mut place = self.line.lock().await;
-        // Kept only if it answers: dropped meanwhile, it is made anew.
+        // The connection is kept only if the Sentinel answers; otherwise the next request opens a new one.
         let mut line = match place.take() {
             Some(line) => line,
             None => Line::open(&self.way).await?,
@@ -148,7 +148,7 @@ impl Sentinel {
     }
 }
 
-/// What the replies to both questions mean.
+/// Converts the replies to both questions.
 fn says(replies: &[Result<Value, Why>]) -> Result<Says, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
@@ -162,7 +162,7 @@ fn says(replies: &[Result<Value, Why>]) -> Result<Says, Why> {
                 [host, port] => (text(host), text(port).and_then(|port| port.parse().ok())),
                 _ => return Err(no_answer()),
             };
-            // A user without the right to the second is as good as one that knows of no fail-over.
+            // Without the right to the second command, the Sentinel counts as one that knows of no fail-over.
             let epoch = info.as_ref().ok().and_then(|info| wire::text(info, "config-epoch")?.parse().ok()).unwrap_or(0);
             let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
             Ok(Says::There { epoch, host, port })

@@ -1,4 +1,5 @@
-//! One server, asked directly: over a connection that is made for it, joins no set of nodes and carries no lock of this client.
+//! One server, asked directly, over a connection of its own that joins no set of nodes and carries no lock of this
+//! client.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::net::cluster::{REDIRECTIONS_MAX, Redirection};
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// A connection over which one question follows the other. The caller says how long an answer may take.
+/// A connection for one request after the other. The caller limits the time of each answer.
 #[derive(Clone, Debug)]
 pub struct Line(MultiplexedConnection);
 
@@ -26,12 +27,12 @@ impl Line {
         way.connect(config).await.map(Self)
     }
 
-    /// Sends `command`, and returns what the server answers.
+    /// Sends `command`, and returns the server's answer.
     pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Why> {
         Why::or_value(self.0.send_packed_command(command).await)
     }
 
-    /// Sends `commands` at once, and returns what the server answers to each.
+    /// Sends `commands` at once, and returns the server's answer to each.
     pub async fn ask_each(&mut self, commands: &[Cmd]) -> Result<Vec<Result<Value, Why>>, Why> {
         let mut all = redis::pipe();
         for command in commands {
@@ -49,12 +50,12 @@ pub struct Server {
     /// The place of its node in the list, from 1.
     pub number: usize,
     pub(crate) way: Way,
-    /// The slots that a master of a cluster serves, first and last of each range; `None`: it is no such master.
+    /// The slots that a master of a cluster serves, first and last of each range; `None` if it is no such master.
     pub slots: Option<Vec<(u16, u16)>>,
 }
 
 impl Server {
-    /// Names the server at the end of `way`.
+    /// Creates the server at the end of `way`.
     pub fn new(number: usize, way: Way) -> Self {
         Self { number, way, slots: None }
     }
@@ -64,17 +65,17 @@ impl Server {
         self.way.name()
     }
 
-    /// Returns true if it is reached over TLS.
+    /// Returns whether it is reached over TLS.
     pub fn is_encrypted(&self) -> bool {
         self.way.is_encrypted()
     }
 
-    /// Names another server, which is reached in the same manner.
+    /// Returns another server, which is reached in the same manner.
     pub fn to(&self, host: &str, port: u16) -> Self {
         Self::new(self.number, self.way.to(host, port))
     }
 
-    /// Returns true if it is the one of its node to ask about `key`.
+    /// Returns whether it is the server of its node that serves `key`.
     pub fn serves(&self, key: &[u8]) -> bool {
         let slot = Slot::for_key(key);
         let Some(slots) = &self.slots else { return true };
@@ -96,37 +97,37 @@ impl Server {
     /// The reason why there is no connection.
     pub async fn connect(&self) -> Result<ServerLink, Why> {
         let mut link = self.reach().await?;
-        // A server without the module answers to SCAN too, and has no locks.
+        // A server without the module answers SCAN too, and has no locks.
         link.node = link.send(&cmd("LOCK.NODE")).await.unwrap_or_else(|| Err(Why::late()))?;
         Ok(link)
     }
 }
 
-/// A connection to a server, which is given a time for each answer.
+/// A connection to a server, with a time limit for each answer.
 #[derive(Clone, Debug)]
 pub struct ServerLink {
     line: Line,
     /// The server at the other end.
     pub server: Server,
-    /// The answer to LOCK.NODE when it was connected; Null: it was not asked.
+    /// The answer to LOCK.NODE on connection; Null if it was not asked.
     pub node: Value,
-    /// The time that it is given for an answer.
+    /// The time limit for an answer.
     pub patience: Duration,
 }
 
 impl ServerLink {
-    /// Returns the id of the server; `None`: it was not asked, or has none.
+    /// Returns the id of the server; `None` if it was not asked, or has none.
     pub fn id(&self) -> Option<NodeId> {
         wire::node_id(&self.node)
     }
 
-    /// Returns the milliseconds for which it is guarded, and the reason, as it said when it was connected.
+    /// Returns the milliseconds for which it is guarded, and the reason, as it reported on connection.
     pub fn guard(&self) -> Option<(u64, String)> {
         let guard_ms = wire::number(&self.node, "guard_ms").filter(|guard_ms| *guard_ms > 0)?;
         Some((guard_ms, wire::text(&self.node, "guard_reason").unwrap_or_default()))
     }
 
-    /// Sends `command`, and returns the answer. A server that a redirection names is at the other end from then on.
+    /// Sends `command`, and returns the answer. After a redirection, the link leads to the server that it named.
     ///
     /// # Errors
     /// The error that the server answers, or the reason why there is no answer.
@@ -135,7 +136,8 @@ impl ServerLink {
         self.follow(command, reply).await
     }
 
-    /// Sends `commands` at once, and returns each answer with the name of the server that gave it: one that a redirection names, if so.
+    /// Sends `commands` at once, and returns each answer with the name of its server, which a redirection may have
+    /// named.
     ///
     /// # Errors
     /// The reason why there is no answer.
@@ -157,7 +159,7 @@ impl ServerLink {
         Ok(answers)
     }
 
-    /// Sends `command` to the server that a redirection names, if `reply` is one, and so on.
+    /// Follows redirections: sends `command` to the server that `reply` names, if it is a redirection, and so on.
     async fn follow(&mut self, command: &Cmd, mut reply: Result<Value, Why>) -> Result<Value, Why> {
         for _ in 0..REDIRECTIONS_MAX {
             let host = self.server.way.host().unwrap_or_default();
@@ -175,7 +177,7 @@ impl ServerLink {
         reply
     }
 
-    /// Sends `command`, and returns what the server answers; `None`: nothing in time.
+    /// Sends `command`, and returns the server's answer; `None` if there is none in time.
     async fn send(&mut self, command: &Cmd) -> Option<Result<Value, Why>> {
         let answer = timeout(self.patience, self.line.ask(command)).await;
         answer.ok().map(|reply| reply.map_err(Why::of_node))

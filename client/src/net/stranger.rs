@@ -1,4 +1,5 @@
-//! Servers at addresses where no node answers: one that speaks something else, one that turns clients away before they ask.
+//! Identifies servers at addresses where no node answers: one of another protocol, or one that turns clients away at
+//! once.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,17 +12,17 @@ use tokio::time::{sleep, timeout};
 use crate::values::failure::Why;
 use crate::values::tls_fault::TlsFault;
 
-/// Time for a server that turns clients away to say so, and for one that speaks HTTP to answer.
+/// Time for a server that turns clients away to say so, and for an HTTP server to answer.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(200);
 
 /// A server that speaks TLS says so within this time of the first word to it. One that speaks none waits for the end of a line.
 const FIRST_WORD: Duration = Duration::from_millis(400);
 
-/// Bytes of what it says that are read.
+/// Maximum number of bytes read of its answer.
 const BYTES: usize = 256;
 
-/// A question that servers of HTTP understand, and that harms no other.
+/// A request that HTTP servers understand, and that harms no other.
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
 /// The first word of TLS, of a client that says nothing more: a server that speaks TLS answers with an alert.
@@ -61,7 +62,7 @@ pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&s
     pending().await
 }
 
-/// Reads what it says by itself, or else when it is asked.
+/// Reads what the server sends by itself, or else its answer to the request.
 async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
     let mut said = vec![0; BYTES];
     let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
@@ -81,7 +82,7 @@ fn told_by(said: &[u8]) -> Option<Why> {
         }
         _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
         _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
-        // An alert of TLS, as its answer to what is none.
+        // This is a TLS alert, the answer to bytes that are no TLS.
         [0x15, 0x03, ..] => Some(Why::Tls(TlsFault::Encrypted)),
         _ => None,
     }

@@ -1,11 +1,11 @@
-//! What is under way and must not be cut off, counted.
+//! Counts work in progress that must not be cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts what is under way and must not be cut off.
+/// A counter of work in progress that must not be cut off.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Counts>);
 
@@ -17,23 +17,23 @@ struct Counts {
     none: Notify,
 }
 
-/// One of them, as long as it lives.
+/// One piece of work, counted while it lives.
 #[derive(Debug)]
 pub struct Counted(Tally);
 
 impl Tally {
-    /// One more.
+    /// Counts another piece of work.
     pub fn begin(&self) -> Counted {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
     }
 
-    /// How many there are.
+    /// Returns the count.
     pub fn count(&self) -> usize {
         self.0.count.load(Ordering::SeqCst)
     }
 
-    /// Returns when there is none.
+    /// Waits until the count is zero.
     pub async fn none(&self) {
         self.0.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(&self.0.waiting);

@@ -1,7 +1,7 @@
-//! Held locks, and the nodes' word that one of them may have changed there.
+//! Held locks, and the nodes' reports that one of them may have changed there.
 //!
-//! A server tells a connection when a key changes that was read over it (client-side caching, `CLIENT TRACKING`): once, and then
-//! only after the next read. Nothing is polled, and no connection waits.
+//! A server reports the next change of a key to the connection that read it (client-side caching, `CLIENT TRACKING`):
+//! once, and again only after the next read. Nothing is polled, and no connection waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::Value;
 use tokio::sync::watch;
 
-/// How often each node said so, of one key.
+/// By node, the number of reported changes of one key.
 type Changes = Box<[u64]>;
 
-/// The keys of held locks that nodes tell of. Several guards may be of one.
+/// The keys of held locks whose changes nodes report. Several guards may share one.
 #[derive(Debug)]
 pub struct Tracked {
     nodes: usize,
     keys: Mutex<HashMap<Vec<u8>, watch::Sender<Changes>>>,
 }
 
-/// One of them, as long as this lives.
+/// A tracked key, as long as this lives.
 pub struct Tracking {
     tracked: Arc<Tracked>,
     key: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Tracking {
 }
 
 impl Tracked {
-    /// None yet, of so many nodes.
+    /// Creates an empty table for this many nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes, keys: Mutex::default() }
     }
@@ -37,7 +37,7 @@ impl Tracked {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is said of `key` from now on.
+    /// Tracks changes of `key` from now on.
     pub fn track(self: &Arc<Self>, key: &[u8]) -> Tracking {
         let none = || vec![0; self.nodes].into_boxed_slice();
         let changes = self.keys().entry(key.to_vec()).or_insert_with(|| watch::Sender::new(none())).subscribe();
@@ -45,7 +45,7 @@ impl Tracked {
         Tracking { tracked: Arc::clone(self), key: key.to_vec(), changes, seen }
     }
 
-    /// `node` says that the keys in `data` changed there, or all of them: it was emptied.
+    /// Records that `node` reported a change of the keys in `data`, or of all keys when it was flushed.
     pub fn changed(&self, node: usize, data: &[Value]) {
         let keys = self.keys();
         let tell = |changes: &watch::Sender<Changes>| changes.send_modify(|changes| changes[node] += 1);
@@ -63,10 +63,10 @@ impl Tracked {
 }
 
 impl Tracking {
-    /// The nodes where it may have changed since this was asked last; waits until there is one.
+    /// Returns the nodes where it may have changed since the last call; waits until there is one.
     pub async fn changed(&mut self) -> Vec<usize> {
         let seen = &self.seen;
-        // The sender lives as long as this, so it cannot fail.
+        // The sender lives as long as this, so this cannot fail.
         let _ = self.changes.wait_for(|changes| changes != seen).await.is_ok();
         let changes = self.changes.borrow().clone();
         let seen = std::mem::replace(&mut self.seen, changes);

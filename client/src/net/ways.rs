@@ -1,4 +1,4 @@
-//! How the members of a set are reached: in the same manner as the nodes that the user of this client named.
+//! The ways to the members of a set: in the same manner as to the nodes that the user of this client named.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,24 +10,25 @@ use crate::net::endpoint::{Endpoint, way};
 use crate::net::node::Whereabouts;
 use crate::{Error, ErrorKind};
 
-/// The nodes that the user named, at first and since.
+/// The nodes that the user has named, at first and since.
 ///
-/// An address in the set is `host:port` or `unix:///path`. Users, passwords, the database and whether TLS is used are each client's own.
+/// An address in the set is `host:port` or `unix:///path`. Users, passwords, the database and TLS are each client's
+/// own.
 #[derive(Debug)]
 pub struct Ways {
-    /// None where one of the nodes is no single server.
+    /// The named nodes; `None` if one of the nodes is not a single server.
     own: Option<Mutex<Vec<Arc<Way>>>>,
-    /// Where those are that the client began with.
+    /// The addresses of the nodes that the client began with.
     first: Vec<String>,
     access: Arc<Access>,
 }
 
-/// Why a set with a cluster or a master of Sentinels does not change.
+/// The error of a set with a cluster or a master behind Sentinels, which cannot change.
 pub const NO_SERVER: &str = "a cluster, or a master that Sentinels name, is no member of a set that changes: a member is one server, by the id in its state file. \
                              Give nodes by the addresses of their servers, or change the set by hand (docs/operations.md)";
 
 impl Ways {
-    /// To these nodes.
+    /// Creates the ways to these nodes.
     pub fn of(list: &[Endpoint], access: Arc<Access>) -> Self {
         let way = |endpoint: &Endpoint| match endpoint {
             Endpoint::One(node) => node.way().cloned(),
@@ -42,19 +43,19 @@ impl Ways {
         Some(self.own.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether each node is one server, so that the set can change.
+    /// Returns whether each node is one server, so that the set can change.
     pub fn can_change(&self) -> bool {
         self.own.is_some()
     }
 
-    /// The way to the server at this address of a set; `None`: it is no such address.
+    /// Returns the way to the server at this address of a set; `None` if the address is invalid.
     pub fn to_address(&self, address: &str) -> Option<Arc<Way>> {
         let own = self.own()?;
         let known = own.iter().find(|way| way.address() == address).cloned();
         known.or_else(|| Some(Arc::new(own.first()?.to_address(address)?)))
     }
 
-    /// The same, as the server of a member.
+    /// Returns the location of a member's server.
     pub fn to(&self, member: &Member) -> Whereabouts {
         let nowhere = |why: &str| Whereabouts::Nowhere(member.address.clone(), why.to_owned());
         match (member.id, self.to_address(&member.address)) {
@@ -66,10 +67,10 @@ impl Ways {
         }
     }
 
-    /// The user names these nodes from now on.
+    /// Records the nodes that the user names from now on.
     ///
     /// # Errors
-    /// `Configuration`: one is no address, or no server, or is reached in another manner than the others.
+    /// `Configuration`: an address is invalid, or no server's, or is reached in another manner than the others.
     pub fn name(&self, addresses: &[String]) -> Result<Vec<Arc<Way>>, Error> {
         let wrong = |n: usize, why: &str| Error::address(n + 1, why);
         let Some(mut own) = self.own() else { return Err(Error::new(ErrorKind::Configuration, NO_SERVER)) };
@@ -100,7 +101,7 @@ impl Ways {
         Ok(named)
     }
 
-    /// Where the nodes are that the client began with.
+    /// Returns the addresses of the nodes that the client began with.
     pub fn first(&self) -> &[String] {
         &self.first
     }

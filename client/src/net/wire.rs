@@ -1,4 +1,4 @@
-//! The commands as they are sent, and what their replies mean.
+//! The commands on the wire, and the meaning of their replies.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::{Cmd, Value, cmd};
 
 use crate::{Holder, Why};
 
-/// Who holds a lock, as LOCK.INFO tells; of several the one who has held it for longest.
+/// Returns the holder in a LOCK.INFO; of several, the one that has held the lock longest.
 pub fn holder(info: &Value) -> Option<Holder> {
     let ms = |name| Duration::from_millis(number(info, name).unwrap_or(0));
     Some(Holder {
@@ -21,7 +21,8 @@ pub fn holder(info: &Value) -> Option<Holder> {
     })
 }
 
-/// Tells within so many milliseconds when `key` is not held with this token, and a note with this number, any more; token 0: free.
+/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and a note with this
+/// number; token 0 until it is no longer free.
 pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     let mut command = cmd("LOCK.WATCH").arg(key).arg(ms).take();
     if token > 0 {
@@ -30,31 +31,31 @@ pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     command
 }
 
-/// Hears of waits for up to so many milliseconds, under this name.
+/// Returns the command that hears of waits for up to `ms`, under this name.
 pub fn hear(name: &[u8], ms: u64) -> Cmd {
     cmd("LOCK.HEAR").arg(name).arg(ms).take()
 }
 
-/// What waits of this owner and a listener of this name hears waits no longer; what is held or kept stays.
+/// Returns the command that ends the waits of this owner over this listener; grants and reservations stay.
 pub fn wait_no_more(key: &[u8], owner: &[u8], listener: &[u8]) -> Cmd {
     cmd("LOCK.WAIT").arg(key).arg(owner).arg(0).arg("HEARD").arg(listener).take()
 }
 
-/// Whether a node says that a request waits, and a listener hears the rest.
+/// Returns whether the reply says that a request waits, and a listener hears the rest.
 pub fn is_waiting(reply: &Value) -> bool {
     matches!(reply, Value::SimpleString(text) if text == "WAITING")
 }
 
-/// What became of a request that waits.
+/// The outcome of a waiting request.
 #[derive(Debug)]
 pub struct News {
     pub key: Box<[u8]>,
     pub owner: Box<[u8]>,
-    /// What LOCK.WAIT would have answered.
+    /// The answer of LOCK.WAIT.
     pub told: Result<Value, Why>,
 }
 
-/// What a listener is told; `None`: it is no such answer.
+/// Returns the news in a listener's reply; `None` if it is no such reply.
 pub fn news(reply: Value) -> Option<Vec<News>> {
     let Value::Array(list) = reply else { return None };
     let one = |news| {
@@ -71,12 +72,12 @@ pub fn news(reply: Value) -> Option<Vec<News>> {
     list.into_iter().map(one).collect()
 }
 
-/// This client works with this version of the set of nodes; which one does the node know?
+/// Returns the command that states this client's version of the set, and asks for the node's.
 pub fn join(version: u64) -> Cmd {
     cmd("LOCK.MEMBERS").arg("JOIN").arg(version).take()
 }
 
-/// What a member of the set is asked when its next version is looked for.
+/// Returns the command that asks a member about the next version of the set.
 pub fn tell_member(told: &TellMember) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     match told {
@@ -89,36 +90,36 @@ pub fn tell_member(told: &TellMember) -> Cmd {
     command
 }
 
-/// This version of the set was decided.
+/// Returns the command that announces a decided version of the set.
 pub fn tell_decided(members: &Members) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     command.arg(members.version).arg("DECIDED").arg("MEMBERS").arg(members_to_text(&members.list));
     command
 }
 
-/// Which set of nodes a node was told of; `None`: it is no such answer.
+/// Returns the set that a node knows; `None` if it is no such reply.
 pub fn members(value: &Value) -> Option<Members> {
     let (version, list) = (number(value, "version")?, text(value, "members")?);
     let list = if version == 0 { vec![] } else { members_from_text(&list)? };
     Some(Members { version, list })
 }
 
-/// Is `key` held with this token?
+/// Returns the command that checks whether `key` is held with this token.
 pub fn check(key: &[u8], token: Token) -> Cmd {
     cmd("LOCK.CHECK").arg(key).arg(token.get()).take()
 }
 
-/// Who has `key`?
+/// Returns the command that asks for the holder of `key`.
 pub fn info(key: &[u8]) -> Cmd {
     cmd("LOCK.INFO").arg(key).take()
 }
 
-/// Who has `key`, with so many of the grants?
+/// Returns the command that asks for the holders of `key`, up to `grants`.
 pub fn info_with(key: &[u8], grants: usize) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("HOLDERS").arg(grants).take()
 }
 
-/// The mode of each grant that a LOCK.INFO with HOLDERS lists, but of those of `owner`; `None`: it is no such answer.
+/// Returns the mode of each grant in a LOCK.INFO with HOLDERS, except those of `owner`; `None` if it is no such reply.
 pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
     let list = match info {
         Value::Nil => return Some(vec![]),
@@ -130,7 +131,7 @@ pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
     others.map(mode).collect()
 }
 
-/// In which mode a grant is that LOCK.INFO lists.
+/// Returns the mode of a grant in a LOCK.INFO.
 pub fn mode(grant: &Value) -> Option<Mode> {
     let small = |name| number(grant, name).and_then(|value| u16::try_from(value).ok());
     match &*text(grant, "mode")? {
@@ -141,7 +142,7 @@ pub fn mode(grant: &Value) -> Option<Mode> {
     }
 }
 
-/// What a node's reply to `ask` means to the machine; and why it is no token.
+/// Converts a node's reply to `ask` for the machine; also returns why it is no token.
 pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
     let why = match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {
@@ -152,7 +153,7 @@ pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
             Ask::Acquire { .. } => Why::Held,
             Ask::Extend { .. } | Ask::Fence { .. } | Ask::Share => Why::NotHeld,
         },
-        // A permit: token, milliseconds waited, number.
+        // A permit's reply: token, milliseconds waited, number.
         Ok(Value::Array(mut list)) if matches!(ask, Ask::Acquire { .. }) && list.len() == 3 => {
             return answer(ask, Ok(list.swap_remove(0)));
         }
@@ -168,7 +169,7 @@ pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
     (answer, Some(why))
 }
 
-/// The token and the milliseconds waited of an ACQUIRE that waited; `None`: in vain.
+/// Returns the token and the milliseconds waited in the reply to an ACQUIRE with a wait; `None` if it was not granted.
 pub fn granted_after_wait(value: &Value) -> Option<(Value, u64)> {
     match value {
         Value::Array(list) => match &list[..] {
@@ -182,7 +183,8 @@ pub fn granted_after_wait(value: &Value) -> Option<(Value, u64)> {
     }
 }
 
-/// The number of a permit that an ACQUIRE was granted; 0 if it is none. `None`: the answer is about no permit.
+/// Returns the number of a permit in the reply to an ACQUIRE, 0 if it is invalid; `None` if the reply is about no
+/// permit.
 pub fn permit_number(value: &Value) -> Option<u16> {
     match value {
         Value::Array(list) => match &list[..] {
@@ -193,7 +195,7 @@ pub fn permit_number(value: &Value) -> Option<u16> {
     }
 }
 
-/// The number that a LOCK.WAIT says is kept; `None`: none is.
+/// Returns the number of the permit that a LOCK.WAIT reports as reserved; `None` if none is.
 pub fn kept_number(value: &Value) -> Option<u16> {
     match value {
         Value::Int(number) => u16::try_from(*number).ok().filter(|number| *number > 0),
@@ -201,7 +203,7 @@ pub fn kept_number(value: &Value) -> Option<u16> {
     }
 }
 
-/// The value of `name` in a map, or in a flat list of names and values.
+/// Returns the value of `name` in a map, or in a flat list of names and values.
 pub fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let is = |value: &Value| matches!(value, Value::BulkString(bytes) if bytes == name.as_bytes());
     match value {
@@ -211,7 +213,7 @@ pub fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// An integer field.
+/// Returns an integer field.
 pub fn number(value: &Value, name: &str) -> Option<u64> {
     match field(value, name)? {
         Value::Int(value) => u64::try_from(*value).ok(),
@@ -219,7 +221,7 @@ pub fn number(value: &Value, name: &str) -> Option<u64> {
     }
 }
 
-/// The bytes of a text field.
+/// Returns the bytes of a text field.
 pub fn bytes<'a>(value: &'a Value, name: &str) -> Option<&'a [u8]> {
     match field(value, name)? {
         Value::BulkString(bytes) => Some(bytes),
@@ -227,7 +229,7 @@ pub fn bytes<'a>(value: &'a Value, name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// A text field.
+/// Returns a text field.
 pub fn text(value: &Value, name: &str) -> Option<String> {
     match field(value, name)? {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -235,7 +237,7 @@ pub fn text(value: &Value, name: &str) -> Option<String> {
     }
 }
 
-/// Which server LOCK.NODE tells of.
+/// Returns the id of the server in a LOCK.NODE.
 pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
@@ -267,7 +269,7 @@ mod tests {
         }
     }
 
-    /// After a BREAK nobody has it; the holder was told that somebody else had.
+    /// After a BREAK nobody holds the lock; its holder used to learn that another owner did.
     #[test]
     fn null_means_what_was_asked() {
         let token = Token::new(7).unwrap();

@@ -24,24 +24,25 @@ use crate::run::limit::within;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// A lock that was taken, and what is still under way: late answers.
+/// An acquired lock, and the calls whose answers are still outstanding.
 pub struct Taken {
-    /// Those that were asked.
+    /// The nodes that were asked.
     pub nodes: Arc<Nodes>,
     pub held: Held,
     pub calls: Calls,
     pub lease: Arc<Lease>,
 }
 
-/// What is known of the nodes when an attempt ends.
+/// The knowledge about the nodes at the end of an attempt.
 struct Seen {
-    /// By node, why it is no grant.
+    /// By node, the reason why it did not grant.
     whys: Vec<Option<Why>>,
     /// By node, the server that answered.
     ids: Vec<Option<NodeId>>,
 }
 
-/// Says of a server under its second name that it counts once, whatever it said there: it has another owner already, or the same one.
+/// Records for each server that answered under a second name that it counts once. Its answer there is meaningless: it
+/// already has another owner, or the same one.
 fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
     let counts = |node: &usize| outs[*node].is_none();
     for node in (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some()) {
@@ -63,11 +64,11 @@ async fn reached(by: Option<Instant>) {
     }
 }
 
-/// Takes it with one round to all nodes, and a second one where their tokens differ; by then, if there is a limit. Dropped
-/// meanwhile, or refused, it is given back everywhere.
+/// Acquires the lock with one round to all nodes, and a second one if their tokens differ; until `by`, if there is a
+/// limit. If this is dropped or refused, the lock is released everywhere.
 pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
-    // Before the clock is read: the lease does not run while this waits.
+    // The turn comes before the clock is read: the lease does not run while this waits.
     let _turn = tokio::select! {
         biased;
         turn = nodes.admission.turn() => turn,
@@ -78,7 +79,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
     let ask = first[0].ask;
     lease.class.round();
-    // A second round, by however many calls.
+    // Set by a second round, however many calls that takes.
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
@@ -99,7 +100,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 is_over = true;
                 break;
             }
-            // What was granted so far is given back: it is asked for anew in the next version of the set.
+            // The grants so far are released: the caller asks again in the next version of the set.
             () = &mut is_superseded => return Err(superseded()),
             else => break,
         };
@@ -119,7 +120,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
             }
             Progress::TooLate => return Err(too_late()),
             Progress::Impossible if machine.obstacle().is_some() => break,
-            // Whether it is others who hold it depends on those that have not answered.
+            // The nodes that have not answered decide whether other owners hold it.
             Progress::Impossible => {}
         }
     }
@@ -129,8 +130,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
 
-/// Takes it on the one node there is, waiting there for up to `patience`, and for its answer until `over` if there is a limit: one round
-/// trip and the wait.
+/// Acquires the lock on a single node, waiting there for up to `patience`, and for its answer until `over` if there is
+/// a limit. Takes one round trip and the wait.
 pub async fn acquire_waiting(
     nodes: &Arc<Nodes>,
     lease: Lease,
@@ -188,18 +189,18 @@ fn too_late() -> Error {
     )
 }
 
-/// It is tried again in the version that took the place of this one; nobody is told.
+/// Returns the error of an attempt to be repeated in the next version of the set. No caller sees it.
 fn superseded() -> Error {
     Error::new(ErrorKind::NoQuorum, "the set of nodes changed meanwhile")
 }
 
-/// This process had so many others to ask for that the time was over before it was its turn.
+/// Returns the error of an attempt that ran out of time before its turn, behind others of this process.
 fn not_begun() -> Error {
     let text = format!("this client has more than {WINDOW} locks to ask for at once, and was not done with them");
     Error::new(ErrorKind::NoQuorum, text).cut_short()
 }
 
-/// Somebody else has it.
+/// Returns the error of a lock that another owner holds.
 pub fn contended(wanted: Wanted) -> Error {
     let text = match wanted {
         Wanted::Exclusive => "somebody else holds the lock: wait for it with `lock`, or try later",
@@ -209,12 +210,12 @@ pub fn contended(wanted: Wanted) -> Error {
     Error::new(ErrorKind::Contended, text)
 }
 
-/// Its owner has it.
+/// Returns the error of a lock that its owner already holds.
 fn owned() -> Error {
     Error::new(ErrorKind::Owned, "this owner holds the lock already")
 }
 
-/// Why no majority granted it.
+/// Returns the error of a lock that no majority granted.
 async fn refused(
     nodes: &Arc<Nodes>,
     lease: &Lease,
@@ -250,12 +251,12 @@ async fn why_refused(
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     match machine.obstacle() {
         Some(Obstacle::Contended) => {
-            // Of several permits the nodes are asked about all holders anyway.
+            // For one of several permits, the nodes are asked about all holders anyway.
             let holder = match lease.wanted() {
                 Wanted::Permit { .. } if nodes.len() > 1 => None,
                 _ => within(by, nodes.holder(lease, &outs, given)).await.flatten(),
             };
-            // Those that only say that it is held have nothing to add to that.
+            // Nodes that only report the lock as held add nothing to that.
             whys.iter_mut().zip(outs).filter(|(_, out)| *out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
             let is_own = holder.as_ref().is_some_and(|holder| lease.is_held_by(holder));
             let error = if is_own { owned() } else { contended(lease.wanted()) };

@@ -1,16 +1,16 @@
-//! What the options of a lock come to.
+//! The options of a lock, checked.
 
 use std::time::Duration;
 
 use crate::net::pace::Given;
 
-/// What the options come to.
+/// The options of a lock, in the form that acquisitions use.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
     pub ttl_ms: u32,
-    /// How long a node is given to answer.
+    /// A node's time to answer.
     pub given: Given,
-    /// The same of an extension.
+    /// A node's time to answer an extension.
     pub extending: Given,
     pub max_hold: Duration,
     pub told_at_once: bool,

@@ -1,4 +1,4 @@
-//! Asking the nodes which of several permits are free.
+//! Asks the nodes which of several permits are free.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -11,16 +11,17 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::values::shown_key::ShownKey;
 
-/// What a look at the nodes came to.
+/// The result of asking the nodes.
 #[derive(Debug)]
 pub struct Look {
-    /// A number that a majority shows as free; `None`: there is none.
+    /// A number that a majority shows as free; `None` if there is none.
     pub number: Option<u16>,
-    /// One of those who hold permits.
+    /// A holder of one of the permits.
     pub holder: Option<Holder>,
 }
 
-/// Asks all nodes which of `limit` permits of `key` are free, for somebody who had asked as `owner` before. It takes nothing.
+/// Asks all nodes which of `limit` permits of `key` are free, for a request that asked as `owner` before. Acquires
+/// nothing.
 pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> Look {
     let command = &wire::info_with(key, usize::from(limit).min(LISTED_HOLDERS_MAX));
     let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };

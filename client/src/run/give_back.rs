@@ -1,4 +1,4 @@
-//! Giving locks back: at once to nodes that answer, later to those that do not, until their leases have ended anyway.
+//! Releases locks: at once on nodes that answer, later on those that do not, until their leases have ended anyway.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::run::checked::Checked;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// An answer to a release, of the node at this place in the list.
+/// An answer to a release, from the node at this place in the list.
 #[derive(Debug)]
 pub struct Told {
     pub place: usize,
     pub reply: Result<Value, Why>,
-    /// The node had been asked before, and did not answer: it may have freed the lock then.
+    /// True if the node was asked before and did not answer, so that it may have freed the lock then.
     is_repeated: bool,
 }
 
 impl Told {
-    /// Brings it to `release`.
+    /// Reports the answer to `release`.
     pub fn tell(&self, release: &mut Release) {
         if self.is_repeated {
             release.on_answer(self.place, None);
@@ -39,27 +39,27 @@ impl Told {
     }
 }
 
-/// A lock that is being given back to every node of one version that may have it.
+/// A release in progress, on every node of one version that may have the lock.
 #[derive(Debug)]
 pub struct Giving {
-    /// That version.
+    /// The nodes of that version.
     pub nodes: Arc<Nodes>,
     debt: Arc<Debt>,
     given: Given,
-    /// Where answers come from nodes that could be told at once, and how many do.
+    /// Receives the answers of nodes that the release was sent to at once.
     inbox: Arc<Inbox>,
     sent: usize,
     /// So many more of them say what came of it.
     awaited: usize,
     /// Nodes to which nothing was ever sent.
     spared: Vec<usize>,
-    /// The others.
+    /// The other nodes.
     rest: Rest<Told>,
     _under_way: Counted,
 }
 
 impl Giving {
-    /// Tells all nodes of the [latest](Nodes::latest) version by this command.
+    /// Sends `command` to all nodes of the [latest](Nodes::latest) version.
     fn begin(nodes: &Arc<Nodes>, command: Cmd, lease: &Arc<Lease>, checked: Checked) -> Self {
         let latest = nodes.latest();
         if !Arc::ptr_eq(&latest, nodes) {
@@ -80,7 +80,7 @@ impl Giving {
 
     fn tell(&mut self, place: usize) {
         if !self.debt.lease.may_be_at(place) {
-            // What was never sent there cannot be there.
+            // The node cannot have a lock that was never sent there.
             return self.spared.push(place);
         }
         let to = (&self.inbox, place);
@@ -99,7 +99,7 @@ impl Giving {
         self.rest.push(asked.boxed());
     }
 
-    /// What the next node says at first; `None`: all have said something.
+    /// Returns the first answer of the next node; `None` once all have answered.
     pub async fn next(&mut self) -> Option<Told> {
         let told = poll_fn(|context| self.poll_next(context)).await?;
         match &told.reply {
@@ -123,7 +123,7 @@ impl Giving {
             if is_final(&reply) {
                 return Poll::Ready(Some(Told { place, reply, is_repeated: false }));
             }
-            // It may be elsewhere: in another version, or on another master of a cluster.
+            // The lock may be elsewhere: in another version, or on another master of a cluster.
             self.tell_wherever(place, Some((by, reply)));
         }
         match self.rest.poll_next(context) {
@@ -185,7 +185,7 @@ impl Nodes {
     }
 }
 
-/// Gives an acquisition back when it is dropped, unless it was kept: best effort, in the background.
+/// Releases an acquisition when dropped, unless it was disarmed: best effort, in the background.
 #[derive(Debug)]
 pub struct GiveBack {
     nodes: Arc<Nodes>,
@@ -199,7 +199,7 @@ impl GiveBack {
         Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), checked, armed: true }
     }
 
-    /// It is kept.
+    /// Keeps the acquisition.
     pub fn disarm(&mut self) {
         self.armed = false;
     }

@@ -1,4 +1,4 @@
-//! What the locks of a session share: when they are extended, and whether the session is over.
+//! The state that the locks of a session share: the rhythm of extensions, and the end of the session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::Loss;
 use crate::values::clock;
 use crate::values::shown_key::ShownKey;
 
-/// Why a session is over.
+/// The reason why a session is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEnd {
-    /// It was closed.
+    /// The session was closed.
     Closed,
-    /// A lock of it was lost, the first of them.
+    /// The first of its locks was lost.
     Lost {
-        /// Which.
+        /// The key of the lock.
         key: Vec<u8>,
-        /// Why.
+        /// The reason of the loss.
         loss: Loss,
     },
 }
@@ -34,12 +34,12 @@ impl fmt::Display for SessionEnd {
     }
 }
 
-/// Of one session.
+/// The shared state of one session.
 #[derive(Debug)]
 pub struct Kept {
-    /// When its first round could have been.
+    /// The earliest moment of its first round.
     began: BootTime,
-    /// Why it is over; `None`: it is not.
+    /// The reason why it is over; `None` while it is not.
     ended: watch::Sender<Option<SessionEnd>>,
 }
 
@@ -48,19 +48,19 @@ impl Kept {
         Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
 
-    /// The moment from which its rounds are counted: they are the same for all of its locks.
+    /// Returns the moment from which its rounds are counted, which all of its locks share.
     pub fn began(&self) -> BootTime {
         self.began
     }
 
-    /// One of its locks is not held any more. One that was given back is not lost.
+    /// Ends the session, since one of its locks is no longer held. A released lock is not lost.
     pub fn is_lost(&self, key: &[u8], loss: &Loss) {
         if *loss != Loss::Released {
             self.end(SessionEnd::Lost { key: key.to_vec(), loss: loss.clone() });
         }
     }
 
-    /// It is over, unless it was before.
+    /// Ends the session, unless it was over before.
     pub fn end(&self, end: SessionEnd) {
         self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(end).is_none());
     }
@@ -73,15 +73,15 @@ impl Kept {
         self.ended.borrow().is_some()
     }
 
-    /// Returns when it is over.
+    /// Waits until the session is over.
     pub async fn done(&self) -> SessionEnd {
         let mut ended = self.ended.subscribe();
-        // The sender is here, so it cannot fail.
+        // The sender lives in `self`, so this cannot fail.
         let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         end.unwrap_or(SessionEnd::Closed)
     }
 
-    /// Returns when a session that may be there is over; never, if there is none.
+    /// Waits until the session is over; for ever if there is none.
     pub async fn is_done(this: &Option<Arc<Self>>) {
         match this {
             Some(this) => drop(this.done().await),

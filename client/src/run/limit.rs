@@ -1,4 +1,4 @@
-//! The end of a wait: what is told when its caller's limit is reached, whatever the nodes do.
+//! The end of a wait: the error at its caller's limit, whatever the nodes do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind};
 
-/// What is asked of the nodes after the limit takes this long together.
+/// Maximum time of all requests to the nodes after the limit.
 pub const LAST_TRY: Duration = Duration::from_millis(LAST_TRY_MS as u64);
 
-/// An answer older than this says nothing about now.
+/// Maximum age of an answer that still describes the present.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// Why a lock was not granted, and when that was told.
+/// The error of a refused attempt, and its moment.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub error: Error,
@@ -24,12 +24,12 @@ pub struct Said {
 }
 
 impl Said {
-    /// Told now.
+    /// Records `error` as of now.
     pub fn now(error: Error) -> Self {
         Self { error, at: Instant::now() }
     }
 
-    /// The error, if it is from now. A holder whose lease has ended since is not named.
+    /// Returns the error if it is recent. A holder whose lease has ended since is not named.
     fn fresh(&self) -> Option<Error> {
         let age = self.at.elapsed();
         let holder = self.error.holder().filter(|holder| holder.lease_left > age).cloned();
@@ -37,7 +37,7 @@ impl Said {
     }
 }
 
-/// Returns what `future` comes to, by then if there is a limit; `None`: nothing in that time.
+/// Returns the result of `future`, until `by` if there is a limit; `None` if that passed first.
 pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match by {
         Some(by) => timeout_at(by, future).await.ok(),
@@ -45,9 +45,9 @@ pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> 
     }
 }
 
-/// Returns what is known of `key` after an attempt that began then and was `refused`. If its time was over before the nodes had answered, that is
-/// what they said `before`, as long as it is from now, or they answer other requests and are only slow. In that case nobody knows who
-/// holds the lock by now.
+/// Returns the error of an attempt on `key` that began at `began` and was `refused`. If its time was over before the
+/// nodes had answered, their answer `before` counts if it is recent. It also counts, without its holder, if the nodes
+/// answer other requests and are only slow.
 pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<Said>, refused: Error, began: Instant) -> Error {
     match before {
         Some(before) if refused.is_cut_short() => match before.fresh() {
@@ -59,7 +59,7 @@ pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<Said>, refused: Error
     }
 }
 
-/// Returns the error of a wait that ended behind others of this process, of which one was told this when it was `seen` last.
+/// Returns the error of a wait that ended behind others of this process, the first of which last received `seen`.
 pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<Said>, given: Given) -> Error {
     let began = Instant::now();
     if let Some(fresh) = seen.as_ref().and_then(Said::fresh) {
@@ -72,14 +72,14 @@ pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<Said>, given: G
     match seen {
         Some(said) if look.holder.is_none() && said.error.kind() == ErrorKind::Guarded => over(&said.error),
         _ => {
-            // Those before it may not be done with their first attempt: nothing else is known.
+            // The requests ahead may not be done with their first attempt: nothing else is known.
             let text = "the lock could not be had in the time allowed; in the end others of this process were asking for it before";
             Error::new(ErrorKind::TimedOut, text).waited_for(ErrorKind::Contended).with_holder(look.holder)
         }
     }
 }
 
-/// Returns the error of a wait that ended with this `last` word of the nodes, which can be asked until then who holds the lock.
+/// Returns the error of a wait whose last refusal is `last`. Asks the nodes for the holder until `by`.
 pub async fn timed_out(nodes: &Arc<Nodes>, key: &[u8], last: Error, given: Given, by: Instant) -> Error {
     let error = over(&last);
     if last.kind() == ErrorKind::Contended && last.holder().is_none() && Instant::now() < by {

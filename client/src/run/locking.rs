@@ -1,4 +1,5 @@
-//! Taking a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the caller's own limit.
+//! Acquires a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the
+//! caller's own limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -24,23 +25,23 @@ use crate::values::clock;
 use crate::values::shown_key::ShownKey;
 use crate::{Error, ErrorKind};
 
-/// How often the log says of a lock that is waited for that too few nodes can be asked.
+/// Minimum time between two log lines about one lock that waits for nodes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// Where one stands who does not wait: in no line. Nobody ever takes this turn.
+/// The turn of requests that do not wait, which stand in no line. Nobody ever takes this turn.
 static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 
-/// Who waits in this process, by key: one of them asks the nodes, the others wait for their turn here.
+/// The waiting requests of this process, by key. One of them asks the nodes; the others wait here for their turn.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 
-/// Where those who want one key wait for each other, in order.
+/// The line of requests for one key, in order.
 #[derive(Debug, Default)]
 struct Turn {
     queue: tokio::sync::Mutex<()>,
-    /// Those who do not have it: the nodes are told how many they are.
+    /// The requests behind the first; the nodes learn their number.
     behind: Tally,
-    /// Why the one whose turn it is does not have the lock yet.
+    /// The last refusal of the first request.
     seen: Mutex<Option<Said>>,
 }
 
@@ -50,7 +51,8 @@ impl Turns {
         if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
             return turn;
         }
-        // Not at each one: of many keys each would look at all of them. So afterwards there is room for as many more.
+        // Stale keys are not swept on each insertion, which would scan all keys each time. So afterwards there is room
+        // for as many more.
         if turns.len() == turns.capacity() {
             turns.retain(|_, turn| turn.strong_count() > 0);
             let live = turns.len();
@@ -67,7 +69,7 @@ impl Turn {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 
-    /// Waits for it until then.
+    /// Waits for the turn until `deadline`.
     async fn wait_until(&self, deadline: Instant) -> Result<tokio::sync::MutexGuard<'_, ()>, Elapsed> {
         let _behind = self.behind.begin();
         timeout_at(deadline, self.queue.lock()).await
@@ -78,24 +80,24 @@ impl Turn {
     }
 }
 
-/// What is to be taken, and for whom.
+/// The lock to acquire, and its owner.
 #[derive(Clone, Debug)]
 pub struct Sought {
     pub key: Vec<u8>,
     /// The name of the owner, if the caller chose one.
     pub owner: Option<Vec<u8>>,
-    /// What the names of all its attempts share.
+    /// The part that the names of all its attempts share.
     pub request: u32,
     pub note: Vec<u8>,
     pub wanted: Wanted,
-    /// What it is counted as.
+    /// The class for metrics.
     pub class: Class,
-    /// Its caller's place in the queues of the nodes: taken when the caller came, so that who waits for others of this process first is
-    /// not behind those of other processes who come meanwhile.
+    /// The request's place in the queues of the nodes, drawn when the caller came: a request that first waits for
+    /// others of this process does not end up behind later ones of other processes.
     pub ticket: Token,
 }
 
-/// Takes it if it is free, now.
+/// Acquires the lock if it is free now.
 pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> Result<Taken, Error> {
     let acquiring = Acquiring::begin(&sought.class, sought.wanted);
     let take = async |nodes: Arc<Nodes>| {
@@ -107,7 +109,7 @@ pub async fn try_lock(nodes: &Arc<Nodes>, sought: &Sought, checked: Checked) -> 
     taken
 }
 
-/// Takes it, for up to `wait`.
+/// Acquires the lock, waiting for up to `wait`.
 pub async fn lock(
     nodes: &Arc<Nodes>,
     turns: &Turns,
@@ -125,22 +127,22 @@ pub async fn lock(
     taken
 }
 
-/// Performs what a [`Taker`] decides.
+/// Performs the decisions of a [`Taker`].
 struct Taking<'a> {
     nodes: Arc<Nodes>,
     sought: &'a Sought,
     checked: Checked,
     taker: Taker,
     turn: &'a Turn,
-    /// Its turn in this process, once it has come.
+    /// The turn in this process, once it has come.
     place: Option<MutexGuard<'a, ()>>,
-    /// The name for which the nodes keep the lock.
+    /// The name that the nodes reserve the lock for.
     kept: Option<Lease>,
     /// The name of the last attempt.
     asked_as: Arc<[u8]>,
-    /// Why the last attempt was refused.
+    /// The refusal of the last attempt.
     refused: Option<Said>,
-    /// When the log said last that it waits for nodes.
+    /// The last time the log said that it waits for nodes.
     warned: Instant,
 }
 
@@ -194,7 +196,8 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// The acquisition for which the nodes keep it, or a new one: a late message about the last one cannot touch that.
+    /// Returns the acquisition that the nodes reserve the lock for, or a new one. A late message about the last one
+    /// cannot affect it.
     fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
         let Sought { key, owner, request, note, class, .. } = self.sought;
         let lease = match self.kept.take().filter(|_| keeps_name) {
@@ -206,7 +209,7 @@ impl<'a> Taking<'a> {
         lease
     }
 
-    /// Goes over to the latest version of the set, if there is one. Whether it did.
+    /// Moves to the latest version of the set, if there is a newer one. Returns whether it did.
     fn follow(&mut self) -> bool {
         let is_superseded = self.nodes.is_superseded();
         if is_superseded {
@@ -273,7 +276,7 @@ impl<'a> Taking<'a> {
         let turn = waiting::turn(&self.nodes, lease, self.sought.ticket, patience, &self.turn.behind, self.checked);
         let mut told = Box::pin(turn).await?;
         if self.follow() {
-            // It was kept by nodes of the version before.
+            // The nodes of the previous version reserved it.
             told = None;
         }
         let number = told.as_ref().map(|told| told.number);
@@ -315,12 +318,12 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// The moment on the clock of timers.
+/// Converts a moment to the clock of timers.
 fn instant(at: BootTime) -> Instant {
     clock::now() + clock::until(at)
 }
 
-/// What a refusal says to the [`Taker`].
+/// Returns the refusal as the [`Taker`] receives it.
 fn refusal(error: &Error, is_lasting: bool) -> Refused {
     match error.kind() {
         ErrorKind::Contended => Refused::Contended,

@@ -1,7 +1,7 @@
-//! Looks at a held lock on its nodes: where it was taken away, that is found at once, not when it is next extended.
+//! Checks a held lock on its nodes: a lock that is taken away is noticed at once, not only at the next extension.
 //!
-//! A look (`LOCK.CHECK`) asks the node to tell when the key changes ([`crate::net::tracking`]), so there is one look after each extension, and one
-//! after each change by somebody else.
+//! A check (`LOCK.CHECK`) asks the node to report the next change of the key ([`crate::net::tracking`]). So there is
+//! one check after each extension, and one after each change by another client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,49 +21,48 @@ use crate::net::wire;
 use crate::run::checked::Checked;
 use crate::values::failure::Why;
 
-/// Locks with shorter leases are not looked at, in milliseconds: they are extended within a second anyway, and looks would double
-/// the requests of a process that holds hundreds of them.
+/// Minimum lease of a lock that is checked, in milliseconds. Shorter leases are extended within a second anyway, and
+/// checks would double the requests of a process that holds hundreds of them.
 const LEASE_LEAST_MS: u32 = 3_000;
 
-/// A lock is looked at first when it has been held for so long: most are given back before, and cost nothing more.
+/// Time before the first check: most locks are released before, and cost nothing more.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// So long after a look comes the next one at the same node, at the least: where the lock is one owner's alone, and where others
-/// come and go.
+/// Minimum pause between two checks at one node: for a lock of one owner alone, and for one that others share.
 const PAUSE_ALONE: Duration = Duration::from_millis(5);
 const PAUSE_TOGETHER: Duration = Duration::from_millis(250);
 
-/// What a look found.
+/// The result of a check: the lock is missing on a node.
 #[derive(Debug)]
 pub struct Missing {
-    /// The node.
+    /// The place of the node.
     pub node: usize,
     /// The server that answered.
     pub id: Option<NodeId>,
-    /// It does not have this.
+    /// The token that it does not have.
     pub token: Token,
 }
 
-/// What came of a look: the node, the server and its connection, the token that was looked for, and what was answered.
+/// The outcome of a check: the node, the server and its connection, the checked token, and the answer.
 type Look = (usize, Option<NodeId>, u64, Token, Result<Value, Why>);
 
-/// The looks at one lock.
+/// The checks of one lock.
 pub struct Looking {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     given: Given,
     tracking: Option<Tracking>,
     begins: Instant,
-    /// By node.
+    /// The state of each node.
     at: Vec<At>,
     looks: FuturesUnordered<BoxFuture<'static, Look>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct At {
-    /// The connection over which the node tells of changes.
+    /// The connection over which the node reports changes.
     told_over: Option<u64>,
-    /// When it is looked at next.
+    /// The time of the next check.
     next: Option<Instant>,
     last: Option<Instant>,
     is_under_way: bool,
@@ -82,13 +81,13 @@ impl Looking {
         Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
     }
 
-    /// The lock was changed on `node` by this client itself: the node tells of nothing any more.
+    /// Plans a check of `node`, where this client changed the lock: the node reports no changes until then.
     pub fn was_changed(&mut self, node: usize) {
         self.at[node].told_over = None;
         self.plan(node);
     }
 
-    /// Where the connection was made anew, the node tells of nothing any more.
+    /// Plans checks of nodes with a new connection, which report no changes until then.
     pub fn look_after(&mut self) {
         for node in 0..self.at.len() {
             let over = self.nodes.list[node].tracks_over(&self.lease.key);
@@ -108,7 +107,7 @@ impl Looking {
         at.next = Some(at.next.map_or(due, |next| next.min(due)));
     }
 
-    /// The same of one that may be there; never returns if there is none.
+    /// Waits for a missing lock, as [`Self::missing`]; for ever if there are no checks.
     pub async fn goes_on(this: &mut Option<Self>, held: &Held) -> Missing {
         match this {
             Some(this) => this.missing(held).await,
@@ -116,7 +115,7 @@ impl Looking {
         }
     }
 
-    /// Goes on until a node is found not to have it any more.
+    /// Waits until a node is found not to have the lock.
     async fn missing(&mut self, held: &Held) -> Missing {
         loop {
             let due = self.at.iter().filter(|at| !at.is_under_way).filter_map(|at| at.next).min();
@@ -145,18 +144,19 @@ impl Looking {
         }
     }
 
-    /// Looks at the nodes that it is time for.
+    /// Checks the nodes that are due.
     fn look(&mut self, held: &Held) {
         let now = Instant::now();
         let (nodes, key) = (&self.nodes, &self.lease.key);
-        // Before the first look, or what changes right after it would not be heard.
+        // Tracking begins before the first check, or a change right after it would be missed.
         self.tracking.get_or_insert_with(|| nodes.tracked.track(key));
         for (node, at) in self.at.iter_mut().enumerate() {
             if at.is_under_way || at.next.is_none_or(|next| next > now) {
                 continue;
             }
             at.next = None;
-            // One that does not have it, or cannot tell, is not looked at before it has been extended there.
+            // A node that does not have the lock, or cannot report changes, is checked only after the next extension
+            // there.
             let (Some(token), Some(_)) = (held.token_at(node), nodes.list[node].tracks_over(key)) else { continue };
             (at.last, at.is_under_way) = (Some(now), true);
             let (server, command, given) = (nodes.list[node].clone(), wire::check(key, token), self.given);
@@ -172,7 +172,7 @@ impl Looking {
         let at = &mut self.at[node];
         at.is_under_way = false;
         match answer {
-            // It changed meanwhile: the next look is planned.
+            // The lock changed meanwhile: the next check is planned.
             Ok(_) if at.next.is_some() => None,
             Ok(Value::Int(_)) => {
                 at.told_over = Some(over);

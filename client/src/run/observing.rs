@@ -1,4 +1,4 @@
-//! Who leads, as the nodes tell.
+//! Observes the leader that the nodes report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::run::watching::{State, Told, What, ask};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// What a node said counts for so long, in milliseconds: for three watches and a little.
+/// Milliseconds for which a node's report counts: three watches and a little.
 const FRESH_MS: u32 = 10_000;
 
-/// Who leads, as an observer knows.
+/// The leader, as an observer knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Larger than that of every earlier leader.
+    /// The term: larger than that of every earlier leader.
     pub term: u64,
-    /// The number of what it proclaims, in its term: from 1 on.
+    /// The number of the proclamation within its term, from 1.
     pub sequence: u64,
-    /// What it proclaims: an address, for example.
+    /// The proclaimed value, such as an address.
     pub value: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ fn to_leader(leader: &palisade_quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
 
-/// Tells changes until nobody listens, in whichever version of the set.
+/// Sends changes until the receiver is dropped, across versions of the set.
 pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Leader>>) {
     let mut nodes = nodes.latest();
     let (mut machine, mut last) = (Observer::new(nodes.len(), FRESH_MS), None);
@@ -62,7 +62,7 @@ async fn observe_version(
     while let Some(told) = asked.next().await {
         let (node, (known, after)) = (told.node, told.next());
         hear(machine, told);
-        // Asked again before anything is told: the next change is not missed meanwhile.
+        // The next request goes out before anything is sent, so that the next change is not missed.
         asked.push(ask(node, known, after));
         let observed = machine.observed(clock::boot_now());
         let current = match (observed.leader, observed.is_fresh) {
@@ -78,12 +78,12 @@ async fn observe_version(
     }
 }
 
-/// Who leads, as a majority says now.
+/// Returns the leader that a majority reports now.
 pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Option<Leader>, Error> {
     let mut machine = Observer::new(nodes.len(), FRESH_MS);
     let mut whys = vec![None; nodes.len()];
     let key: Arc<[u8]> = key.into();
-    // Where they do not agree, one round more tells whether a leader is new or gone.
+    // If the nodes disagree, another round shows whether a leader is new or gone.
     for _ in 0..2 {
         let ask = |node| ask(Arc::clone(nodes), Arc::clone(&key), node, None, given, Duration::ZERO);
         let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
@@ -121,7 +121,7 @@ fn hear(machine: &mut Observer, Told { node, asked, what }: Told) {
     }
 }
 
-/// What LOCK.INFO or LOCK.WATCH tell of who holds the lock.
+/// Converts the holder in an answer to LOCK.INFO or LOCK.WATCH.
 fn says(state: State) -> Option<Says> {
     match state {
         State::Free => Some(Says::Free),

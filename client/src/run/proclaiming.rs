@@ -1,4 +1,4 @@
-//! What a leader proclaims, on its way to the nodes.
+//! Sends a leader's proclamations to the nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
-/// Who waits until a majority has it: for its term and its number.
+/// Receives the term and the number once a majority has the proclamation.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
 
-/// By node: which server answered, and what.
+/// The node, the server that answered, and its answer.
 type Reply = (usize, Option<NodeId>, Result<Value, Why>);
 
-/// A leader's side of an election, beside the extending of its lock.
+/// A leader's side of an election, beside the extension of its lock.
 pub struct Proclaiming {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -31,14 +31,14 @@ pub struct Proclaiming {
     machine: Proclaim,
     note: Vec<u8>,
     replies: FuturesUnordered<BoxFuture<'static, Reply>>,
-    /// Who waits for which number.
+    /// The waiting callers, each with the number of its proclamation.
     waiting: Vec<(u64, Proclaimed)>,
-    /// By node: why it refuses for good.
+    /// By node, the reason of a lasting refusal.
     refusals: Vec<Option<Why>>,
 }
 
 impl Proclaiming {
-    /// Of a lock that is held: its token now is the term.
+    /// Begins for a held lock, whose token now is the term.
     pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, held: &Held, given: Given) -> Self {
         Self {
             nodes: Arc::clone(nodes),
@@ -52,7 +52,7 @@ impl Proclaiming {
         }
     }
 
-    /// This, from now on.
+    /// Proclaims `value` from now on.
     pub fn proclaim(&mut self, value: Vec<u8>, done: Proclaimed) {
         self.note = Proclamation { term: self.machine.term(), value }.note();
         let tells = self.machine.advance();
@@ -61,15 +61,15 @@ impl Proclaiming {
         self.tell(tells);
     }
 
-    /// All nodes are told again.
+    /// Sends the proclamation to all nodes again.
     pub fn again(&mut self) {
-        // One that hangs is not told twice at a time.
+        // A node that hangs gets one request at a time.
         if self.replies.is_empty() {
             self.tell(self.machine.again());
         }
     }
 
-    /// The set of nodes is another one from now on.
+    /// Moves to another version of the set.
     pub fn move_to(&mut self, nodes: &Arc<Nodes>) {
         self.nodes = Arc::clone(nodes);
         self.replies = FuturesUnordered::new();
@@ -78,13 +78,13 @@ impl Proclaiming {
         self.tell(tells);
     }
 
-    /// The node granted the lock anew.
+    /// Sends the proclamation to a node that granted the lock anew.
     pub fn on_grant(&mut self, node: usize) {
         let tell = self.machine.on_grant(node);
         self.tell(tell);
     }
 
-    /// Hears one answer; never returns while none is awaited.
+    /// Handles one answer; waits for ever while none is outstanding.
     pub async fn goes_on(this: &mut Option<Self>) {
         let Some(this) = this.as_mut().filter(|this| !this.replies.is_empty()) else {
             return std::future::pending().await;

@@ -1,4 +1,5 @@
-//! The task that stands behind a held lock: it performs what [`Keeper`] decides, and tells the guards. It lives on the client's thread.
+//! The task behind a held lock. It performs the decisions of [`Keeper`], and informs the guards. It runs on the
+//! client's thread.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,12 +38,12 @@ pub struct Shared {
     valid_until_us: AtomicU64,
     /// The number of guards.
     pub holds: AtomicU32,
-    /// Set when it is lost or was released.
+    /// Set when the lock is lost or was released.
     pub ended: watch::Sender<Option<Loss>>,
     /// What the nodes said in the last round, if that did not extend it.
     not_extended: Mutex<Vec<NodeError>>,
     key: Vec<u8>,
-    /// Its session, if it is of one.
+    /// The lock's session, if it has one.
     session: Option<Arc<Kept>>,
 }
 
@@ -55,7 +56,7 @@ impl Shared {
         BootTime::from_us(self.valid_until_us.load(Ordering::Acquire))
     }
 
-    /// The error that tells that it is lost, and what is known of why.
+    /// Returns the error of the lost lock, with what is known of the reason.
     pub fn lost(&self) -> Error {
         let nodes = self.ended.borrow().as_ref().map(|loss| loss.nodes().to_vec());
         Error::lost().with_nodes(nodes.unwrap_or_default())
@@ -85,20 +86,21 @@ impl Shared {
     }
 }
 
-/// Somebody who waits for an order to be carried out.
+/// Receives the outcome of an order.
 type Done = oneshot::Sender<Result<(), Error>>;
 
 /// An order of a guard to its renewer.
 pub enum Order {
-    /// Extend now, to leases of this length.
+    /// Extends the lock now, to leases of this length.
     Extend { ttl_ms: u32, done: Done },
-    /// Extend in the background from now on, or not any more.
+    /// Starts or stops extending the lock in the background.
     Keep { auto: Option<Auto> },
-    /// Go on as a reader; answered when a majority knows.
+    /// Makes the owner a reader; answered once a majority knows.
     Share { done: Done },
-    /// Proclaim this on all nodes; answered with the term and the number when a majority has it.
+    /// Proclaims this on all nodes; answered with the term and the number once a majority has it.
     Proclaim { value: Vec<u8>, done: Proclaimed },
-    /// Give it back everywhere. That is counted until it is begun, and tells what came of it if somebody wants to know.
+    /// Releases the lock everywhere. The order counts as work until the release begins, and reports the outcome if
+    /// somebody awaits it.
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
@@ -119,7 +121,7 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
     let mut held = taken.held;
     if lease.is_named() {
         held.is_spoken_for_elsewhere();
-        // Its owner was told, and may go on with another process: what is over here may not be over there.
+        // Its owner knows the lock, and may continue with another process: what is over here may not be over there.
         give_back.disarm();
     }
     let mut renewer = Renewer {
@@ -144,13 +146,14 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
     };
     let (key, token, count) = (lease.shown_key(), renewer.shared.token(), renewer.nodes.len());
     debug!(%key, token, nodes = count, "granted");
-    // What the holder is told of while it holds the lock belongs together, however long after the call.
+    // The events while the lock is held belong together, however long after the call.
     renewer.span = debug_span!("held", %key, token, nodes = count);
     renewer
 }
 
 impl Drop for Renewer {
-    /// However it ends, also with its runtime: nobody extends the lock from here on, and nobody is left relying on it.
+    /// Ends the lock however the task ends, also with its runtime: nobody extends it from here on, so nobody may rely
+    /// on it.
     fn drop(&mut self) {
         self.shared.end(Loss::Closed);
         self.holding.end(self.shared.ended.borrow().as_ref().unwrap_or(&Loss::Closed));
@@ -171,14 +174,14 @@ pub struct Renewer {
     calls: Calls,
     checked: Checked,
     shared: Arc<Shared>,
-    /// Those who wait for the outcome of a round.
+    /// The callers that wait for the outcome of a round.
     waiting: Vec<Done>,
-    /// Those who wait until a majority has it as a reader's.
+    /// The callers that wait until a majority has it as a reader's.
     sharing: Vec<Done>,
     whys: Vec<Option<Why>>,
-    /// If it is a leader's.
+    /// The proclamations, if the lock is a leader's.
     proclaiming: Option<Proclaiming>,
-    /// If its nodes are to tell at once where it is taken away.
+    /// The checks, if its nodes report a loss at once.
     looking: Option<Looking>,
     give_back: GiveBack,
     holding: Holding,
@@ -238,7 +241,7 @@ impl Renewer {
                     Some(Order::Keep { auto }) => self.keep(auto),
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
-                    // Every guard is gone, and its order did not come.
+                    // Every guard is gone without an order.
                     None => return self.shared.end(Loss::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
@@ -258,7 +261,7 @@ impl Renewer {
         }
     }
 
-    // What happens.
+    // Events.
 
     fn extend(&mut self, ttl_ms: u32, done: Done) -> Work {
         self.waiting.push(done);
@@ -272,7 +275,7 @@ impl Renewer {
     }
 
     fn share(&mut self, done: Done) -> Work {
-        // What heals a node from here on does so as a reader.
+        // From here on, nodes that are healed get it as a reader's.
         self.lease.wants(Wanted::Shared);
         self.sharing.push(done);
         let (now, random) = moment();
@@ -287,7 +290,7 @@ impl Renewer {
 
     fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
-        // A node that has not answered in this round yet: what it said in the one before still stands.
+        // For a node that has not answered in this round yet, its answer in the previous one still stands.
         self.whys[call.node] = why;
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
@@ -311,12 +314,12 @@ impl Renewer {
         self.keeper.on_wake(now, random)
     }
 
-    /// Goes over to the version of the set that took the place of the one in which the lock was held.
+    /// Moves to the version of the set that superseded the one in which the lock was held.
     fn move_on(&mut self) -> Work {
         self.nodes = self.nodes.latest();
         self.lease.moves();
         self.whys = vec![None; self.nodes.len()];
-        // Answers to what is under way are of the version before.
+        // Outstanding answers belong to the previous version.
         self.calls = Calls::new(&self.nodes, &self.lease);
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, "goes over to another set of nodes");
@@ -330,7 +333,7 @@ impl Renewer {
         self.keeper.move_to(&self.nodes.ids(), now, random)
     }
 
-    // What is done about it.
+    // Actions.
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);
@@ -347,7 +350,7 @@ impl Renewer {
         news.into_iter().for_each(|news| self.tell(news));
     }
 
-    /// Tells those whom it concerns.
+    /// Informs those concerned.
     fn tell(&mut self, news: News) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         match news {
@@ -387,7 +390,7 @@ impl Renewer {
         }
     }
 
-    /// The nodes' last word; of those from which the lock is gone that it is, whatever they have said since.
+    /// Returns the nodes' last errors. Nodes that lost the lock are reported so, whatever they answered since.
     fn errors(&self) -> Vec<NodeError> {
         let why = |(node, why): (usize, &Option<Why>)| match self.keeper.held().was_gone_from(node) {
             true => Some(Why::NotHeld),
@@ -397,7 +400,7 @@ impl Renewer {
         self.nodes.errors(&whys)
     }
 
-    /// Gives it back to every node, and says what came of it as soon as a majority has answered.
+    /// Releases the lock on every node, and reports the outcome as soon as a majority has answered.
     async fn release(&mut self, done: Option<oneshot::Sender<Released>>, counted: Counted) {
         let Some(done) = done else { return self.release_in_background(counted) };
         let mut giving = Heard::of(self.give_back(counted));
@@ -413,7 +416,7 @@ impl Renewer {
 
     /// Begins to give it back to every node.
     pub fn give_back(&mut self, counted: Counted) -> Giving {
-        // What is under way would only take it again.
+        // Outstanding calls would only acquire it again.
         self.calls = Calls::new(&self.nodes, &self.lease);
         self.proclaiming = None;
         self.give_back.disarm();
@@ -448,7 +451,7 @@ impl Renewer {
     }
 }
 
-/// Returns what a machine is handed in: the time, and something random.
+/// Returns the inputs of a machine: the time, and a random number.
 fn moment() -> (BootTime, u64) {
     (clock::boot_now(), rand::random())
 }

@@ -17,16 +17,16 @@ use crate::net::home;
 use crate::net::nodes::Nodes;
 use crate::{Error, ErrorKind, metrics};
 
-/// Runs what it is given until it is dropped; then it ends, when what is being given back has been.
+/// Runs futures until it is dropped, then ends once all releases are done.
 #[derive(Debug)]
 pub struct Thread {
     runtime: Handle,
-    /// Dropped with this.
+    /// Stops the thread when dropped.
     _stop: oneshot::Sender<()>,
 }
 
 impl Thread {
-    /// Starts it, and connects to the nodes.
+    /// Starts the thread, and connects to the nodes.
     pub fn start(nodes: &Arc<Nodes>) -> Result<Self, Error> {
         metrics::describe();
         let failed =
@@ -49,14 +49,14 @@ impl Thread {
                 nodes.latest().settled().await;
             });
             home.ends_here();
-            // A name may still be looked up: nobody needs it any more.
+            // A name may still be looked up: nobody needs it any longer.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("palisade".to_owned()).spawn(run).map_err(failed)?;
         Ok(Self { runtime: handle, _stop: stop })
     }
 
-    /// Runs `future` there to its end.
+    /// Runs `future` on the thread, to its end.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(future);
     }
@@ -71,7 +71,7 @@ impl Thread {
         Begun { at, thread: Arc::clone(self) }
     }
 
-    /// Runs `future` there. Dropped meanwhile, it is dropped there too.
+    /// Runs `future` on the thread. If the result is dropped, the future is dropped there too.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Running<T> {
         Running(self.runtime.spawn(future))
     }
@@ -113,7 +113,7 @@ impl<T: Send + 'static> Future for Begun<T> {
     }
 }
 
-/// Something that runs on the thread.
+/// A future that runs on the thread.
 #[derive(Debug)]
 pub struct Running<T>(JoinHandle<T>);
 

@@ -1,4 +1,4 @@
-//! Waiting for a lock in the queues of the nodes.
+//! Waits for a lock in the queues of the nodes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::run::give_back::GiveBack;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// What a wait in the queues came to.
+/// The result of a wait in the queues.
 pub struct Told {
-    /// The name that stood in the queues: the lock is kept for it for a moment.
+    /// The acquisition that stood in the queues: the lock is reserved for it for a moment.
     pub lease: Lease,
-    /// The number of the permit that most nodes keep for it, 1 if none is wanted.
+    /// The number of the permit that most nodes reserve for it, 1 if none is wanted.
     pub number: u16,
 }
 
@@ -40,11 +40,12 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Asks a node to wait there, after this pause; returns what became of it.
+    /// Asks a node to wait there, after `pause`. Returns the outcome.
     async fn ask(&self, node: usize, pause: Duration) -> (usize, (Option<NodeId>, Result<Value, Why>)) {
         let (endpoint, key) = (&self.nodes.list[node], &self.lease.key);
         sleep(pause).await;
-        // Else it is not known what the node can be told: it would hear neither the note nor how many wait behind.
+        // Without a connection, the node's features are unknown: it would receive neither the note nor the number of
+        // requests behind.
         endpoint.is_tried(key, Instant::now() + CONNECT_TIMEOUT.min(self.patience)).await;
         let at_a_time_ms =
             Waiter::at_a_time_ms(self.until, endpoint.waits_heard(key), clock::boot_now(), rand::random());
@@ -55,12 +56,13 @@ impl Request<'_> {
     }
 }
 
-/// Waits in the queues until a majority says that the lock is free for this acquisition, for up to `patience`. `None`: it did not become free,
-/// or the nodes let nobody wait just now. Dropped meanwhile, or in vain, the request leaves every queue: its connections close, or it is given
-/// back. Nodes are told how many wait `behind` it in this process, and again at each renewal.
+/// Waits in the queues until a majority reports the lock as free for this acquisition, for up to `patience`. `None`: it
+/// did not become free, or the nodes accept no waiters now. If this is dropped or ends without the lock, the request
+/// leaves every queue: its connections close, or it is released. Nodes receive the number of requests `behind` it in
+/// this process, again at each renewal.
 ///
 /// # Errors
-/// A majority refuses to be waited for at all.
+/// A majority refuses to let this client wait at all.
 pub async fn turn(
     nodes: &Arc<Nodes>,
     lease: Lease,
@@ -83,9 +85,9 @@ pub async fn turn(
         let (node, (id, reply)) = tokio::select! {
             biased;
             Some(answered) = asked.next() => answered,
-            // It is waited for in the next version of the set, with the same ticket.
+            // The wait continues in the next version, with the same ticket.
             () = &mut superseded => break WaitTask::Leave,
-            // Nodes that do not answer are not waited for after that.
+            // After that, nodes that do not answer are not waited for.
             () = &mut over => break waiter.leave(),
             else => break waiter.leave(),
         };
@@ -110,7 +112,7 @@ pub async fn turn(
         }
     };
     debug!(key = %lease.shown_key(), nodes = nodes.len(), ?ended, "waited");
-    // Those that did not answer leave their queues: their connections close, or their nodes are told.
+    // Requests without an answer leave their queues: their connections close, or their nodes receive a release.
     drop(asked);
     match ended {
         WaitTask::Acquire(number) => {

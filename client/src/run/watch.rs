@@ -1,4 +1,4 @@
-//! Changes of who holds a lock, for whoever wants to know.
+//! Reports changes of a lock's holder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::watching::{self, State, What};
 
-/// Who holds the lock on one node: the owner, the number of its note, and what is told of it.
+/// The holder on one node: the owner, the number of its note, and the public part.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
-/// Tells changes until nobody listens, in whichever version of the set.
+/// Sends changes until the receiver is dropped, across versions of the set.
 pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
     let (mut nodes, mut last) = (nodes.latest(), None);
     loop {
@@ -44,7 +44,7 @@ async fn watch_version(
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (known, after) = told.next();
-        // Asked again before anything is told: the next change is not missed meanwhile.
+        // The next request goes out before anything is sent, so that the next change is not missed.
         asked.push(ask(told.node, known, after));
         ids[told.node] = told.what.id();
         match told.what {
@@ -66,7 +66,8 @@ async fn watch_version(
     }
 }
 
-/// What is told of `now` after `last`; `None`: nothing. The token of one owner only rises: nodes that have the larger one may be away.
+/// Returns the report of `now` after `last`; `None` if there is no news. The token of one owner only rises: nodes with
+/// the larger one may be away.
 fn news(last: Option<&View>, mut now: View) -> Option<View> {
     if let (Some(Some((before, noted, told))), Some((owner, sequence, holder))) = (last, &mut now)
         && before == owner
@@ -81,7 +82,8 @@ fn news(last: Option<&View>, mut now: View) -> Option<View> {
     Some(now)
 }
 
-/// What a majority says, each server once, with the grant's token and the newest note; `None`: they do not agree.
+/// Returns the view of a majority, each server counted once, with the grant's token and the newest note; `None` if they
+/// disagree.
 fn agreed(ids: &[Option<NodeId>], views: &[Option<View>]) -> Option<View> {
     let mut by_owner: HashMap<Option<&[u8]>, Vec<&View>> = HashMap::new();
     let counted = views.iter().enumerate().filter(|(node, _)| first_as(ids, *node).is_none());

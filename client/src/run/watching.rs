@@ -1,4 +1,4 @@
-//! What a node says of a lock: at once, or as soon as it is not what it said before.
+//! Asks a node about a lock: at once, or for its next change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,49 +16,50 @@ use crate::net::wire;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// A node is watched for so long at a time: that nothing changed is heard so often.
+/// Length of one watch of a node; without a change it answers after this time.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// A node that does not answer is asked again after so long.
+/// Pause before a node that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// And one that is guarded at the latest after so long.
+/// Longest pause before a guarded node is asked again.
 const GUARDED_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a node said last: token and sequence; token 0 if the lock is free. `None`: nothing that can be watched for changes.
+/// The state that a node last reported: token and sequence; token 0 if the lock is free. `None` if there is nothing to
+/// watch.
 pub type Known = Option<(u64, u64)>;
 
-/// What came of asking a node.
+/// The outcome of asking a node.
 #[derive(Debug)]
 pub struct Told {
     pub node: usize,
-    /// When it was asked.
+    /// The time at which it was asked.
     pub asked: BootTime,
     pub what: What,
 }
 
 #[derive(Debug)]
 pub enum What {
-    /// The lock is so.
+    /// The node reports this state.
     Says { id: NodeId, state: State, known: Known },
     /// Nothing changed.
     Same { id: NodeId, known: Known },
-    /// It did not answer, and why.
+    /// The node did not answer, for this reason.
     Silent(Why),
 }
 
-/// A lock as one node has it.
+/// The state of a lock on one node.
 #[derive(Debug)]
 pub enum State {
     Free,
-    /// It is free there, but the node may have forgotten who holds it.
+    /// The lock is free there, but the node may have forgotten its holder.
     Guarded,
-    /// As LOCK.INFO describes it.
+    /// The lock is held, as LOCK.INFO describes it.
     Held(Value),
 }
 
 impl What {
-    /// The server that answered.
+    /// Returns the server that answered.
     pub fn id(&self) -> Option<NodeId> {
         match self {
             Self::Says { id, .. } | Self::Same { id, .. } => Some(*id),
@@ -68,7 +69,7 @@ impl What {
 }
 
 impl Told {
-    /// What to ask this node for next, and after how long.
+    /// Returns what to ask this node for next, and after how long.
     pub fn next(&self) -> (Known, Duration) {
         match &self.what {
             What::Says { known: known @ Some(_), .. } | What::Same { known, .. } => (*known, Duration::ZERO),
@@ -78,7 +79,7 @@ impl Told {
     }
 }
 
-/// Asks a node: at once, or, if it is known what it said last, to tell when that changes.
+/// Asks a node: at once, or, if its last report is known, for the next change.
 pub fn ask(
     nodes: Arc<Nodes>,
     key: Arc<[u8]>,
@@ -101,7 +102,7 @@ pub fn ask(
             (Some(id), Ok(Value::Nil)) if known.is_some() => What::Same { id, known },
             (Some(id), Ok(info)) => match known_of(&info) {
                 Some((0, _)) => {
-                    // What a guarded node has forgotten looks the same.
+                    // A lock that a guarded node has forgotten looks the same.
                     let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
                     match reply {
                         Ok(_) if server != Some(id) => {
@@ -125,7 +126,8 @@ pub fn ask(
     .boxed()
 }
 
-/// Token and sequence of what LOCK.INFO or LOCK.WATCH tell; token 0: it is free. `None`: it is no such answer.
+/// Returns token and sequence of an answer to LOCK.INFO or LOCK.WATCH; token 0 if the lock is free. `None` if it is no
+/// such answer.
 fn known_of(info: &Value) -> Option<(u64, u64)> {
     match info {
         Value::Nil => Some((0, 0)),

@@ -1,4 +1,4 @@
-//! Requests to the master of their key, wherever its slot goes meanwhile.
+//! Requests to the master of their key, also while its slot moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use crate::net::node::{By, First, Inbox, Node};
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
-/// A slot that is on its way is asked about again after so long.
+/// Pause before a request about a migrating slot is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// A wait that was sent elsewhere after it had lasted for longer than this is begun anew there by its caller, with what is left of its time.
+/// Maximum age of a redirected wait that is repeated at once. After that its caller begins it anew, with the rest of
+/// its time.
 const JUST_BEGUN: Duration = Duration::from_millis(100);
 
-/// Who answered, and what.
+/// The server that answered, and its answer.
 type Answer = (Option<NodeId>, Result<Value, Why>);
 
 /// A request to the master of a key.
@@ -32,7 +33,7 @@ struct Question<'a> {
     command: &'a Cmd,
     given: Given,
     about: Option<&'a Lease>,
-    /// No redirection is followed after this.
+    /// The last moment to follow a redirection.
     until: Instant,
 }
 
@@ -42,19 +43,19 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Where a request goes next.
+/// The next target of a request.
 struct Next {
     node: Arc<Node>,
     asking: bool,
 }
 
 impl Cluster {
-    /// Sends `command`, the first argument of which is its key, as [`Node::ask`].
+    /// Sends `command`, whose first argument is its key. See [`Node::ask`].
     pub async fn ask(self: &Arc<Self>, command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
         self.ask_at(key_of(command), command, given, about).await
     }
 
-    /// The same to the master of `key`, whatever the command's arguments are.
+    /// Sends `command` to the master of `key`, whatever its arguments are.
     pub async fn ask_at(self: &Arc<Self>, key: &[u8], command: &Cmd, given: Given, about: Option<&Lease>) -> Answer {
         let question = Question::new(key, command, given, about);
         let node = match self.master_of(key, Instant::now() + connect_within(given)).await {
@@ -65,13 +66,13 @@ impl Cluster {
         self.follow((node.way().cloned(), answer), question).await
     }
 
-    /// Sends `command`, the first argument of which is its key, as [`Node::send_now`].
+    /// Sends `command`, whose first argument is its key. See [`Node::send_now`].
     pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
         let master = self.known_master(key_of(command));
         master.is_some_and(|master| master.send_now(command, given, about, to))
     }
 
-    /// What asking comes to after the `first` answer to `command`.
+    /// Returns the final answer to `command` after the `first` one.
     pub async fn ask_after(
         self: &Arc<Self>,
         first: First,
@@ -110,7 +111,7 @@ impl Cluster {
         unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
     }
 
-    /// Sends `command`, which reads a key, as [`Node::look`].
+    /// Sends `command`, which reads a key. See [`Node::look`].
     pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let key = key_of(&command).to_vec();
         let node = match self.master_of(&key, Instant::now() + connect_within(given)).await {
@@ -118,18 +119,18 @@ impl Cluster {
             Err(failure) => return (None, 0, Err(failure)),
         };
         let (id, over, reply) = node.look(command, given).await;
-        // Not followed: the lock is looked at again after it has been extended where it is now.
+        // Redirections are not followed: the lock is checked again after its next extension at its new master.
         self.after(&key, node.way().map(|way| &**way), &reply).await;
         (id, over, reply)
     }
 
-    /// Sends `command`, which may wait in a queue of its key's master, as [`Node::ask_waiting`]. Where the slot goes to another master meanwhile
-    /// the answer is Null, as at the end of the wait: whoever still waits asks again.
+    /// Sends `command`, which may wait in a queue of its key's master. See [`Node::ask_waiting`]. If the slot moves to
+    /// another master meanwhile, the answer is Null, as at the end of the wait: a caller that still waits asks again.
     pub async fn ask_waiting(self: &Arc<Self>, command: &Cmd, patience: Duration, about: Option<&Lease>) -> Answer {
         self.wait(command, patience, about, false).await
     }
 
-    /// The same as [`Node::ask_to_wait`].
+    /// Sends a request to wait. See [`Node::ask_to_wait`].
     pub async fn ask_to_wait(self: &Arc<Self>, command: &Cmd, lease: &Lease, patience: Duration) -> Answer {
         self.wait(command, patience, Some(lease), true).await
     }
@@ -164,7 +165,7 @@ impl Cluster {
         unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
     }
 
-    /// Where to go on after the server there answered so; `None`: that is the answer.
+    /// Returns where to go on after this answer of a server; `None` if the answer is final.
     async fn after(self: &Arc<Self>, key: &[u8], way: Option<&Way>, reply: &Result<Value, Why>) -> Option<Next> {
         let failure = reply.as_ref().err()?;
         let host = way.and_then(Way::host).unwrap_or_default();
@@ -178,7 +179,7 @@ impl Cluster {
                 Some(Next { node, asking: false })
             }
             None => {
-                // What a master refuses for a while is its own affair; one that does not answer may have been replaced.
+                // A temporary refusal concerns that master only; one that does not answer may have been replaced.
                 if !failure.is_answer() || failure.code() == Some("CLUSTERDOWN") {
                     self.stale.notify_one();
                 }
@@ -188,7 +189,7 @@ impl Cluster {
     }
 }
 
-/// The key that a command of the module is about.
+/// Returns the key of a command of the module.
 fn key_of(command: &Cmd) -> &[u8] {
     match command.args_iter().nth(1) {
         Some(Arg::Simple(key)) => key,
@@ -196,7 +197,7 @@ fn key_of(command: &Cmd) -> &[u8] {
     }
 }
 
-/// A failure with the name of its server.
+/// Adds the name of its server to a failure.
 fn told_by(way: Option<&Way>, reply: Result<Value, Why>) -> Result<Value, Why> {
     reply.map_err(|failure| failure.of_server(way.map_or("", Way::name)))
 }

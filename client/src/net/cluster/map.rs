@@ -1,20 +1,20 @@
-//! Which master serves which slot, as servers of a cluster tell.
+//! The masters of all slots, as servers of a cluster report them.
 
 use redis::Value;
 
 use crate::values::failure::Why;
 
-/// Slots of a cluster.
+/// Number of slots in a cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// A server's address.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub host: String,
     pub port: u16,
 }
 
-/// Slots, first and last, and the servers of their shard: its master first.
+/// A range of slots, first to last, and the servers of their shard, master first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     pub first: u16,
@@ -22,16 +22,16 @@ pub struct Shard {
     pub servers: Vec<Place>,
 }
 
-/// What one server says of the cluster.
+/// The cluster as one server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// It sees a majority of the masters, and its configuration is so new. Larger is better.
+    /// True if it sees a majority of the masters, and the epoch of its configuration. Larger is better.
     pub standing: (bool, u64),
     pub shards: Vec<Shard>,
 }
 
 impl View {
-    /// From the replies to CLUSTER INFO and CLUSTER SLOTS of the server at `host`. `None`: they are no such replies.
+    /// Parses the replies to CLUSTER INFO and CLUSTER SLOTS of the server at `host`; `None` if they are invalid.
     pub fn read(info: &Value, slots: &Value, host: &str) -> Option<Self> {
         let info = match info {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -60,7 +60,8 @@ impl Shard {
 }
 
 impl Place {
-    /// Of a server in a list; one without a host is where the answer came from. `None`: the server that was asked does not know where it is.
+    /// Parses a server in a list; one without a host is at `answered`. `None`: the server that answered does not know
+    /// its own address.
     fn read(server: &Value, answered: &str) -> Option<Self> {
         let Value::Array(parts) = server else { return None };
         let [host, Value::Int(port), ..] = &parts[..] else { return None };
@@ -81,22 +82,22 @@ impl Place {
     }
 }
 
-/// A request follows so many redirections at most: two for a slot on its way that arrives meanwhile, and more for old maps.
+/// Maximum number of redirections per request: two for a slot that arrives during its migration, and more for old maps.
 pub const REDIRECTIONS_MAX: u32 = 5;
 
-/// What a master says that does not serve a key itself.
+/// The redirection of a master that does not serve a key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirection {
-    /// Another one does, from now on.
+    /// Another master serves it, from now on.
     Moved(Place),
-    /// Its slot is on its way to another one, which is to be asked for this once.
+    /// The slot is migrating to another master, which this request asks once.
     Ask(Place),
-    /// Its slot is on its way.
+    /// The slot is migrating.
     TryAgain,
 }
 
 impl Redirection {
-    /// What the failure of a request says, which the server at `host` answered.
+    /// Returns the redirection in a failure that the server at `host` answered.
     pub fn of(failure: &Why, host: &str) -> Option<Self> {
         let Why::Refused { code, text } = failure else { return None };
         if code == "TRYAGAIN" {

@@ -1,8 +1,8 @@
-//! A cluster as one node of the list: each key is asked about at the master that serves its slot.
+//! A cluster as one node of the list: requests go to the master that serves the slot of their key.
 //!
-//! Each master is a [`Node`] of its own, with its connections, its pace, its silence and what is to be given back to it. So one that is
-//! dead or frozen concerns the keys of its own slots alone. Which master it is for a key is told by the servers (CLUSTER SLOTS), and by each
-//! redirection; the slot of a key is computed by redis-rs.
+//! Each master is a [`Node`] of its own, with its own connections, pace, silence and pending releases. So a dead or
+//! frozen master affects only the keys of its own slots. The servers report the master of each slot (CLUSTER SLOTS),
+//! and so does each redirection; redis-rs computes the slot of a key.
 
 mod asking;
 mod map;
@@ -30,50 +30,50 @@ use crate::net::debt::Debt;
 use crate::net::node::{Common, Node, Whereabouts};
 use crate::values::failure::Why;
 
-/// A master's connections are numbered from its own number, shifted so far.
+/// Shift of a master's number within the numbers of its connections.
 const NUMBERED_FROM: u32 = 32;
 
 /// A cluster of the list.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Itself, for its masters.
+    /// A weak reference to itself, for its masters.
     this: Weak<Self>,
     name: String,
-    /// Its place in the list, from 0.
+    /// The cluster's place in the list, from 0.
     place: usize,
-    /// Servers that its user named.
+    /// The servers that the user named.
     seeds: Vec<Way>,
     known: watch::Sender<Known>,
-    /// By address, those of the map and those that redirections named.
+    /// The masters by address: those of the map, and those that redirections named.
     masters: Mutex<HashMap<Place, Master>>,
-    /// Masters so far.
+    /// Number of masters so far.
     count: AtomicU64,
-    /// The map may have changed.
+    /// Notified when the map may have changed.
     stale: Notify,
     common: Common,
 }
 
-/// What is known of who serves.
+/// The known map.
 #[derive(Clone, Debug)]
 enum Known {
-    /// Nobody has answered yet.
+    /// No server has answered yet.
     Nothing,
-    /// No map, and why.
+    /// There is no map, for this reason.
     Failed(Why),
     Map(Arc<Map>),
 }
 
-/// Which master serves a slot.
+/// The masters of all slots.
 #[derive(Clone, Debug)]
 struct Map {
-    /// By slot, a place in `masters`.
+    /// By slot, an index of `masters`.
     slots: HashMap<Slot, u16>,
     masters: Vec<Arc<Node>>,
-    /// Servers that serve nothing now, and may be asked for a map.
+    /// Servers that serve no slot now, and may be asked for a map.
     replicas: Vec<Place>,
 }
 
-/// A master, and the tasks that keep it connected as long as this lives.
+/// A master, and the tasks that keep it connected while this lives.
 #[derive(Debug)]
 struct Master {
     node: Arc<Node>,
@@ -94,7 +94,7 @@ impl Map {
 }
 
 impl Cluster {
-    /// The cluster of which `seeds` are servers, at this place in the list. Nothing is connected yet.
+    /// Creates the cluster of the servers `seeds`, at this place in the list. Nothing is connected yet.
     pub fn new(place: usize, seeds: Vec<Way>, common: &Common) -> Arc<Self> {
         let name = cluster_name(&seeds);
         Arc::new_cyclic(|this| Self {
@@ -110,12 +110,12 @@ impl Cluster {
         })
     }
 
-    /// Its servers that its user named.
+    /// Returns the cluster's name, made of the servers that the user named.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its masters, as far as they are known.
+    /// Returns its masters, as far as they are known.
     pub fn masters(&self) -> Vec<Arc<Node>> {
         match &*self.known.borrow() {
             Known::Map(map) => map.masters.clone(),
@@ -123,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// The master of `key`, if it is known.
+    /// Returns the master of `key`, if it is known.
     pub fn known_master(&self, key: &[u8]) -> Option<Arc<Node>> {
         match &*self.known.borrow() {
             Known::Map(map) => map.master(Slot::for_key(key)).map(Arc::clone),
@@ -131,7 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Whether it makes sense to ask it about `key`; also where it can be told at once why it never will.
+    /// Returns whether a request about `key` makes sense; also if it gets a lasting error at once.
     pub fn is_worth_asking(&self, key: &[u8]) -> bool {
         match &*self.known.borrow() {
             Known::Nothing => true,
@@ -140,10 +140,10 @@ impl Cluster {
         }
     }
 
-    /// Which cluster it is, as soon as its masters are connected that can be: the lowest of their ids.
+    /// Returns the cluster's id, the lowest of its masters' ids, once all masters that can be connected are.
     ///
     /// # Errors
-    /// None can be asked; or one of them, or the cluster itself, cannot be a node.
+    /// No master answers; or one of them, or the cluster itself, cannot be a node.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         let map = self.map(by).await?;
         let (mut lowest, mut last) = (None, None);
@@ -158,7 +158,7 @@ impl Cluster {
         lowest.ok_or_else(|| last.unwrap_or_else(none))
     }
 
-    /// The map; waits for the very first one.
+    /// Returns the map. Waits for the very first one.
     async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
         let mut known = self.known.subscribe();
         let known = timeout_at(by, known.wait_for(|known| !matches!(known, Known::Nothing))).await;
@@ -169,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// The master of `key`.
+    /// Returns the master of `key`.
     async fn master_of(&self, key: &[u8], by: Instant) -> Result<Arc<Node>, Why> {
         let map = self.map(by).await?;
         map.master(Slot::for_key(key)).map(Arc::clone).ok_or_else(|| {
@@ -182,10 +182,10 @@ impl Cluster {
         self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The master there; connected to from now on if it is a new one.
+    /// Returns the master at `place`; a new one is connected from now on.
     fn master_at(&self, masters: &mut HashMap<Place, Master>, place: &Place) -> Arc<Node> {
         let new = || {
-            // All servers of a cluster are reached in one manner.
+            // All servers of a cluster are reached in the same manner.
             let way = Arc::new(self.seeds[0].to(&place.host, place.port));
             let first = (self.count.fetch_add(1, Ordering::Relaxed) << NUMBERED_FROM) + 1;
             let node = Node::new(self.place, Whereabouts::At(way), &self.common).of_cluster(first);
@@ -212,7 +212,7 @@ impl Cluster {
         Arc::clone(&masters.entry(place.clone()).or_insert_with(new).node)
     }
 
-    /// This is the map from now on.
+    /// Installs a new map.
     fn install(&self, view: &View) {
         let mut all = self.all_masters();
         let mut map = Map { slots: HashMap::with_capacity(SLOTS.into()), masters: vec![], replicas: vec![] };
@@ -245,7 +245,7 @@ impl Cluster {
         self.common.answers_again.notify_waiters();
     }
 
-    /// A redirection named the server there as the master of `key`'s slot.
+    /// Records that a redirection named the server at `place` as master of `key`'s slot, and returns that server.
     fn moved(&self, key: &[u8], place: &Place) -> Arc<Node> {
         let slot = Slot::for_key(key);
         let mut all = self.all_masters();
@@ -269,13 +269,13 @@ impl Cluster {
         master
     }
 
-    /// The server there, which a redirection named for once.
+    /// Returns the server at `place`, which a redirection named for a single request.
     fn importing(&self, place: &Place) -> Arc<Node> {
         self.master_at(&mut self.all_masters(), place)
     }
 }
 
-/// The number of a slot, for people.
+/// Returns the number of a slot, for people.
 fn number_of(slot: Slot) -> u16 {
     (0..SLOTS).find(|&number| Slot::new(number) == Some(slot)).unwrap_or(SLOTS)
 }

@@ -1,4 +1,4 @@
-//! Keeping the map of a cluster true: renewed when a master fails or redirects, and now and then.
+//! Keeps the map of a cluster up to date: renews it when a master fails or redirects, and periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::net::node::Node;
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
-/// The map is renewed so often while all masters answer, and while one does not or a slot has none.
+/// Pauses between renewals of the map: while all masters answer, and while one does not or a slot has none.
 const CALM: Duration = Duration::from_secs(10);
 const TROUBLED: Duration = Duration::from_millis(200);
 
-/// It is not renewed sooner than so long after the last time, whatever asks for it.
+/// Minimum pause between renewals, whatever requests them.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// So many servers are asked at a time: one of them may be cut off, with an old map.
+/// Number of servers asked at a time: one of them may be cut off, with an old map.
 const ASKED: usize = 3;
 
 impl Cluster {
-    /// Keeps the map true, for ever.
+    /// Keeps the map up to date, for ever.
     pub async fn stay_informed(self: Arc<Self>) {
         loop {
             match self.view().await {
@@ -36,7 +36,7 @@ impl Cluster {
                 Err(failure) => {
                     debug!(cluster = self.name(), %failure, "no map of the cluster");
                     self.known.send_if_modified(|known| match known {
-                        // The old one is better than none.
+                        // The old map is better than none.
                         Known::Map(_) => false,
                         _ => {
                             *known = Known::Failed(failure);
@@ -58,13 +58,13 @@ impl Cluster {
         }
     }
 
-    /// What some servers say, the one that knows best.
+    /// Returns the best view of some servers.
     async fn view(&self) -> Result<View, Why> {
         let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
         let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
         let said = join_all(some.into_iter().map(ask_master)).await;
         if said.iter().all(Result::is_err) {
-            // Whoever else is known, also replicas: one of them may be a master by now.
+            // All other known servers are asked, also replicas: one of them may be a master by now.
             let replicas = match &*self.known.borrow() {
                 Known::Map(map) => map.replicas.clone(),
                 Known::Nothing | Known::Failed(_) => vec![],
@@ -77,7 +77,7 @@ impl Cluster {
     }
 }
 
-/// What a master says over the connection that it has.
+/// Returns a master's view, over its existing connection.
 async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
     let Some(way) = node.way() else { return Err(Why::Silent) };
     let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };

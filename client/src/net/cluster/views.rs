@@ -1,4 +1,4 @@
-//! The map of a cluster, as some of its servers tell it.
+//! Views of a cluster, as some of its servers report them.
 
 use futures_util::future::join_all;
 use redis::{Cmd, Value, cmd};
@@ -10,22 +10,22 @@ use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::server::Line;
 use crate::values::failure::Why;
 
-/// What a cluster of these servers is called.
+/// Returns the name of a cluster of these servers.
 pub fn cluster_name(seeds: &[Way]) -> String {
     format!("cluster of {}", seeds.iter().map(Way::name).collect::<Vec<_>>().join(", "))
 }
 
-/// What these servers say, over connections that are made for it: the one that knows best.
+/// Returns the best view of these servers, over connections opened for it.
 ///
 /// # Errors
-/// None of them tells.
+/// None of them answers.
 pub async fn view_of(ways: &[Way]) -> Result<View, Why> {
     best(join_all(ways.iter().map(ask_server)).await)
 }
 
 pub(super) fn best(said: Vec<Result<View, Why>>) -> Result<View, Why> {
     let (views, failures): (Vec<_>, Vec<_>) = said.into_iter().partition(Result::is_ok);
-    // A server that was taken out of its cluster knows of no shards.
+    // A server that was removed from its cluster knows no shards.
     let views = views.into_iter().flatten().filter(|view| !view.shards.is_empty());
     if let Some(view) = views.max_by_key(|view| view.standing) {
         return Ok(view);
@@ -46,7 +46,7 @@ pub(super) fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> 
     View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
 }
 
-/// What a server says over a connection that is made for it.
+/// Returns a server's view, over a connection opened for it.
 async fn ask_server(way: &Way) -> Result<View, Why> {
     let asked = async {
         let mut line = Line::open(way).await?;
@@ -57,7 +57,7 @@ async fn ask_server(way: &Way) -> Result<View, Why> {
     answer.unwrap_or(Err(Why::Silent)).map_err(|failure| told_by(failure, way))
 }
 
-/// The failure with the server's name.
+/// Adds the server's name to a failure.
 pub(super) fn told_by(why: Why, way: &Way) -> Why {
     why.before_asked().asking_for("+cluster|info +cluster|slots").of_server(way.name())
 }

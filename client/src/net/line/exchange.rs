@@ -1,6 +1,6 @@
 //! Requests on one connection in the order in which they are sent, and their answers: bytes and slots in, answers out.
 //!
-//! It neither reads a clock nor touches a socket. A request costs a slot, and room in a buffer; nothing else.
+//! The exchange neither reads a clock nor touches a socket. A request costs a slot, and room in a buffer; nothing else.
 
 use std::collections::VecDeque;
 
@@ -11,39 +11,39 @@ use super::frame;
 use crate::net::pace::{Given, Pace};
 use crate::values::failure::Why;
 
-/// A connection on which requests have gone unanswered for so long is given up: it may be half open.
+/// Maximum silence of a connection with late requests before it is given up: it may be half open.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// A check that comes later than this after its time tells of this process, not of the node: the machine was busy, or the process
-/// was stopped. The node's answer may be there, unread.
+/// Maximum delay of a check. A later one shows that this process was delayed, not the node: the machine was busy, or
+/// the process was suspended. The node's answer may be there, unread.
 pub const OVERSLEPT: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The number of times that the node is given its time once more for that.
+/// Maximum number of times that the node gets its time again because of that.
 pub const OVERSLEPT_TIMES: u32 = 5;
 
-/// Buffers that have become larger than this are given back when they are empty.
+/// Buffers larger than this are freed when they are empty.
 const BUFFER_KEPT: usize = 64 * 1024;
 
-/// Slots beyond this are given back when there is none.
+/// Slot tables larger than this are freed when they are empty.
 const SLOTS_KEPT: usize = 1024;
 
-/// Somebody who waits for an answer.
+/// A caller that waits for an answer.
 pub trait Waits {
-    /// Returns false if nobody does any more.
+    /// Returns whether somebody still wants the answer.
     fn is_wanted(&self) -> bool;
 }
 
-/// A command that the server has to be told right before another one.
+/// A command that precedes another one.
 #[derive(Clone, Copy, Debug)]
 pub enum Before {
-    /// The slot of the command's key is on its way to this server.
+    /// The slot of the command's key is migrating to this server.
     Asking,
-    /// The connection is told when the key changes that the command reads.
+    /// The connection receives the next change of the key that the command reads.
     Caching,
 }
 
 impl Before {
-    /// Returns it as it is sent.
+    /// Returns the command to send.
     pub fn command(self) -> Cmd {
         match self {
             Self::Asking => redis::cmd("ASKING"),
@@ -52,20 +52,20 @@ impl Before {
     }
 }
 
-/// How long a request may take, and who waits for its answer.
+/// A caller that waits, and its time limit.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    /// The one who waits.
+    /// The caller.
     pub waits: T,
-    /// The time that the node is given.
+    /// The node's time to answer.
     pub given: Given,
-    /// Start of that time; `None`: when the request is sent.
+    /// Start of that time; `None` for the moment when the request is sent.
     pub from: Option<Instant>,
-    /// A command that the server is told first. The answer to that is nobody's.
+    /// The command that precedes the request, if any. Its answer is ignored.
     pub before: Option<Before>,
 }
 
-/// A request that was not packed yet: its bytes end there.
+/// A request that is not packed yet, and the end of its bytes.
 #[derive(Debug)]
 struct Asked<T> {
     end: usize,
@@ -75,7 +75,7 @@ struct Asked<T> {
 /// A request that was sent.
 #[derive(Debug)]
 struct Slot<T> {
-    /// `None`: somebody was told that the node does not answer in time.
+    /// The caller; `None` once it has been reported as late.
     waits: Option<T>,
     given: Given,
     from: Instant,
@@ -83,58 +83,58 @@ struct Slot<T> {
     has_before: bool,
 }
 
-/// An answer, or something else that came over the connection.
+/// An answer, or a push message.
 #[derive(Debug)]
 pub enum Arrived<T> {
     /// An answer to a request.
     Answer {
-        /// The one who waits for it, if it came in time.
+        /// The caller, unless the answer is late.
         waits: Option<T>,
         /// When the request was sent.
         sent: Instant,
         /// The answer.
         reply: Value,
     },
-    /// Something that was not asked for.
+    /// A message that answers no request.
     Push(PushInfo),
 }
 
 /// The outcome of a check of the time.
 #[derive(Debug)]
 pub struct Checked<T> {
-    /// The ones whose answers have not come in time.
+    /// The callers whose answers are late.
     pub late: Vec<T>,
-    /// When the first of their requests was sent.
+    /// The time at which the first of their requests was sent.
     pub sent: Option<Instant>,
-    /// The connection is of no use.
+    /// True if the connection is dead.
     pub is_dead: bool,
 }
 
 /// The requests and answers of one connection.
 #[derive(Debug)]
 pub struct Exchange<T> {
-    /// Requests as bytes, and by whom.
+    /// Requests as bytes; `asking` has their callers.
     asked: Vec<u8>,
     asking: Vec<Asked<T>>,
     /// Bytes to write, from `written` on.
     output: Vec<u8>,
     written: usize,
     slots: VecDeque<Slot<T>>,
-    /// Slots about which somebody was told that the node does not answer.
+    /// Number of slots whose callers were reported as late.
     told: usize,
-    /// Bytes read: those from `taken` to `filled` are not understood yet.
+    /// Bytes read; those from `taken` to `filled` are not parsed yet.
     input: Vec<u8>,
     taken: usize,
     filled: usize,
-    /// When the last answer came.
+    /// The time of the last answer.
     heard: Option<Instant>,
-    /// No request is late before.
+    /// The time before which no request is late.
     check_at: Option<Instant>,
     overslept: u32,
 }
 
 impl<T: Waits> Exchange<T> {
-    /// Begins with an empty one.
+    /// Creates an empty exchange.
     pub fn new() -> Self {
         Self {
             asked: vec![],
@@ -152,7 +152,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Adds a request, to be sent with others. Returns true if it is the first of them.
+    /// Adds a request, to be sent with others. Returns whether it is the first of them.
     pub fn ask(&mut self, command: &Cmd, waiting: Waiting<T>) -> bool {
         if let Some(before) = waiting.before {
             before.command().write_packed_command(&mut self.asked);
@@ -162,12 +162,13 @@ impl<T: Waits> Exchange<T> {
         self.asking.len() == 1
     }
 
-    /// Returns the number of requests that are to be answered.
+    /// Returns the number of unanswered requests.
     pub fn under_way(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns the bytes to be written now. What is asked for while others are still to be written waits here, where it can be taken back.
+    /// Returns the bytes to write now. Requests that come before others are written wait here, where they can be taken
+    /// back.
     pub fn output(&mut self, now: Instant) -> &[u8] {
         if self.written == self.output.len() {
             self.pack(now);
@@ -175,7 +176,7 @@ impl<T: Waits> Exchange<T> {
         &self.output[self.written..]
     }
 
-    /// Notes that so many bytes were written.
+    /// Records that this many bytes were written.
     pub fn wrote(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written == self.output.len() {
@@ -184,7 +185,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns true if bytes are left that the system did not take.
+    /// Returns whether bytes are left that the system did not accept.
     pub fn is_blocked(&self) -> bool {
         self.written < self.output.len()
     }
@@ -219,7 +220,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns room for bytes that are read.
+    /// Returns room for bytes to be read.
     pub fn room(&mut self) -> &mut [u8] {
         const ROOM: usize = 16 * 1024;
         if self.taken == self.filled {
@@ -238,15 +239,15 @@ impl<T: Waits> Exchange<T> {
         &mut self.input[self.filled..]
     }
 
-    /// Notes that so many bytes were read into that room.
+    /// Records that this many bytes were read into that room.
     pub fn read(&mut self, bytes: usize) {
         self.filled += bytes;
     }
 
-    /// Returns what came next; `None`: no more, for now.
+    /// Returns the next message; `None` if there is none yet.
     ///
     /// # Errors
-    /// The connection is of no use: what came is no answer to what was asked.
+    /// The connection is unusable: a message answers no request.
     pub fn next(&mut self, now: Instant) -> Result<Option<Arrived<T>>, Why> {
         loop {
             let first = frame::first(&self.input[self.taken..self.filled]);
@@ -269,7 +270,7 @@ impl<T: Waits> Exchange<T> {
                 self.told -= 1;
             }
             match self.slots.front() {
-                // The node may be given less from here on.
+                // The next request may have a shorter limit.
                 Some(next) => {
                     let due = now + next.given.least();
                     self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
@@ -285,7 +286,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns when the time is to be checked; `None`: nobody waits.
+    /// Returns the time of the next check; `None` if nobody waits.
     pub fn check_at(&self) -> Option<Instant> {
         self.check_at
     }
@@ -327,7 +328,7 @@ impl<T: Waits> Exchange<T> {
         [overdue, self.silence()].into_iter().flatten().min()
     }
 
-    /// Returns when a request is late. As long as the node answers others, which were sent before, it is at work.
+    /// Returns when a request is late. While the node answers earlier requests, it is at work.
     fn overdue(&self, slot: &Slot<T>, pace: &Pace) -> Instant {
         let allowance = pace.allowance(slot.given);
         match slot.given {
@@ -339,13 +340,13 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns when the connection is given up, once somebody was told that the node does not answer.
+    /// Returns when the connection is given up, once a request was reported as late.
     fn silence(&self) -> Option<Instant> {
         let oldest = self.slots.front().filter(|_| self.told > 0)?;
         Some(self.heard.map_or(oldest.sent, |heard| heard.max(oldest.sent)) + SILENCE)
     }
 
-    /// Ends it: returns all who wait.
+    /// Ends the exchange. Returns all callers.
     pub fn end(&mut self) -> Vec<T> {
         let asking = self.asking.drain(..).map(|asked| asked.waiting.waits);
         let ended = self.slots.drain(..).filter_map(|slot| slot.waits).chain(asking).collect();
@@ -353,7 +354,7 @@ impl<T: Waits> Exchange<T> {
         ended
     }
 
-    /// Takes back what was not sent: returns those who asked for it.
+    /// Takes back the requests that were not sent. Returns their callers.
     pub fn take_back(&mut self) -> Vec<T> {
         clear(&mut self.asked);
         self.asking.drain(..).map(|asked| asked.waiting.waits).collect()
@@ -378,7 +379,7 @@ mod tests {
     const ALLOWED: Duration = Duration::from_millis(50);
     const GIVEN: Given = Given::Within { least: ALLOWED, most: Duration::from_secs(1) };
 
-    /// Somebody with a number, who may go away.
+    /// A caller with a number, which may go away.
     #[derive(Clone, Debug)]
     struct Asker(usize, Rc<Cell<bool>>);
 
@@ -395,7 +396,7 @@ mod tests {
         wanted
     }
 
-    /// Writes up to so many bytes to `server`.
+    /// Writes up to this many bytes to `server`.
     fn write(exchange: &mut Exchange<Asker>, now: Instant, bytes: usize, server: &mut Vec<u8>) {
         let output = exchange.output(now);
         let output = output[..bytes.min(output.len())].to_vec();
@@ -403,7 +404,7 @@ mod tests {
         server.extend(output);
     }
 
-    /// Answers each whole ECHO with its number.
+    /// Answers each complete ECHO with its number.
     fn answer(asked: &mut Vec<u8>) -> Vec<u8> {
         let mut answers = vec![];
         while let Ok(Some((Value::Array(command), length))) = frame::first(asked) {
@@ -419,7 +420,7 @@ mod tests {
         exchange.read(bytes.len());
     }
 
-    /// Who hears what.
+    /// Returns the answers with their callers.
     fn heard(exchange: &mut Exchange<Asker>, now: Instant) -> Vec<(Option<usize>, Value)> {
         let mut heard = vec![];
         while let Some(arrived) = exchange.next(now).unwrap() {
@@ -475,7 +476,8 @@ mod tests {
         assert_eq!(numbers, [0, 2, 3, 4].map(Some));
     }
 
-    /// All orders of asking, going away, writing a few bytes, answering and reading: whoever did not go away hears its own answer.
+    /// Tries all orders of asking, going away, writing a few bytes, answering and reading: each remaining caller gets
+    /// its own answer.
     #[test]
     fn nobody_is_forgotten_in_any_order() {
         const STEPS: u32 = 7;
@@ -523,7 +525,7 @@ mod tests {
             (late.into_iter().map(|asker| asker.0).collect::<Vec<_>>(), is_dead)
         };
         assert_eq!(check(&mut exchange, ALLOWED - Duration::from_millis(1)), (vec![], false));
-        // It answers one: it is at work, and the other has its time from then on.
+        // The node answers one request: it is at work, and the other one's time starts again.
         put(&mut exchange, b":0\r\n");
         assert_eq!(heard(&mut exchange, start + Duration::from_millis(40)).len(), 1);
         assert_eq!(check(&mut exchange, ALLOWED), (vec![], false));

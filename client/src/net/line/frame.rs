@@ -1,15 +1,15 @@
-//! Replies as they lie in a buffer: where one ends, and its value.
+//! Replies in a buffer: where one ends, and its value.
 
 use redis::Value;
 
-/// What ends a line.
+/// End of a line.
 const END: &[u8] = b"\r\n";
 
-/// A reply that is none.
+/// An error for bytes that are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Returns the first reply in `bytes` and its length; `None`: it is not all there yet.
+/// Returns the first reply in `bytes` and its length; `None` if it is incomplete.
 ///
 /// # Errors
 /// `Malformed`: no server of Redis writes this.
@@ -18,7 +18,8 @@ pub fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     Ok(Some((value(&bytes[..length])?, length)))
 }
 
-/// Reads one whole reply. The short ones, which locks are made of, are read here, without the buffers of the library's parser.
+/// Parses one complete reply. The short ones, which locks use most, are parsed here, without the buffers of the
+/// library's parser.
 fn value(reply: &[u8]) -> Result<Value, Malformed> {
     match reply {
         [b':', ..] => number(&reply[1..reply.len() - END.len()]).map(Value::Int),
@@ -28,7 +29,7 @@ fn value(reply: &[u8]) -> Result<Value, Malformed> {
     }
 }
 
-/// Returns the length of the first reply in `bytes`; `None`: it is not all there yet.
+/// Returns the length of the first reply in `bytes`; `None` if it is incomplete.
 fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let (mut at, mut missing) = (0_usize, 1_usize);
     while missing > 0 {
@@ -45,7 +46,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
             }
             b'*' | b'~' | b'>' => missing = more(missing, count(text)?, 1, 0)?,
             b'%' => missing = more(missing, count(text)?, 2, 0)?,
-            // What it is about follows.
+            // The value that the attribute belongs to follows.
             b'|' => missing = more(missing, count(text)?, 2, 1)?,
             _ => return Err(Malformed),
         }
@@ -68,7 +69,7 @@ fn number(text: &[u8]) -> Result<i64, Malformed> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
 }
 
-/// Reads a length; `None`: a null.
+/// Parses a length; `None` for a null.
 fn count(text: &[u8]) -> Result<Option<usize>, Malformed> {
     Ok(usize::try_from(number(text)?).ok())
 }
@@ -82,7 +83,7 @@ fn more(missing: usize, count: Option<usize>, times: usize, besides: usize) -> R
 mod tests {
     use super::*;
 
-    /// One of each kind, and what the library reads.
+    /// One reply of each kind, and others that the library parses.
     const REPLIES: [&[u8]; 20] = [
         b":42\r\n",
         b":-7\r\n",

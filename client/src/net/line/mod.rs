@@ -1,6 +1,7 @@
-//! A connection of the client's own for lock commands: one socket, one buffer each way, and a slot a request.
+//! A connection of the client's own for lock commands: one socket, one buffer each way, and one slot per request.
 //!
-//! Everybody may ask, write and read: who finds the socket ready does the work for all. No request has a task, a timer or a channel.
+//! Any task may ask, write and read: the one that finds the socket ready does the work for all. No request has a task,
+//! a timer or a channel.
 
 mod exchange;
 mod frame;
@@ -43,7 +44,7 @@ const MISSED_MAX: u32 = 8;
 /// So has one that has had nothing to do for so many looks.
 const IDLE_MAX: u32 = 50;
 
-/// A connection, for those who wait as `T`.
+/// A connection, whose callers wait as `T`.
 ///
 /// The client's own thread serves it, or a task in the runtime of callers, its *follower*: then the thread only stands by.
 #[derive(Debug)]
@@ -93,11 +94,11 @@ pub struct Wants {
 #[derive(Debug)]
 struct State<T> {
     exchange: Exchange<T>,
-    /// `None`: it ended.
+    /// The socket; `None` once the connection has ended.
     stream: Option<Stream>,
-    /// Nothing is asked over it any more.
+    /// True if new requests are refused.
     is_closing: bool,
-    /// TLS holds what the system did not take.
+    /// True if TLS holds bytes that the system did not accept.
     is_blocked: bool,
     follower: Option<Follower>,
     /// How many there were.
@@ -109,7 +110,7 @@ struct State<T> {
 }
 
 impl<T: Waits> Line<T> {
-    /// Begins to use a connection.
+    /// Creates a line over a connected stream.
     pub fn new(stream: Stream) -> Self {
         let exchange = Exchange::new();
         let state = State {
@@ -128,7 +129,7 @@ impl<T: Waits> Line<T> {
     /// Registers its socket with the runtime of this task, to wait until it is ready.
     ///
     /// # Errors
-    /// The connection ended, or the system has no more of what this needs.
+    /// The connection has ended, or the system is out of resources.
     pub fn readiness(&self) -> Result<Readiness, Why> {
         let handle = match &self.state().stream {
             Some(stream) => stream.handle(),
@@ -196,7 +197,7 @@ impl<T: Waits> Line<T> {
         self.asked.notified().await;
     }
 
-    /// Writes what was asked for, as far as the system takes it.
+    /// Writes the requests, as far as the system accepts them.
     ///
     /// # Errors
     /// The connection broke.
@@ -246,10 +247,10 @@ impl<T: Waits> Line<T> {
         self.state().failure.clone()
     }
 
-    /// Reads all there is.
+    /// Reads everything that is there.
     ///
     /// # Errors
-    /// The connection broke, or the other end hung up; what had arrived before is in `arrived`.
+    /// The connection broke, or the other end closed it; earlier messages are in `arrived`.
     pub fn read(&self, now: Instant, arrived: &mut Vec<Arrived<T>>) -> Result<(), Why> {
         self.state().read(now, arrived)
     }
@@ -269,19 +270,20 @@ impl<T: Waits> Line<T> {
         }
     }
 
-    /// Returns the number of requests that are to be answered.
+    /// Returns the number of unanswered requests.
     pub fn under_way(&self) -> usize {
         self.state().exchange.under_way()
     }
 
-    /// Takes no more requests; those that were sent may still be answered. Returns those whose requests were not sent.
+    /// Refuses new requests; those that were sent may still be answered. Returns the callers whose requests were not
+    /// sent.
     pub fn close(&self) -> Vec<T> {
         let mut state = self.state();
         state.is_closing = true;
         state.exchange.take_back()
     }
 
-    /// Closes the socket, and returns all who wait.
+    /// Closes the socket, and returns all callers.
     pub fn end(&self) -> Vec<T> {
         let mut state = self.state();
         state.is_closing = true;
@@ -343,7 +345,7 @@ impl<T: Waits> State<T> {
                     while let Some(next) = exchange.next(now)? {
                         arrived.push(next);
                     }
-                    // Less than there was room for: that was all.
+                    // A short read means that nothing is left.
                     if read < length && !stream.is_buffered() {
                         return Ok(());
                     }
@@ -432,7 +434,7 @@ mod tests {
         Waiting { waits: Asker(number, Arc::clone(gone)), given, from: None, before: None }
     }
 
-    /// More than the system takes at once, and not one of them answered before all have arrived.
+    /// Sends more than the system accepts at once; the server answers nothing before all requests have arrived.
     #[test]
     fn so_much_is_asked_as_there_is_and_each_hears_its_answer() {
         const COUNT: usize = 20_000;

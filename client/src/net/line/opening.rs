@@ -1,4 +1,5 @@
-//! Making a connection: the socket and TLS are made here, redis-rs says the first words over it, and then gives it back.
+//! Opens a connection. The socket and TLS are opened here, redis-rs performs the handshake over it, and then gives it
+//! back.
 
 use std::io;
 use std::pin::Pin;
@@ -25,30 +26,30 @@ enum Raw {
     Unix(UnixStream),
 }
 
-/// How TLS is spoken.
+/// The TLS configuration.
 #[cfg(feature = "tls")]
 pub type TlsConfig = Arc<rustls::ClientConfig>;
-/// Without TLS there is none.
+/// The absent TLS configuration of a build without TLS.
 #[cfg(not(feature = "tls"))]
 pub type TlsConfig = std::convert::Infallible;
 
-/// Where a connection leads to.
+/// The target of a connection.
 pub struct Target<'a> {
     /// The address.
     pub address: &'a ConnectionAddr,
-    /// The host that is looked up, where that is not the one whose certificate is wanted.
+    /// The host to look up, if the certificate names another one.
     pub elsewhere: Option<&'a str>,
     /// Settings of the socket.
     pub tcp: &'a TcpSettings,
-    /// How TLS is spoken.
+    /// The TLS configuration, if TLS is used.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is none"))]
     pub tls: Option<TlsConfig>,
 }
 
-/// Connects to it: to whichever of the host's addresses answers first.
+/// Connects to the target, by the first of the host's addresses that answers.
 ///
 /// # Errors
-/// As redis-rs has them.
+/// Those of redis-rs.
 pub async fn open(target: &Target<'_>) -> RedisResult<Lent> {
     let raw = match target.address {
         ConnectionAddr::Tcp(host, port) => Raw::Tcp(target.tcp_stream(host, *port).await?),
@@ -88,7 +89,7 @@ impl Target<'_> {
 }
 
 impl Lent {
-    /// Takes it back; what has it still can do nothing with it any more.
+    /// Takes the connection back; the borrower can no longer use it.
     ///
     /// # Errors
     /// It was taken back before.
@@ -116,7 +117,7 @@ impl Lent {
     }
 }
 
-/// A connection, whatever it is made of.
+/// A bidirectional stream of any kind.
 trait Duplex: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Duplex for T {}

@@ -1,4 +1,4 @@
-//! Waiting for a socket on the runtime of the task that waits.
+//! Waits for a socket on the runtime of the waiting task.
 
 use std::io;
 
@@ -24,7 +24,7 @@ impl Readiness {
         }
     }
 
-    /// Returns when there may be something to read that came after the last return of this.
+    /// Waits until there may be something to read that came after the last return of this.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.readable().await?,
@@ -34,7 +34,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Returns when the system may take more.
+    /// Waits until the system may accept more.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.writable().await?,
@@ -44,7 +44,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Waits for the next event from here on: called before the work, so that what comes during the work is noticed.
+    /// Clears the readiness. Called before the work, so that events during the work are noticed.
     fn forget(&self, interest: Interest) {
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {

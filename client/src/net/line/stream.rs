@@ -1,11 +1,11 @@
-//! A socket that never waits, with or without TLS.
+//! A socket that never blocks, with or without TLS.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
 use socket2::Socket;
 
-/// The two ends of it.
+/// A connected, non-blocking socket, and TLS over it.
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
@@ -13,17 +13,17 @@ pub struct Stream {
     tls: Option<Box<rustls::ClientConnection>>,
 }
 
-/// The state of what was to be written.
+/// The state of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// The system took everything.
+    /// The system accepted everything.
     Done,
     /// The rest has to wait.
     Blocked,
 }
 
 impl Stream {
-    /// A socket that is connected, and does not block.
+    /// Creates a stream of a connected, non-blocking socket.
     pub fn new(socket: Socket) -> Self {
         Self {
             socket,
@@ -32,11 +32,11 @@ impl Stream {
         }
     }
 
-    /// The same with TLS, after its handshake.
+    /// Creates a stream with TLS, after its handshake.
     #[cfg(feature = "tls")]
     pub fn over_tls(socket: Socket, tls: rustls::ClientConnection) -> Self {
         let mut tls = Box::new(tls);
-        // What is written is bounded where it is asked for.
+        // The callers bound what is written.
         tls.set_buffer_limit(None);
         Self { socket, tls: Some(tls) }
     }
@@ -46,12 +46,12 @@ impl Stream {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Another handle of the socket, to wait for it.
+    /// Returns another handle of the socket, to wait for it.
     pub fn handle(&self) -> io::Result<Socket> {
         self.socket.try_clone()
     }
 
-    /// Writes what the system takes of `bytes`, and returns how much that was.
+    /// Writes as many bytes as the system accepts, and returns their number.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -60,7 +60,7 @@ impl Stream {
         not_now(|| (&self.socket).write(bytes)).map(|written| written.unwrap_or(0))
     }
 
-    /// Hands to the system what TLS holds.
+    /// Hands the bytes that TLS holds to the system.
     pub fn flush(&mut self) -> io::Result<Flow> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -73,7 +73,7 @@ impl Stream {
         Ok(Flow::Done)
     }
 
-    /// Returns true if there may be more than one read tells.
+    /// Returns whether there may be more to read than one read returned.
     pub fn is_buffered(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -81,7 +81,7 @@ impl Stream {
         return false;
     }
 
-    /// Reads into `room`; `None`: nothing is there now. 0: the other end hung up.
+    /// Reads into `room`; `None` if nothing is there now, 0 if the other end closed the connection.
     pub fn read(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -100,7 +100,7 @@ impl Stream {
     }
 }
 
-/// Does it, again where a signal came; `None`: it would have to wait.
+/// Performs `act`, again after a signal; `None` if it would block.
 fn not_now(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match act() {

@@ -1,4 +1,4 @@
-//! Requests to a node on its one connection, each in the time that the node is given.
+//! Requests to a node on its one connection, each within the node's time to answer.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::net::pace::Given;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// What is sent to a node.
+/// A request to a node.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     command: &'a Cmd,
-    /// What the server is told right before.
+    /// The command that precedes it, if any.
     before: Option<Before>,
     given: Given,
 }
 
 impl Node {
-    /// Sends `command`, in its turn, and returns what the node answers in the time it is given; with the server that answered.
-    /// If it is `about` a lease, that is noted as sent there when it is.
+    /// Sends `command` in its turn. Returns the node's answer within its time, with the server that answered. If it is
+    /// `about` a lease, the sending is recorded there.
     pub async fn ask(
         self: &Arc<Self>,
         command: &Cmd,
@@ -38,7 +38,8 @@ impl Node {
         self.ask_as(command, given, about, false).await
     }
 
-    /// The same; `asking`: as another master of the cluster told, while the key's slot is on its way to this one.
+    /// Sends `command` with ASKING if `asking`, as another master of the cluster demanded while the key's slot migrates
+    /// to this one.
     pub async fn ask_as(
         self: &Arc<Self>,
         command: &Cmd,
@@ -51,7 +52,8 @@ impl Node {
         (by.map(|by| by.id), reply)
     }
 
-    /// Sends `command`, which reads a key, as [`Node::ask`]; over that connection the node tells when the key changes next.
+    /// Sends `command`, which reads a key. See [`Node::ask`]; over that connection the node reports the next change of
+    /// the key.
     pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let asked = Asked { command: &command, before: Some(Before::Caching), given };
         let Answer { by, reply, .. } = self.answer_to(asked, None).await;
@@ -59,7 +61,8 @@ impl Node {
         (id, over.unwrap_or(0), reply)
     }
 
-    /// Sends `command` if that can be done at once, and returns whether it is; its answer goes to `inbox`, with this tag.
+    /// Sends `command` if that is possible at once, and returns whether it is. Its answer goes to `inbox`, with this
+    /// tag.
     pub fn send_now(
         self: &Arc<Self>,
         command: &Cmd,
@@ -99,7 +102,7 @@ impl Node {
             Given::Exactly(_) => Some(began),
             Given::Within { .. } => None,
         };
-        // Before it is sent: from then on it may be there.
+        // This comes before the sending: from then on the node may have it.
         about.inspect(|lease| lease.goes_to(self.place));
         let guest = home::guest();
         match link.line.ask(command, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
@@ -117,8 +120,8 @@ impl Node {
         }
     }
 
-    /// Waits until a request can be sent: for the very first connection, and for a new one to a node that is down; but not for one that stays
-    /// down, or that has been silent for longer than it would be given.
+    /// Waits until a request can be sent: for the very first connection, and for a new one to a node that is down. Not
+    /// for a node that stays down, or has been silent for longer than its time.
     async fn admit(&self, given: Given, began: Instant) -> Result<(), Why> {
         self.redial(began + given.least()).await;
         self.link(began + connect_within(given)).await?;

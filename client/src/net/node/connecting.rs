@@ -1,4 +1,4 @@
-//! Making a connection to a node.
+//! Opens connections to a node.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::net::line::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// The contract that this client speaks, as LOCK.NODE numbers it.
+/// The protocol version of this client, as LOCK.NODE numbers it.
 const PROTOCOL: u64 = 1;
 
-/// The word of LOCK.NODE for a node that takes a note with LOCK.WAIT, and how many wait behind a request.
+/// Feature of LOCK.NODE: the node accepts a note with LOCK.WAIT, and the number of requests behind.
 const BEHIND: &str = "behind";
 
-/// The word of LOCK.NODE for a node where one connection hears of many waits.
+/// Feature of LOCK.NODE: one connection hears of many waits.
 const HEAR: &str = "hear";
 
-/// The word of LOCK.NODE for a node that knows of the set of nodes.
+/// Feature of LOCK.NODE: the node knows the set of nodes.
 const MEMBERS: &str = "members";
 
-/// Why a node of a set that has versions cannot be asked.
+/// Errors of nodes in a set with versions.
 const ANOTHER_SERVER: &str = "another server is there than the member of the set: it was replaced, or lost its state file. Remove the member \
                               from the set, and add the server that is there";
 const IN_A_SET: &str =
     "it is a member of a set of nodes that changes, where each node is one server: give the addresses of those servers";
 const TOO_OLD_FOR_MEMBERS: &str = "its lock module is too old for a set of nodes that changes: upgrade it";
 
-/// What a server says of itself.
+/// A server's description of itself.
 struct Greeting {
     id: NodeId,
     knows_behind: bool,
@@ -42,19 +42,20 @@ struct Greeting {
 }
 
 impl Node {
-    /// A new connection for requests, to a server that can be a node.
+    /// Opens a connection for requests, to a server that can be a node.
     pub(super) async fn connect(&self, number: u64) -> Result<Link, Why> {
         self.to_server(false, async |way| {
             let (mut connection, driver, lent) = way.open().await?;
             let greeted = async {
                 let Greeting { id, knows_behind, hears } = self.greet(&mut connection).await?;
-                // Of keys that are looked at, and not of what this connection changes itself.
+                // Tracks keys that are read, except changes by this connection itself.
                 let mut tracking = redis::cmd("CLIENT");
                 tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
                 let tracks = matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
                 Ok((id, tracks, knows_behind, hears))
             };
-            // A server that hangs up has answered before: those who wait for answers get them, or an error, when the driver has ended.
+            // A server that hangs up has answered before: pending requests get their answers, or an error, once the
+            // driver has ended.
             let driven = async {
                 driver.await;
                 std::future::pending::<std::convert::Infallible>().await
@@ -70,7 +71,7 @@ impl Node {
         .await
     }
 
-    /// A new connection for what waits there; it does not look at keys.
+    /// Opens a connection for requests that wait there; it tracks no keys.
     pub(super) async fn connect_to_wait(&self) -> Result<Waiter, Why> {
         self.to_server(true, async |way| {
             let config =
@@ -82,7 +83,7 @@ impl Node {
         .await
     }
 
-    /// Connects in this manner, within the time for that; `again`: to where the connection for requests leads to.
+    /// Connects in this manner, within the time limit; if `again`, to the target of the connection for requests.
     async fn to_server<T>(&self, again: bool, connect: impl AsyncFnOnce(Arc<Way>) -> Result<T, Why>) -> Result<T, Why> {
         let within = async |way| timeout(CONNECT_TIMEOUT, connect(way)).await.unwrap_or_else(|_| Err(Why::late()));
         let sentinels = match &self.server {
@@ -119,7 +120,7 @@ impl Node {
             let todo = if is_fixed { ": give the address of a master" } else { "" };
             return Err(Why::Unreachable(format!("it is a replica{todo}")));
         }
-        // What another server says is nobody's answer.
+        // The answers of another server do not count.
         if self.id.is_some_and(|member| member != id) {
             return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
         }
@@ -132,7 +133,8 @@ impl Node {
 }
 
 impl Node {
-    /// Says which version of the set this client works with. A node that was told a later one takes nothing from it, and tells which.
+    /// States the version of the set that this client works with. A node that knows a later one refuses, and reports
+    /// it.
     async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), Why> {
         let news = &self.common.news;
         if !knows_members {

@@ -1,7 +1,8 @@
-//! Requests that wait in the node's queues without a connection each: one more connection, the listener, hears what became of all of them.
+//! Requests that wait in the node's queues without a connection each. One more connection, the listener, hears the
+//! outcome of all.
 //!
-//! It is made when it is first needed, and closed when nobody has waited for long. When it breaks, the node lets its requests leave their
-//! queues, and those who wait are told, so that they ask again with their tickets.
+//! It is opened when it is first needed, and closed after nobody has waited for a while. If it breaks, the node removes
+//! its requests from the queues, and their callers get an error, so that they ask again with their tickets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,30 +27,30 @@ use crate::net::line::{OVERSLEPT, OVERSLEPT_TIMES};
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// News are asked for so long at a time: a listener that is half open is noticed so soon.
+/// Length of one request for news: a half-open listener is noticed after this time.
 const HEARD: Duration = Duration::from_secs(5);
 
-/// So many requests for news are on their way at a time: the node has the next one as soon as it answers one.
+/// Number of outstanding requests for news: the node has the next one as soon as it answers one.
 const ASKED_AHEAD: usize = 2;
 
-/// After a listener that could not be made another one is tried after so long.
+/// Pause before another listener is tried after a failure.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A request that nobody waits for any more may be answered by what is on its way already: after so long it is taken back.
+/// Grace period of an abandoned request: its answer may be on the way. After that it is taken back.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// The code of a node that knows no such listener.
+/// The error code of a node that does not know such a listener.
 const NO_LISTENER: &str = "NOLISTENER";
 
-/// Somebody waits for news, as long as this lives.
+/// A caller's wait for news, as long as this lives.
 struct Waiting {
     node: Arc<Node>,
     listener: Arc<Listener>,
     about: About,
     number: u64,
-    /// What it waits for; `None`: it was told.
+    /// Receives the news; `None` once it has come.
     told: Option<Told>,
-    /// The node may have the request in its queue.
+    /// True if the node may have the request in its queue.
     is_sent: bool,
 }
 
@@ -69,8 +70,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Nobody wants to know any more what became of a request: it leaves the queue, unless it has for another reason: the lock was granted
-/// there, or given back. Nothing that its owner holds is touched, whenever that arrives.
+/// Removes an abandoned request from the queue, unless it has left for another reason, such as a grant or a release.
+/// Nothing that its owner holds is affected, whenever this arrives.
 async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
     if timeout(SETTLED, told).await.is_err() {
         listener.forget(&about, number);
@@ -80,8 +81,8 @@ async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, nu
 }
 
 impl Node {
-    /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener where the node has one, else on a
-    /// connection of its own. Dropped meanwhile, the request leaves the queue.
+    /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener if the node
+    /// supports it, otherwise on a connection of its own. If this is dropped, the request leaves the queue.
     pub async fn ask_to_wait(
         self: &Arc<Self>,
         command: &Cmd,
@@ -94,7 +95,7 @@ impl Node {
             Ok(_) => return self.ask_waiting(command, patience, Some(lease), false).await,
             Err(failure) => return (None, Err(failure)),
         };
-        // A listener may have ended without this client having heard of it: then once more.
+        // A listener may have ended before this client noticed: it tries once more.
         for _ in 0..2 {
             let listener = match self.listener(number).await {
                 Ok(Some(listener)) => listener,
@@ -110,12 +111,12 @@ impl Node {
         (None, Err(Why::Silent))
     }
 
-    /// How many requests of this client wait here over a listener.
+    /// Returns the number of requests of this client that wait here over a listener.
     pub fn waits_heard(&self) -> usize {
         self.hearing.waits.load(Ordering::Relaxed)
     }
 
-    /// Whether requests can wait here without a connection each, as far as that is known.
+    /// Returns whether requests can wait here without a connection each, as far as that is known.
     pub fn hears(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.hears)
     }
@@ -128,18 +129,18 @@ impl Node {
         due: Instant,
     ) -> (Option<NodeId>, Result<Value, Why>) {
         let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
-        // Before it is sent: the news can be faster than the answer.
+        // This comes before the sending: the news can be faster than the answer.
         let Some(mut waiting) = self.waits_for(listener, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
         command.arg("HEARD").arg(&listener.name);
         let (id, reply) = {
-            // It is never closed, so that cannot fail.
+            // The semaphore is never closed, so this cannot fail.
             let _turn = self.hearing.asks.acquire().await.ok();
             waiting.is_sent = true;
             self.ask(&command, UNHURRIED, Some(lease)).await
         };
         if !reply.as_ref().is_ok_and(wire::is_waiting) {
-            // Of a node that did not answer in time it is not known.
+            // The request may be in the queue of a node that did not answer in time.
             waiting.is_sent = matches!(reply, Err(Why::Silent));
             return (id, reply);
         }
@@ -154,7 +155,7 @@ impl Node {
         (id, told)
     }
 
-    /// Begins to wait for news of `lease` from `listener`; `None`: none will come.
+    /// Begins to wait for news of `lease` from `listener`; `None` if no news will come.
     fn waits_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;
@@ -163,8 +164,8 @@ impl Node {
         Some(Waiting { node, listener, about, number, told: Some(told), is_sent: false })
     }
 
-    /// The listener, a new one if there is none; `None`: the node does not let this client listen. (`number` is that of the connection
-    /// over which requests are sent.)
+    /// Returns the listener, a new one if there is none; `None` if the node does not let this client listen. (`number`
+    /// is that of the connection for requests.)
     async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, Why> {
         let mut last = self.hearing.last.lock().await;
         if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
@@ -181,7 +182,7 @@ impl Node {
                 *last = Last { listener: Some(Arc::clone(&listener)), ..Last::default() };
                 Ok(Some(listener))
             }
-            // It knows the command: it is this user that may not use it.
+            // The node knows the command, but this user may not use it.
             Err(failure) if failure.is_answer() && failure.is_lasting() => {
                 debug!(node = self.name(), %failure, "each wait has a connection of its own");
                 *last = Last { refused_on: number, ..Last::default() };
@@ -197,7 +198,7 @@ impl Node {
     async fn begin_to_listen(&self) -> Result<Arc<Listener>, Why> {
         let mut link = self.connect_to_wait().await?;
         let name: [u8; NAME_BYTES] = rand::random();
-        // From the first answer on the node knows the name.
+        // From the first answer on, the node knows the name.
         let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
         Why::or_value(first)?;
         debug!(node = self.name(), "listens");
@@ -207,7 +208,7 @@ impl Node {
     }
 }
 
-/// Hears news until nobody needs them any more, or they cannot be heard.
+/// Receives news until nobody needs them any longer, or they cannot be received.
 async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiver<State>) {
     let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
     let ask = || {
@@ -229,7 +230,7 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
                 overslept = 0;
                 let Some(news) = wire::news(news) else { break };
                 news.into_iter().for_each(|news| listener.tell(news));
-                // Those who were told go first: the node has another request for news already.
+                // The callers that received news go first: the node already has another request for news.
                 yield_now().await;
                 asked.push_back(ask());
             }

@@ -1,4 +1,4 @@
-//! Answers of nodes on their way to those who asked: to one request, or to several that were sent together.
+//! Answers of nodes on their way to the callers: to one request, or to several that were sent together.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,30 +14,30 @@ use crate::net::home::{self, Begun};
 use crate::net::line::Waits;
 use crate::values::failure::Why;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Answer {
-    /// Which of the requests of its inbox it was.
+    /// The tag of the request in its inbox.
     pub tag: usize,
-    /// Who was asked; `None`: nobody.
+    /// The server that was asked; `None` if none was.
     pub by: Option<By>,
     pub reply: Result<Value, Why>,
 }
 
-/// Who was asked.
+/// A server that was asked, and the connection.
 #[derive(Clone, Debug)]
 pub struct By {
     pub way: Arc<Way>,
-    /// Its server.
+    /// The id of the server.
     pub id: NodeId,
     /// The number of the connection.
     pub over: u64,
 }
 
-/// The answer to a request that may not be the last word.
+/// The answer to a request that may not be final.
 pub type First = (Option<By>, Result<Value, Why>);
 
-/// Where answers to requests of one task arrive. As soon as it is dropped, what was not sent yet is not sent any more.
+/// Receives the answers to requests of one task. When it is dropped, its unsent requests are not sent.
 #[derive(Debug)]
 pub struct Inbox(Mutex<Arrived>);
 
@@ -51,7 +51,7 @@ struct Arrived {
     is_overdue: bool,
 }
 
-/// Where the answer to one request goes. Dropped without one, it tells that the connection broke.
+/// The destination of one answer. Dropped without one, it reports that the connection broke.
 #[derive(Debug)]
 pub(super) struct Sink {
     inbox: Weak<Inbox>,
@@ -59,7 +59,7 @@ pub(super) struct Sink {
 }
 
 impl Inbox {
-    /// One for so many answers; there may be more.
+    /// Creates an inbox with room for this many answers; there may be more.
     pub fn new(answers: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Arrived {
             answers: VecDeque::with_capacity(answers),
@@ -69,7 +69,7 @@ impl Inbox {
         })))
     }
 
-    /// The next answer; never, if nothing was asked.
+    /// Returns the next answer; waits for ever if nothing was asked.
     pub async fn next(&self) -> Answer {
         poll_fn(|context| self.poll_next(context, 1)).await
     }
@@ -91,7 +91,7 @@ impl Inbox {
         Poll::Pending
     }
 
-    /// Where the answer to the request with this tag goes.
+    /// Returns the destination of the answer to the request with this tag.
     pub(super) fn sink(self: &Arc<Self>, tag: usize) -> Sink {
         Sink { inbox: Arc::downgrade(self), tag }
     }
@@ -120,12 +120,12 @@ impl Waits for Sink {
 }
 
 impl Sink {
-    /// The request is not sent: nothing is told.
+    /// Discards the destination, since the request is not sent.
     pub fn forget(mut self) {
         self.inbox = Weak::new();
     }
 
-    /// That is the answer.
+    /// Delivers the answer.
     pub fn put(mut self, by: Option<By>, reply: Result<Value, Why>) {
         self.put_once(by, reply);
     }

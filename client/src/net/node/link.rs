@@ -1,4 +1,4 @@
-//! A connection to a node, and what its server says of itself.
+//! A connection to a node, and its server's description of itself.
 
 use std::sync::Arc;
 
@@ -10,42 +10,42 @@ use super::inbox::{By, Sink};
 use crate::net::access::Way;
 use crate::net::line::Line;
 
-/// A connection for what waits at its other end.
+/// A connection for requests that wait at its other end.
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) connection: MultiplexedConnection,
-    /// Where it leads to.
+    /// The way to the server.
     pub(super) way: Arc<Way>,
-    /// The server.
+    /// The id of the server.
     pub(super) id: NodeId,
 }
 
-/// The connection for requests, and which server is at its other end.
+/// The connection for requests, and the server at its other end.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(super) line: Arc<Line<Sink>>,
-    /// Where it leads to.
+    /// The way to the server.
     pub(super) way: Arc<Way>,
-    /// Connections of this node are numbered from 1.
+    /// The number of the connection, from 1 for each node.
     pub(super) number: u64,
-    /// The server.
+    /// The id of the server.
     pub id: NodeId,
-    /// It tells over this connection when a key changes that is looked at.
+    /// True if the server reports changes of read keys over this connection.
     pub(super) tracks: bool,
-    /// It takes a note with LOCK.WAIT, and how many wait behind a request.
+    /// True if it accepts a note with LOCK.WAIT, and the number of requests behind.
     pub(super) knows_behind: bool,
-    /// One connection can hear what became of many that wait.
+    /// True if one connection can hear the outcome of many waits.
     pub(super) hears: bool,
 }
 
 impl Link {
-    /// Who answers over it.
+    /// Returns the server and the connection, as the source of an answer.
     pub(super) fn by(&self) -> By {
         By { way: Arc::clone(&self.way), id: self.id, over: self.number }
     }
 }
 
-/// The connection with this number is of no use any more: another one is made.
+/// Marks the connection with this number as dead, so that another one is opened.
 pub(super) fn give_up(broken: &watch::Sender<u64>, number: u64) {
     broken.send_if_modified(|last| {
         let news = number > *last;

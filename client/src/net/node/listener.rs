@@ -1,4 +1,4 @@
-//! The connection that hears for this client on one node, and those who wait for its news.
+//! The connection that listens for this client on one node, and the callers that wait for its news.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -12,30 +12,30 @@ use tokio::time::Instant;
 use crate::net::wire::News;
 use crate::values::failure::Why;
 
-/// Bytes of a listener's name.
+/// Length of a listener's name, in bytes.
 pub const NAME_BYTES: usize = 20;
 
-/// A listener that nobody has needed for so long is closed.
+/// Maximum idle time of a listener before it is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Requests to wait on their way to a node at a time: extensions do not wait behind them.
+/// Maximum number of outstanding requests to wait on a node: extensions do not queue behind them.
 const ASKS: usize = 32;
 
-/// What hears for this client on one node.
+/// The listening state of this client on one node.
 #[derive(Debug)]
 pub struct Hearing {
     pub last: tokio::sync::Mutex<Last>,
     pub asks: Semaphore,
-    /// Requests that wait over it.
+    /// Number of requests that wait over the listener.
     pub waits: AtomicUsize,
 }
 
-/// What came of the last attempt to listen.
+/// The result of the last attempt to listen.
 #[derive(Debug, Default)]
 pub struct Last {
     pub listener: Option<Arc<Listener>>,
     pub failed: Option<(Instant, Why)>,
-    /// Over the connection with this number the node said that it lets this client not listen.
+    /// The connection over which the node refused to let this client listen.
     pub refused_on: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Listener {
     pub waits: Mutex<Waits>,
 }
 
-/// Who waits for news of it.
+/// The callers that wait for its news.
 #[derive(Debug)]
 pub struct Waits {
     pub is_open: bool,
@@ -77,7 +77,7 @@ impl Listener {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that somebody waits for news of that, and returns its number; `None`: none will come.
+    /// Registers a wait for news of `about`, and returns its number; `None` if no news will come.
     pub fn add(&self, about: &About) -> Option<(u64, Told)> {
         let (told, tells) = oneshot::channel();
         let mut waits = self.waits();
@@ -90,7 +90,7 @@ impl Listener {
         Some((number, tells))
     }
 
-    /// Nobody waits for that any more.
+    /// Removes a wait.
     pub fn forget(&self, about: &About, number: u64) {
         let mut waits = self.waits();
         if waits.asked.get(about).is_some_and(|(last, _)| *last == number) {
@@ -98,21 +98,21 @@ impl Listener {
         }
     }
 
-    /// Tells who waits for it; of a request that was given up there is nobody.
+    /// Delivers news to their caller; a cancelled request has none.
     pub fn tell(&self, News { key, owner, told }: News) {
         if let Some((_, tells)) = self.waits().asked.remove(&(key, owner)) {
             let _ = tells.send(told);
         }
     }
 
-    /// No news come any more: those who wait are told so.
+    /// Ends the listener: its callers learn that no more news come.
     pub fn end(&self) {
         let mut waits = self.waits();
         waits.is_open = false;
         waits.asked = HashMap::new();
     }
 
-    /// Ends if nobody has needed it for long; whether it has ended.
+    /// Ends the listener if it has been idle for too long. Returns whether it has ended.
     pub fn ends_if_idle(&self) -> bool {
         let mut waits = self.waits();
         waits.is_open &= !waits.asked.is_empty() || waits.idle_since.elapsed() < IDLE;

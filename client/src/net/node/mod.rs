@@ -1,12 +1,12 @@
-//! One node: its connections, who it is, and what it answers.
+//! One node: its connections, its identity, and its answers.
 //!
-//! One connection carries all requests; it is made, watched and made again by a task of its own, so that no caller waits for
-//! a node that is down. Requests that wait in the node's queues are answered over another one, the listener, or, where the node
-//! has none, each over one of its own: everything behind them would wait too.
+//! One connection carries all requests. A task of its own opens, watches and reopens it, so that no caller waits for a
+//! node that is down. Requests that wait in the node's queues are answered over another connection, the listener. If
+//! the node does not support that, each has its own: a waiting request would block everything behind it.
 //!
-//! So many requests are on their way at a time; the others wait for their turn here, and the time that the node is given begins
-//! when a request is sent. A node that did not answer in its time is *silent* until it answers again: it is not asked meanwhile,
-//! and costs nobody that time once more.
+//! The number of outstanding requests is limited; further ones wait here for their turn. A node's time to answer begins
+//! when a request is sent. A node that did not answer in its time is *silent* until it answers again: it is not asked
+//! meanwhile, and delays nobody a second time.
 
 mod asking;
 mod connecting;
@@ -42,14 +42,14 @@ use crate::net::tally::Tally;
 use crate::net::tracking::Tracked;
 use crate::values::failure::Why;
 
-/// Where the server of a node is.
+/// The location of a node's server.
 #[derive(Debug)]
 pub enum Whereabouts {
-    /// Always there.
+    /// A fixed address.
     At(Arc<Way>),
-    /// Where these say.
+    /// The server that these Sentinels name.
     Named(Box<Sentinels>),
-    /// Nowhere: a member of the set with this address, and why it cannot be asked.
+    /// No location: a member of the set with this address, and the reason why it cannot be asked.
     Nowhere(String, String),
 }
 
@@ -63,21 +63,21 @@ impl Whereabouts {
     }
 }
 
-/// What all nodes of a client have in common.
+/// The state that all nodes of a client share.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// One of them began to answer.
+    /// Notified when one of them answers again.
     pub answers_again: Arc<Notify>,
-    /// Held locks that they tell of.
+    /// The held locks whose changes they report.
     pub tracked: Arc<Tracked>,
-    /// Which set they are, and what they tell of later ones.
+    /// The version of their set, and the later ones that they report.
     pub news: Arc<News>,
-    /// Which attempts may begin.
+    /// Admits attempts.
     pub admission: Arc<Admission>,
 }
 
 impl Common {
-    /// Of so many nodes, which are this set; another one is taken up if they `follow`.
+    /// Creates the state of `nodes` nodes, which are this set; the client moves to another one if they `follow`.
     pub fn new(nodes: usize, members: Members, follow: bool) -> Self {
         let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(nodes)));
         Self { answers_again, tracked, news: Arc::new(News::new(members, follow)), admission: Arc::default() }
@@ -87,36 +87,36 @@ impl Common {
 /// A node of the list, or a master of a cluster in it.
 #[derive(Debug)]
 pub struct Node {
-    /// Its place in the list, from 0.
+    /// The node's place in the list, from 0.
     place: usize,
     server: Whereabouts,
-    /// Which server it is, if that is known from the set.
+    /// The server's id, if the set names it.
     id: Option<NodeId>,
-    /// Which server answered last.
+    /// The server that answered last.
     seen: Mutex<Option<NodeId>>,
-    /// What its connections are numbered from.
+    /// The number of its first connection.
     first: u64,
-    /// It is a master of a cluster.
+    /// True if it is a master of a cluster.
     is_in_cluster: bool,
     state: watch::Sender<State>,
     redialing: Redialing,
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
     answers: Mutex<Answers>,
-    /// When the request was sent that it did not answer in its time; `None`: it answers.
+    /// The time at which a request was sent that it did not answer in time; `None` while it answers.
     silent_since: watch::Sender<Option<Instant>>,
     waiters: Mutex<Vec<Waiter>>,
     hearing: Hearing,
     /// Requests that wait on connections of their own.
     blocked: Tally,
     owed: Mutex<VecDeque<Arc<Debt>>>,
-    /// How many these are.
+    /// Number of pending releases.
     owes: watch::Sender<usize>,
     common: Common,
     meter: NodeMeter,
 }
 
-/// What its answers tell of it.
+/// The pace of its answers, and the time of the last one.
 #[derive(Debug, Default)]
 struct Answers {
     pace: Pace,
@@ -125,7 +125,7 @@ struct Answers {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Never connected yet.
+    /// It has not been connected yet.
     Connecting,
     Up(Link),
     Down(Why),
@@ -134,16 +134,16 @@ enum State {
 /// The state of a node, as far as it is known without asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nobody has tried yet.
+    /// No connection was tried yet.
     Unknown,
-    /// Connected, and answering.
+    /// The node is connected, and answers.
     Up,
-    /// Not connected, or not answering, and why.
+    /// The node is not connected, or does not answer, for this reason.
     Away(Why),
 }
 
 impl Node {
-    /// A node at this place in the list, from 0. Nothing is connected yet.
+    /// Creates a node at this place in the list, from 0. Nothing is connected yet.
     pub fn new(place: usize, server: Whereabouts, common: &Common) -> Self {
         let meter = NodeMeter::new(server.name());
         Self {
@@ -168,36 +168,37 @@ impl Node {
         }
     }
 
-    /// The same as a master of a cluster, with its connections numbered from `first`: all masters there are one node of the list.
+    /// Makes it a master of a cluster, with connections numbered from `first`: all masters there are one node of the
+    /// list.
     pub fn of_cluster(self, first: u64) -> Self {
         Self { is_in_cluster: true, first, ..self }
     }
 
-    /// The same as a member of the set: no other server is it.
+    /// Makes it a member of the set, so that no other server counts as it.
     pub fn of_member(self, member: &Member) -> Self {
         Self { id: member.id.map(NodeId), ..self }
     }
 
-    /// Nobody is to ask it any more, and why; its connections end.
+    /// Retires the node for this reason: nobody asks it any longer, and its connections end.
     pub fn retire(&self, why: &str) {
         self.redialing.end();
         self.state.send_replace(State::Down(Why::Unreachable(why.to_owned())));
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// It is no node of the set any more: nothing is told to the recorder.
+    /// Reports to metrics that it is no longer a node of the set.
     pub fn leaves(&self) {
         self.meter.up(false);
     }
 
-    /// Returns when it is known whether it can be connected to, if that was not tried yet, or its connection broke just now.
+    /// Waits until a first connection, or one after a break just now, has succeeded or failed.
     pub async fn is_settled(&self) {
-        // The sender is here, so it cannot fail.
+        // The sender lives in `self`, so this cannot fail.
         let is_open = |state: &State| matches!(state, State::Connecting | State::Down(Why::Broken(_)));
         let _ = self.state.subscribe().wait_for(|state| !is_open(state)).await;
     }
 
-    /// Whether it is the same server as `before`, of another version of the set.
+    /// Returns whether it is the same server as `before`, of another version of the set.
     pub fn is_same_as(&self, before: &Self) -> bool {
         let seen = before.id.or_else(|| *before.seen.lock().unwrap_or_else(PoisonError::into_inner));
         match seen {
@@ -206,12 +207,12 @@ impl Node {
         }
     }
 
-    /// Its address, without passwords.
+    /// Returns its address, without passwords.
     pub fn name(&self) -> &str {
         self.server.name()
     }
 
-    /// The way to its server, if that is always the same.
+    /// Returns the way to its server, if that is fixed.
     pub fn way(&self) -> Option<&Arc<Way>> {
         match &self.server {
             Whereabouts::At(way) => Some(way),
@@ -219,18 +220,18 @@ impl Node {
         }
     }
 
-    /// Which server it is, as soon as it is connected.
+    /// Returns the id of its server, once it is connected.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         self.link(by).await.map(|link| link.id)
     }
 
-    /// The same; one that is down is connected to anew.
+    /// Returns the id of its server, once it is connected; reconnects a node that is down.
     pub async fn reconnected(&self, by: Instant) -> Result<NodeId, Why> {
         self.redial(by).await;
         self.connected(by).await
     }
 
-    /// The connection over which it tells when a key changes that is looked at; `None`: it does not, or there is none.
+    /// Returns the connection over which it reports changes of read keys; `None` if there is none, or it does not.
     pub fn tracks_over(&self) -> Option<u64> {
         match &*self.state.borrow() {
             State::Up(link) if link.tracks => Some(link.number),
@@ -238,7 +239,7 @@ impl Node {
         }
     }
 
-    /// Tells the recorder whether it can be asked now.
+    /// Reports to metrics whether it can be asked now.
     fn meter_state(&self) {
         let is_up = matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none();
         self.meter.up(is_up);
@@ -248,12 +249,12 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has answered any request since then.
+    /// Returns whether it has answered any request since then.
     pub fn answered_since(&self, since: Instant) -> bool {
         self.answers().last.is_some_and(|last| last >= since)
     }
 
-    /// Tells if it can be asked.
+    /// Returns its reachability.
     pub fn reach(&self) -> Reach {
         match &*self.state.borrow() {
             State::Connecting => Reach::Unknown,
@@ -263,17 +264,17 @@ impl Node {
         }
     }
 
-    /// Whether it is connected, and answers.
+    /// Returns whether it is connected, and answers.
     pub fn is_connected(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none()
     }
 
-    /// Whether it can be told for whom a request waits, as far as that is known.
+    /// Returns whether it accepts a note and the number of requests behind, as far as that is known.
     pub fn knows_behind(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
     }
 
-    /// Whether it makes sense to ask it; also where it can be told at once why it never will.
+    /// Returns whether a request makes sense; also if it gets a lasting error at once.
     pub fn is_worth_asking(&self) -> bool {
         let can = match &*self.state.borrow() {
             State::Connecting | State::Up(_) => true,
@@ -282,7 +283,7 @@ impl Node {
         can && self.silent_since.borrow().is_none()
     }
 
-    /// The connection; waits for the very first one, and for no other.
+    /// Returns the connection. Waits for the very first one only.
     async fn link(&self, deadline: Instant) -> Result<Link, Why> {
         let known = |state: &State| match state {
             State::Connecting => None,
@@ -299,12 +300,12 @@ impl Node {
         }
     }
 
-    /// Returns when it is known anew whether this node can be connected to, if it is down for a reason that passes; at the latest then.
+    /// Waits for a new attempt to connect, if the node is down for a reason that passes; at the latest until `by`.
     pub(super) async fn redial(&self, by: Instant) {
         let mut states = self.state.subscribe();
         let is_down = matches!(&*states.borrow_and_update(), State::Down(failure) if !failure.is_lasting());
         if is_down && self.redialing.request() {
-            // The sender is here, so it cannot fail.
+            // The sender lives in `self`, so this cannot fail.
             let _ = timeout_at(by, states.changed()).await;
         }
     }

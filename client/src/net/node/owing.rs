@@ -1,4 +1,4 @@
-//! What is to be given back to a node as soon as it answers.
+//! Pending releases on a node, made as soon as it answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,15 +14,15 @@ use crate::Why;
 use crate::net::debt::{Debt, is_final};
 use crate::values::clock;
 
-/// Locks that are still to be given back to a node at most: beyond, their leases end by themselves.
+/// Maximum number of pending releases on a node: beyond it, leases end by themselves.
 const OWED_MAX: usize = 16_384;
 
-/// So many of them are given back at a time, and so long after an attempt that failed.
+/// Number of releases made at a time, and the pause after a failure.
 const PAID_AT_A_TIME: usize = 32;
 const PAID_AGAIN: Duration = Duration::from_millis(100);
 
 impl Node {
-    /// `debt` is to be given back here as soon as the node answers.
+    /// Registers a pending release, to be made as soon as the node answers.
     pub fn owe(&self, debt: &Arc<Debt>) {
         let mut owed = self.outstanding_ttl();
         if owed.len() < OWED_MAX {
@@ -31,19 +31,19 @@ impl Node {
         self.owes.send_replace(owed.len());
     }
 
-    /// What is still to be given back here.
+    /// Returns the pending releases.
     pub fn outstanding_ttl(&self) -> MutexGuard<'_, VecDeque<Arc<Debt>>> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is to be given back here any more; what was.
+    /// Removes and returns all pending releases.
     pub fn owes_no_more(&self) -> VecDeque<Arc<Debt>> {
         let owed = std::mem::take(&mut *self.outstanding_ttl());
         self.owes.send_replace(0);
         owed
     }
 
-    /// Returns when nothing is to be given back here any more, or the node is down: then that may take long.
+    /// Waits until no release is pending, or the node is down: then that may take long.
     pub async fn is_paid(&self) {
         let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
         tokio::select! {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Gives back by `release` what is owed whenever the node answers, for ever.
+    /// Makes pending releases by `release` whenever the node answers, for ever.
     pub async fn pay(
         self: Arc<Self>,
         release: impl Fn(Arc<Debt>) -> BoxFuture<'static, Result<Value, Why>> + Send + Sync,
@@ -87,7 +87,7 @@ impl Node {
             let all_paid = paid.iter().all(|paid| *paid);
             {
                 let mut owed = self.outstanding_ttl();
-                // It may all have gone over to another version of the set.
+                // All of them may have moved to another version of the set.
                 let known = batch.len().min(owed.len());
                 owed.drain(..known);
                 batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));

@@ -1,4 +1,4 @@
-//! A node that is down is connected to again as soon as somebody asks it, though no more often than it takes to be no storm.
+//! Reconnects to a node that is down as soon as a request comes, but not so often that it becomes a storm.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Attempts to connect begin no sooner after each other than this, however many requests ask for them. A request that comes within that time is
-/// told why the last one failed: that is from now.
+/// Minimum time between the starts of two attempts to connect, whatever the number of requests. A request within that
+/// time gets the error of the last attempt, which is recent.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The attempts to connect to one node, of which one is under way at a time.
+/// The attempts to connect to one node, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Redialing {
     dialed: Mutex<Dialed>,
@@ -19,11 +19,11 @@ pub(super) struct Redialing {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Dialed {
-    /// Start of the last attempt; `None`: there is none, and none will be.
+    /// Start of the last attempt; `None` if there is none, and none will be.
     began: Option<Instant>,
-    /// It has failed.
+    /// True if it has failed.
     is_over: bool,
-    /// A request has asked for the next one.
+    /// True if a request has asked for the next one.
     is_wanted: bool,
 }
 
@@ -32,26 +32,26 @@ impl Redialing {
         self.dialed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an attempt begins, and returns when.
+    /// Records the start of an attempt, and returns its time.
     pub fn begin(&self) -> Instant {
         let now = Instant::now();
         *self.dialed() = Dialed { began: Some(now), ..Dialed::default() };
         now
     }
 
-    /// Notes that no other attempt will be made.
+    /// Records that no other attempt will be made.
     pub fn end(&self) {
         *self.dialed() = Dialed::default();
     }
 
-    /// The last attempt, which began then, has failed. Returns when another one is wanted, and may begin.
+    /// Records that the attempt which began at `began` failed, and waits until another one is wanted and may begin.
     pub async fn wait(&self, began: Instant) {
         self.dialed().is_over = true;
         self.wanted.notified().await;
         sleep_until(began + AGAIN).await;
     }
 
-    /// Returns true if a request has an attempt to wait for: one that is under way, or that it brings about.
+    /// Returns whether there is an attempt that the request can wait for: a running one, or one that it starts.
     pub fn request(&self) -> bool {
         let mut dialed = self.dialed();
         let Some(began) = dialed.began else { return false };

@@ -1,4 +1,4 @@
-//! What is done for the connection of a node: what is asked is written, what is answered is handed out, and the time is minded.
+//! Serves the connection of a node: writes requests, hands out answers, and checks the time.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,8 @@ use crate::net::line::{Arrived, Checked, Claim, Readiness, STAND_BY, Wants};
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// One connection, as long as it is used. It lives on the client's thread; when it ends, whoever waits is told that it broke.
+/// One connection, as long as it is used. It lives on the client's thread; when it ends, its callers learn that it
+/// broke.
 pub(super) struct Talking {
     node: Arc<Node>,
     link: Link,
@@ -27,13 +28,13 @@ impl Talking {
         Self { node: Arc::clone(node), link: link.clone() }
     }
 
-    /// Goes on until the connection breaks.
+    /// Serves the connection until it breaks.
     pub async fn run(&self) {
         let failure = self.talk(|| false).await.err();
         tracing::debug!(node = self.node.name(), failure = failure.map(tracing::field::display), "it broke");
     }
 
-    /// Nothing is asked over it any more: what was sent is still answered.
+    /// Refuses new requests, and serves the connection until those that were sent are answered.
     pub async fn finish(self) {
         let by = self.link.by();
         self.link.line.close().into_iter().for_each(|sink| self.node.cut(sink, &by));
@@ -72,7 +73,7 @@ impl Talking {
                     line.flush(clock::now())?;
                 }
                 () = line.asked() => {
-                    // What other tasks ask for now is written with it.
+                    // Requests that other tasks make now are written with it.
                     yield_now().await;
                     line.flush(clock::now())?;
                 }
@@ -148,7 +149,7 @@ impl Drop for Talking {
 }
 
 impl Node {
-    /// Reads what came over a connection, and hands it out.
+    /// Reads the messages of a connection, and hands them out.
     fn hear(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         let now = clock::now();
         let read = link.line.read(now, arrived);
@@ -190,7 +191,7 @@ impl Node {
             self.meter.responded(took);
         }
         if let (Whereabouts::Named(_), Some("READONLY")) = (&self.server, reply.as_ref().err().and_then(Why::code)) {
-            // It is the master no more: the Sentinels know who is.
+            // The server is no longer the master: the Sentinels know which one is.
             give_up(&self.broken, link.number);
         }
         if let Some(sink) = sink {
@@ -198,9 +199,9 @@ impl Node {
         }
     }
 
-    /// Tells those whose answers are late, and fails if the connection is of no use.
+    /// Reports late answers to their callers. Fails if the connection is dead.
     fn mind(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
-        // What lies unread is not late.
+        // Unread answers are not late.
         self.hear(link, arrived)?;
         let now = clock::now();
         let checked = link.line.check(now, &self.answers().pace);
@@ -219,17 +220,17 @@ impl Node {
         sink.put(Some(by.clone()), self.counted(Err(Why::Broken(BROKE.to_owned()))));
     }
 
-    /// What came of a request, which is counted.
+    /// Counts the outcome of a request.
     pub(super) fn counted(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         self.meter.asked(&reply);
         reply
     }
 
-    /// It did not answer what was sent then in its time.
+    /// Records that the node did not answer a request, sent at `sent`, in time.
     fn is_silent(&self, sent: Instant) {
         let mut answers = self.answers();
         if answers.last.is_some_and(|last| last > sent) {
-            // It answers, and is only slow.
+            // The node answers, and is only slow.
             return;
         }
         answers.pace.was_silent();
@@ -239,7 +240,7 @@ impl Node {
         }
     }
 
-    /// It answered now, after `took`.
+    /// Records that the node answered now, after `took`.
     fn answers_after(&self, took: Duration, now: Instant) {
         let mut answers = self.answers();
         answers.pace.heard_after(took, now);

@@ -15,15 +15,16 @@ use crate::net::lease::Lease;
 use crate::net::line::Before;
 use crate::values::failure::Why;
 
-/// Idle connections for waiting that are kept.
+/// Maximum number of idle connections kept for waiting.
 const IDLE_WAITERS: usize = 16;
 
-/// So many requests wait on connections of their own where there is a choice.
+/// Preferred maximum of requests that wait on connections of their own, if there is a choice.
 const BLOCKED_FEW: usize = IDLE_WAITERS;
 
 impl Node {
-    /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within `patience`.
-    /// Dropped meanwhile, the connection is closed, and with it the request leaves the queue. `asking`: as with [`Node::ask_as`].
+    /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within
+    /// `patience`. If this is dropped, the connection closes, and the request leaves the queue. For `asking` see
+    /// [`Node::ask_as`].
     pub async fn ask_waiting(
         &self,
         command: &Cmd,
@@ -31,7 +32,7 @@ impl Node {
         about: Option<&Lease>,
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, Why>) {
-        // Who waits can wait for a connection, but not for a node that is known to be down.
+        // A wait includes waiting for a connection, but not for a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         let now = match self.link(connect_by).await {
             Ok(link) => link,
@@ -41,13 +42,13 @@ impl Node {
         let _blocked = self.blocked.begin();
         let idle = {
             let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those to a server that is the master no more are of no use.
+            // Connections to a server that is no longer the master are useless.
             idle.retain(|link| Arc::ptr_eq(&link.way, &now.way));
             idle.pop()
         };
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience, asking).await;
-            // One that was idle may have been closed meanwhile.
+            // An idle connection may have been closed meanwhile.
             if !matches!(reply, Err(Why::Broken(_))) {
                 return (id, reply);
             }
@@ -58,7 +59,8 @@ impl Node {
         }
     }
 
-    /// Whether so many wait here on connections of their own already that others had better not, and the node offers another way.
+    /// Returns whether enough requests wait here on connections of their own that others should not, and the node
+    /// offers another way.
     pub fn has_many_blocked(&self) -> bool {
         self.hears() && self.blocked.count() >= BLOCKED_FEW
     }
@@ -98,7 +100,7 @@ impl Node {
     }
 }
 
-/// Sends `command` as one about a key whose slot is on its way to the server.
+/// Sends `command` with ASKING, for a key whose slot is migrating to the server.
 async fn send_asking(connection: &mut MultiplexedConnection, command: Cmd) -> Result<Value, RedisError> {
     let mut both = redis::pipe();
     both.add_command(Before::Asking.command()).add_command(command);

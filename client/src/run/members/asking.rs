@@ -1,4 +1,4 @@
-//! One question to one server, whether it is a member or not, over a connection of its own that joins no set.
+//! Sends one command to one server, member or not, over a connection of its own that joins no set.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::net::server::Line;
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// Which server answered, and what.
+/// The answer to a command, and the server that gave it.
 #[derive(Debug)]
 pub struct Answered {
     pub id: NodeId,
-    /// Its answer to LOCK.NODE.
+    /// The server's answer to LOCK.NODE.
     pub node: Value,
     pub value: Value,
 }
 
-/// Sends `command` to the server at the other end of `way`; if it is to be a certain one, to that alone.
+/// Sends `command` to the server at the end of `way`; only to the server `expects`, if there is one.
 ///
 /// # Errors
-/// It does not answer in time, is another one, or refuses.
+/// The server does not answer in time, is another one, or refuses.
 pub async fn ask(way: &Arc<Way>, expects: Option<NodeId>, command: &Cmd) -> Result<Answered, Why> {
     let asked = async {
         let mut line = Line::open(way).await?;

@@ -1,7 +1,7 @@
-//! Changing the set of nodes: step by step, each of which adds or removes one node and is agreed on by the nodes themselves.
+//! Changes the set of nodes, step by step. Each step adds or removes one node, and the nodes themselves agree on it.
 //!
-//! It begins with what the nodes know, whatever this client knows, and completes what somebody left half-done. Another one who changes the set
-//! at the same time is not fought: whoever is led off its [`Path`] ends.
+//! A change begins with what the nodes know, whatever this client knows, and completes steps that others left
+//! unfinished. It does not fight a concurrent change: a change that is led off its [`Path`] ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,22 +29,23 @@ use crate::{Error, ErrorKind, NodeError, Why};
 /// The reason why a server cannot be a member.
 const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrade it";
 
-/// So long nothing may go on but leases that end, before it is told what stands in the way.
+/// Maximum time without progress, except for leases that end, before the obstacle is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A node that does not answer for so long when the set is founded is written down as unknown.
+/// Time after which a node that does not answer during the founding of the set is recorded as unknown.
 const FOUNDING: Duration = Duration::from_secs(5);
 
-/// Time between two looks at a node that is guarded: an operator may lift that.
+/// Pause between two checks of a guarded node: an operator may lift the guard.
 const GUARD_LOOK: Duration = Duration::from_secs(1);
 
-/// First and longest pause after an attempt that came to nothing.
+/// First and longest pause after a failed attempt.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Whoever else changes the set at the same moment, or died while it did, is outbid by twice as much each time.
+/// Position of the outbidding part in a ballot. It doubles each time another changer has outbid this one, even a dead
+/// one.
 const ATTEMPTS_SHIFT: u32 = 96;
 
-/// Makes these nodes the set, in as many steps as it takes; and has the client of `nodes` take it up.
+/// Makes these nodes the set, in as many steps as it takes. Returns once the client of `nodes` works with it.
 ///
 /// # Errors
 /// `Configuration`, `NotAllowed`, `NoQuorum`, `Overtaken`.
@@ -60,7 +61,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         let surveyed = changer.survey(first).await;
         changer.tell_behind(&surveyed).await;
         let present = surveyed.present(first)?;
-        // Before it is founded: what cannot be is refused while nothing has been changed.
+        // This comes before the founding: an impossible set is refused while nothing has been changed.
         let wanted = changer.wanted(&present, &wanted).await?;
         let path = path.get_or_insert_with(|| Path::begin(present.clone()));
         overtaken_unless(path.on_present(&present, &wanted), &present)?;
@@ -77,7 +78,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
 }
 
-/// Ends a change that another one led to this version.
+/// Ends a change that a concurrent one led to another version.
 fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
     let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
     let text = || {
@@ -90,7 +91,7 @@ fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Re
     is_on_path.then_some(()).ok_or_else(|| Error::new(ErrorKind::Overtaken, text()))
 }
 
-/// The client works with this version, or with a later one.
+/// Waits until the client works with this version, or with a later one.
 async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
     loop {
         let latest = nodes.latest();
@@ -102,37 +103,38 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
     }
 }
 
-/// What a server knows of the set.
+/// The knowledge of a server about the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Knows {
-    /// Which one it is.
+    /// The id of the server.
     pub id: u128,
-    /// For so many milliseconds it grants nothing.
+    /// Milliseconds for which it grants nothing.
     pub guard_ms: u64,
-    /// The longest lease that it takes, in milliseconds.
+    /// The longest lease that it accepts, in milliseconds.
     pub max_ttl_ms: u64,
     /// Milliseconds until it has a vote on the next version.
     pub unsettled_ms: u64,
-    /// The latest version that it was told of.
+    /// The latest version that it knows.
     pub members: Members,
 }
 
 /// The answers of nodes about their set.
 #[derive(Debug, Default)]
 pub struct Surveyed {
-    /// The addresses of the nodes that the client began with, in their order; none if one of them is no single server.
+    /// The addresses of the nodes that the client began with, in their order; empty if one of them is not a single
+    /// server.
     pub first: Vec<String>,
-    /// The latest version that any of them knows.
+    /// The latest version that any node knows.
     pub latest: Members,
     /// By address, the answer, or the reason why there is none.
     pub known: HashMap<String, Result<Knows, Why>>,
 }
 
 impl Surveyed {
-    /// The set as it is. Where no node knows one, the nodes at `first`: it is founded with them.
+    /// Returns the present set. If no node knows one, the nodes at `first`, with which it will be founded.
     ///
     /// # Errors
-    /// `Configuration`: two of these addresses are one server's.
+    /// `Configuration`: two of these addresses belong to one server.
     pub(super) fn present(&self, first: &[String]) -> Result<Members, Error> {
         if self.latest.version > 0 {
             return Ok(self.latest.clone());
@@ -144,7 +146,7 @@ impl Surveyed {
     }
 }
 
-/// Asks the nodes that the user named, and the members that they tell of, what they know of the set.
+/// Asks the nodes that the user named, and the members that they name, what they know of the set.
 pub async fn survey(nodes: &Arc<Nodes>) -> Surveyed {
     Changer::new(nodes).survey(nodes.set.ways.first()).await
 }
@@ -158,7 +160,7 @@ pub(super) struct Changer<'a> {
 }
 
 impl<'a> Changer<'a> {
-    /// One that has not begun.
+    /// Creates a changer that has not begun.
     pub(super) fn new(nodes: &'a Arc<Nodes>) -> Self {
         Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() }
     }
@@ -172,7 +174,7 @@ impl<'a> Changer<'a> {
         ask(&self.way(&member.address)?, member.id.map(NodeId), command).await
     }
 
-    /// The latest version that any node knows, of those at `first` and in all versions that they tell of.
+    /// Returns the latest version that any node knows, among those at `first` and in all versions that they name.
     pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
@@ -194,17 +196,17 @@ impl<'a> Changer<'a> {
         Surveyed { first: first.to_vec(), latest, known }
     }
 
-    /// Tells members that know an earlier version: they would have no vote on the next one.
+    /// Informs members that know only an earlier version: they would have no vote on the next one.
     async fn tell_behind(&self, Surveyed { latest, known, .. }: &Surveyed) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
             knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
         };
-        // Whoever may not tell them is told so by the first step.
+        // A user without the permission gets that error from the first step.
         join_all(latest.list.iter().filter(is_behind).map(|member| self.tell(member, latest))).await;
     }
 
-    /// What the server at this address knows.
+    /// Returns what the server at this address knows.
     pub(super) async fn knows(&self, address: &str) -> Result<Knows, Why> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await;
         let Answered { id, node, value } = answered.map_err(|why| match why {
@@ -224,7 +226,8 @@ impl<'a> Changer<'a> {
 
     /// Founds the set: the first version has the nodes at `first`, with their ids.
     async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
-        // One that is slow now is a member all the same: it would have to be removed and added anew.
+        // A node that is slow now becomes a member with its id all the same: otherwise it would have to be removed and
+        // added again.
         let until = Instant::now() + FOUNDING;
         let ask = async |address: &String| loop {
             let knows = self.knows(address).await;
@@ -255,7 +258,7 @@ impl<'a> Changer<'a> {
         self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
     }
 
-    /// The nodes at these addresses, as members: those that are so already, and new ones.
+    /// Returns the nodes at these addresses as members, present and new ones.
     pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<Vec<Member>, Error> {
         let asked = join_all(wanted.iter().map(async |way| (way.address(), self.knows(&way.address()).await))).await;
         let mut list: Vec<Member> = vec![];
@@ -278,7 +281,7 @@ impl<'a> Changer<'a> {
                             return Err(refused(ErrorKind::Configuration, Why::Unfit(why)));
                         }
                         Some(_) => member,
-                        // One that was a member before, or is one by now: its last version had nodes of this one.
+                        // This is a former member, or one by now: its last version shares nodes with this one.
                         None if knows.members.version == 0 || shares_nodes(&knows.members, present) => member,
                         None => {
                             let why = "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)";
@@ -286,7 +289,7 @@ impl<'a> Changer<'a> {
                         }
                     }
                 }
-                // It may be dead: it stays one.
+                // The node may be dead: it stays a member.
                 (Err(_), [member, ..]) => (*member).clone(),
                 (Err(why), []) => {
                     let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
@@ -304,11 +307,12 @@ impl<'a> Changer<'a> {
         Ok(list)
     }
 
-    /// Whether the node that `list` has more than `present`, if any, is not guarded; if it is, some of that time has passed. Until it grants, it counts for
-    /// the majority that is needed, and not for the one that there is: where another node is dead, locks would be lost.
+    /// Returns whether the node that `list` adds to `present`, if any, is not guarded; if it is, waits for a while
+    /// first. Until it grants, it raises the majority that is needed without adding to the one that there is. With
+    /// another node dead, locks would be lost.
     async fn added_serves(&mut self, present: &Members, list: &[Member]) -> bool {
         let Some(added) = list.iter().find(|member| !present.list.contains(member)) else { return true };
-        // One that does not answer is told of by the look before the next attempt.
+        // The survey before the next attempt reports a node that does not answer.
         let Ok(knows) = self.knows(&added.address).await else { return true };
         if knows.guard_ms > 0 {
             info!(node = added.address, guard_ms = knows.guard_ms, "waits until a node serves that is to be added");
@@ -318,7 +322,7 @@ impl<'a> Changer<'a> {
         knows.guard_ms == 0
     }
 
-    /// An attempt to have `list` follow `present`; what was decided, if it came to anything.
+    /// Attempts to make `list` the successor of `present`. Returns the decided version, if any.
     async fn step(&mut self, present: &Members, list: Vec<Member>) -> Result<Option<Members>, Error> {
         let mut change = Change::begin(present.clone(), self.ballot(), list);
         loop {
@@ -342,7 +346,7 @@ impl<'a> Changer<'a> {
                 };
                 match change.on_answer(place, id, &told, says) {
                     ChangeProgress::Goes => {}
-                    // Who refuses tells why.
+                    // Nodes that refuse report why.
                     ChangeProgress::Impossible if !asked.is_empty() => {}
                     progress => break progress,
                 }
@@ -359,13 +363,13 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Of whoever changes the set at once the last one to begin goes on; one that never comes to an end is outbid.
+    /// Returns the next ballot. Of concurrent changers the last to begin wins; one that never finishes is outbid.
     fn ballot(&self) -> Ballot {
         let (began, chance) = (self.nodes.clock.ticket().get(), rand::rng().random::<u32>());
         Ballot::from(self.outbid) << ATTEMPTS_SHIFT | Ballot::from(began) << u32::BITS | Ballot::from(chance)
     }
 
-    /// All nodes of both versions are told; and this client.
+    /// Informs all nodes of both versions, and this client.
     async fn decided(&mut self, before: &Members, after: &Members) -> Result<(), Error> {
         let left = before.list.iter().filter(|member| before.version > 0 && !after.list.contains(member));
         let all: Vec<_> = after.list.iter().chain(left).collect();
@@ -378,7 +382,7 @@ impl<'a> Changer<'a> {
         Ok(())
     }
 
-    /// Returns when it makes sense to try again.
+    /// Waits until another attempt makes sense.
     async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
         self.allowed(&failures, failures.len() / 2)?;
         let unsettled = failures.iter().filter_map(|(_, why)| match why {
@@ -386,7 +390,7 @@ impl<'a> Changer<'a> {
             _ => None,
         });
         if let Some(ms) = unsettled.min() {
-            // Leases end: that takes its time, and nothing stands in the way.
+            // Leases end: that takes time, and is no obstacle.
             self.progressed = Instant::now();
             sleep(Duration::from_millis(ms).max(BACK_OFF.0)).await;
             return Ok(());
@@ -404,7 +408,7 @@ impl<'a> Changer<'a> {
         Ok(())
     }
 
-    /// Whether at most so many nodes refuse this user.
+    /// Returns an error if more than `most` nodes refuse this user.
     fn allowed(&self, failures: &[(String, Why)], most: usize) -> Result<(), Error> {
         let refused: Vec<_> =
             failures.iter().filter(|(_, failure)| failure.code() == Some("NOPERM")).cloned().collect();
@@ -416,12 +420,12 @@ impl<'a> Changer<'a> {
     }
 }
 
-/// Returns true if the server of `member` is in `list`, whatever its address there.
+/// Returns whether the server of `member` is in `list`, whatever its address there.
 fn is_one_of(list: &[Member], member: &Member) -> bool {
     list.iter().any(|other| member.id.is_some() && other.id == member.id)
 }
 
-/// Refuses a set that has one server twice.
+/// Refuses a set with one server twice.
 fn are_distinct(list: &[Member]) -> Result<(), Error> {
     let twice = (0..list.len()).find(|&n| is_one_of(&list[..n], &list[n]));
     twice.map_or(Ok(()), |n| {
@@ -430,7 +434,7 @@ fn are_distinct(list: &[Member]) -> Result<(), Error> {
     })
 }
 
-/// Whether two versions can be of one set.
+/// Returns whether two versions can belong to one set.
 fn shares_nodes(one: &Members, other: &Members) -> bool {
     let is_there = |member: &Member| {
         let is_it = |other: &Member| (other.id.is_some() && other.id == member.id) || other.address == member.address;
@@ -443,7 +447,7 @@ fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
     failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.clone() }).collect()
 }
 
-/// What a promise tells.
+/// Returns the promise in an answer.
 fn said(value: &Value) -> Option<MemberSays> {
     let accepted = match (wire::text(value, "accepted"), wire::text(value, "members")) {
         (Some(ballot), Some(list)) => {

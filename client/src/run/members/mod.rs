@@ -1,4 +1,4 @@
-//! Changing the set of nodes.
+//! Changes the set of nodes.
 
 mod asking;
 mod changing;

@@ -1,4 +1,4 @@
-//! What changing the set of nodes would come to: nothing is changed, and no node is told anything.
+//! Plans a change of the set of nodes, without changing or telling anything.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{Error, ErrorKind};
 /// The steps from the present set to another one.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set as it is. Version 0: no node knows one, so the first step founds it with the nodes of the client.
+    /// The present set. Version 0: no node knows one, so the first step founds it with the nodes of the client.
     pub present: Members,
-    /// What each version after it has: none if the set is as it should be.
+    /// The members of each later version; empty if the set is already right.
     pub steps: Vec<Members>,
-    /// For how many milliseconds nodes that are to be added are guarded: that is waited for.
+    /// Milliseconds for which nodes to be added are guarded, and the change waits.
     pub guarded: Vec<(String, u64)>,
 }
 
@@ -35,10 +35,10 @@ impl Plan {
     }
 }
 
-/// The steps from the present set to one of the nodes at these addresses.
+/// Returns the steps from the present set to one of the nodes at these addresses.
 ///
 /// # Errors
-/// As of [`set_nodes`](super::set_nodes), if it would fail at once.
+/// Those of [`set_nodes`](super::set_nodes), if it would fail at once.
 pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<Plan, Error> {
     if !nodes.set.ways.can_change() {
         return Err(Error::new(ErrorKind::Configuration, NO_SERVER));
