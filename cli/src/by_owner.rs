@@ -170,11 +170,15 @@ fn left(granted: Duration, ttl: Duration) -> u64 {
 /// Returns the failure when somebody else has the lock; asks the nodes for the holder until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
     let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
-    let (view, _) = match over {
-        Some(over) => timeout_at(over, look).await.unwrap_or_default(),
-        None => look.await,
+    let looked = match over {
+        Some(over) => timeout_at(over, look).await.ok(),
+        None => Some(look.await),
     };
-    let holder = view.filter(|view| view.first.is_held).map(|view| view.holder_line());
+    let holder = match looked {
+        Some((view, _)) => view.filter(|view| view.first.is_held).map(|view| view.holder_line()),
+        // A node is silent, so nobody can say in time which of the two it is.
+        None => Some("held or wanted by others".to_owned()),
+    };
     match acquire.wait {
         Some(limit) => not_in_time(&acquire.asked, limit, holder),
         None => conflict(&acquire.asked, holder),

@@ -78,6 +78,19 @@ fn they_are_waited_for_as_long_as_was_said() {
     }
 }
 
+/// One of three nodes is frozen, so the holder is not known by the end of the wait. `acquire` used to claim that several
+/// wanted the lock.
+#[test]
+fn a_holder_that_is_not_known_in_time() {
+    let nodes = Nodes::start(3);
+    let _holder = Running::start(nodes.exec("--ttl 60s --note backup k", "echo > held; sleep 1000"));
+    nodes.wait_file("held");
+    let _frozen = Frozen::new(&nodes.servers[0]);
+    let ended = run(nodes.palisade("acquire --wait 1s k --owner me"));
+    assert_eq!(ended.code(), Some(195), "{ended:?}");
+    assert!(ended.err().contains("it is held"), "{ended:?}");
+}
+
 /// Three of five nodes freeze during a wait for a lock. The commands used to end up to three seconds late, and to name
 /// the last known holder as the current one.
 #[test]
