@@ -1,4 +1,4 @@
-//! Breaks a lock on the nodes, whoever holds it.
+//! Breaks a lock on the nodes, for any holder.
 
 use std::sync::Arc;
 

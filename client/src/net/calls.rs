@@ -39,10 +39,11 @@ pub struct Calls {
     lease: Arc<Lease>,
     /// The command of the last call, with its mode: all nodes get the same one.
     last: Option<(Ask, Wanted, Cmd)>,
-    /// Where answers to those come that could be sent at once, and what these are, by their tags; made for the first.
+    /// Receives the answers to calls that could be sent at once; created for the first. `sent` has the calls, by their
+    /// tags.
     inbox: Option<Arc<Inbox>>,
     sent: Vec<Option<Made>>,
-    /// So many more answers are waited for at once.
+    /// Number of answers to wait for at once.
     awaited: usize,
     /// The other calls.
     rest: Rest<Reply>,
@@ -116,7 +117,7 @@ impl Calls {
         );
     }
 
-    /// Has the task wake up for no fewer than so many of the next answers: it can conclude nothing from fewer.
+    /// Wakes the task only after this many further answers: it can conclude nothing from fewer.
     pub fn wait_for(&mut self, answers: usize) {
         self.awaited = answers;
     }

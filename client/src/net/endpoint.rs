@@ -1,4 +1,4 @@
-//! One of the N members of a quorum: a server, the master that Sentinels name, or a cluster.
+//! A member of a quorum of N: a server, the master that Sentinels name, or a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -59,7 +59,8 @@ impl Nodes {
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns when another version took the place of this one, to what has come to the client's thread; what ends before that learns it then.
+    /// Waits until another version supersedes this one, on the client's thread; work that ends elsewhere learns of it
+    /// then.
     pub async fn superseded_at_home(&self) {
         once_home().await;
         self.superseded().await;

@@ -1,4 +1,5 @@
-//! The client's own thread, as what runs elsewhere sees it: which thread this is, how to go there, and what is left to it.
+//! The client's own thread, as other threads see it: whether this is the one, how to move there, and what to leave to
+//! it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,21 +15,21 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// What callers begin on their own tasks and have not ended after this, or twice as long, is the thread's.
+/// Time after which unfinished work of callers moves to the client's thread; at most twice this long.
 const LEFT_AFTER: Duration = Duration::from_millis(20);
 
-/// As many of those before are looked at with each that is left.
+/// Number of older items checked with each item that is left.
 const SPARED: usize = 2;
 
-/// How many runtimes without I/O are remembered.
+/// Maximum number of remembered runtimes without I/O.
 const WITHOUT_IO_MAX: usize = 64;
 
-/// What a thread is to clients.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
     /// A thread of an application.
     Guest,
-    /// The same, while it waits for a future without a runtime.
+    /// A thread of an application that blocks on a future without a runtime.
     Blocked,
     /// A thread of a client.
     Home,
@@ -39,18 +40,18 @@ thread_local! {
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runtimes in which no socket can be waited for.
+/// The runtimes in which no socket can be waited for.
 static WITHOUT_IO: Mutex<VecDeque<Id>> = Mutex::new(VecDeque::new());
 
-/// Whether there are any.
+/// True if there are any.
 static IS_ANY_WITHOUT_IO: AtomicBool = AtomicBool::new(false);
 
-/// Notes that this thread is a client's.
+/// Marks this thread as a client's.
 pub fn is_here() {
     HERE.set(Here::Home);
 }
 
-/// Runs `poll` as a thread that waits for a future without a runtime.
+/// Runs `poll` while this thread is marked as blocking on a future without a runtime.
 pub fn blocking<T>(poll: impl FnOnce() -> T) -> T {
     let before = HERE.replace(Here::Blocked);
     let polled = poll();
@@ -58,12 +59,12 @@ pub fn blocking<T>(poll: impl FnOnce() -> T) -> T {
     polled
 }
 
-/// Whether this thread is a client's.
+/// Returns whether this thread is a client's.
 pub fn is_home() -> bool {
     HERE.get() == Here::Home
 }
 
-/// Returns the runtime of this task, if that is the application's and can wait for sockets.
+/// Returns the runtime of this task, if it is the application's and can wait for sockets.
 pub fn guest() -> Option<Handle> {
     let runtime = match HERE.get() {
         Here::Guest => Handle::try_current().ok()?,
@@ -73,7 +74,7 @@ pub fn guest() -> Option<Handle> {
     (!lacks_io).then_some(runtime)
 }
 
-/// Notes that no socket can be waited for in this runtime.
+/// Records that this runtime cannot wait for sockets.
 pub fn has_no_io(runtime: Id) {
     let mut known = without_io();
     if !known.contains(&runtime) {
@@ -87,7 +88,7 @@ fn without_io() -> MutexGuard<'static, VecDeque<Id>> {
     WITHOUT_IO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns on the client's thread: elsewhere it has the future move that polls it.
+/// Waits until this future is polled on the client's thread; elsewhere it makes the outer future move there.
 pub async fn home() {
     poll_fn(|_| match is_home() {
         true => Poll::Ready(()),
@@ -99,28 +100,28 @@ pub async fn home() {
     .await;
 }
 
-/// Returns when the future that is polled has come to the client's thread by itself.
+/// Waits until this future is polled on the client's thread, without making it move there.
 pub async fn once_home() {
     poll_fn(|_| if is_home() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Has the future that is polled move to the client's thread.
+/// Makes the future that is being polled move to the client's thread.
 pub fn leave() {
     LEAVES.set(true);
 }
 
-/// Whether the future that was polled is to move.
+/// Returns whether the future that was just polled has to move, and clears the mark.
 pub fn has_to_leave() -> bool {
     LEAVES.take()
 }
 
-/// Something that a caller began on its own task.
+/// Work that a caller began on its own task.
 pub trait Begun: Send + Sync {
-    /// It has not ended in its time.
+    /// Handles work that has not ended in its time.
     fn is_overdue(&self);
 }
 
-/// What is left to the thread.
+/// An item that is left to the client's thread.
 enum Left {
     Begun(Weak<dyn Begun>),
     Rest(BoxFuture<'static, ()>),
@@ -137,11 +138,11 @@ pub struct Home {
 
 #[derive(Default)]
 struct Queue {
-    /// What was left since the last time.
+    /// The items left since the last round.
     new: VecDeque<Left>,
-    /// Nobody is there any more.
+    /// True once the thread has ended.
     is_over: bool,
-    /// Nothing is waited for.
+    /// True if items are handled without waiting.
     is_hurried: bool,
 }
 
@@ -152,7 +153,7 @@ impl std::fmt::Debug for Home {
 }
 
 impl Home {
-    /// Runs `future` there; nowhere, if the thread has not begun.
+    /// Runs `future` on the client's thread; drops it if the thread has not begun.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.runtime.get() {
             runtime.spawn(future);
@@ -164,7 +165,7 @@ impl Home {
         self.leave(Left::Begun(begun));
     }
 
-    /// Hears `rest` to its end, soon.
+    /// Polls `rest` to its end, soon.
     pub fn ends(&self, rest: BoxFuture<'static, ()>) {
         self.leave(Left::Rest(rest));
     }
@@ -172,7 +173,7 @@ impl Home {
     fn leave(&self, left: Left) {
         let mut queue = self.queue();
         if queue.is_over {
-            // What it holds may leave something itself.
+            // The dropped item may leave another one itself.
             drop(queue);
             return;
         }
@@ -186,7 +187,8 @@ impl Home {
         }
     }
 
-    /// Drops what has ended of what was left first. So most is freed by the thread that made it, which is what allocators are fast at.
+    /// Drops items at the front that have ended. So the thread that allocated them frees most of them, which is fast
+    /// for allocators.
     fn spare_thread(&self) {
         for _ in 0..SPARED {
             let Some(mut left) = self.queue().new.pop_front() else { return };
@@ -205,13 +207,13 @@ impl Home {
         }
     }
 
-    /// Begins in this runtime.
+    /// Records the runtime of the client's thread.
     pub fn begin(&self, runtime: Handle) {
         // A client has one thread, ever.
         let _ = self.runtime.set(runtime);
     }
 
-    /// Does what was left to it, a moment later, for ever.
+    /// Handles the items a moment after they were left, for ever.
     pub async fn stay(&self) {
         let mut old = VecDeque::new();
         loop {
@@ -221,7 +223,7 @@ impl Home {
             if !self.queue().is_hurried {
                 let _ = timeout(LEFT_AFTER, self.hurried.notified()).await;
             }
-            // What came last is not old yet.
+            // The latest items are handled in the next round.
             let new = std::mem::take(&mut self.queue().new);
             let due = std::mem::replace(&mut old, new);
             due.into_iter().for_each(|left| self.does(left));
@@ -236,7 +238,7 @@ impl Home {
                 }
             }
             Left::Rest(mut rest) => {
-                // Most have heard everything by then.
+                // Most have received everything by then.
                 if (&mut rest).now_or_never().is_none() {
                     self.spawn(rest);
                 }
@@ -244,13 +246,13 @@ impl Home {
         }
     }
 
-    /// From now on what is left is not waited for.
+    /// Handles items without waiting from now on.
     pub fn hurry(&self) {
         self.queue().is_hurried = true;
         self.hurried.notify_one();
     }
 
-    /// Ends: what is left, and comes later, is dropped.
+    /// Ends the thread's work: drops present and later items.
     pub fn ends_here(&self) {
         let left = {
             let mut queue = self.queue();

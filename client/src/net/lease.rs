@@ -13,7 +13,7 @@ use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::values::shown_key::ShownKey;
 use crate::{Holder, Why};
 
-/// Room for the arguments of a command, and for the bytes of those that are not the lease's own.
+/// Room for the arguments of a command, and for the bytes of those outside the lease.
 const ARGUMENTS: usize = 12;
 const ARGUMENTS_BYTES: usize = 96;
 

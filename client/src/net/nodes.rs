@@ -167,7 +167,7 @@ impl Nodes {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// The same for what begins elsewhere than on the client's thread: there it is seen whenever that is polled.
+    /// Waits until new acquisitions are refused. Off the client's thread, this is noticed at each poll.
     pub async fn closed_at_home(&self) {
         poll_fn(|_| if is_home() || self.is_closed() { Poll::Ready(()) } else { Poll::Pending }).await;
         self.closed().await;

@@ -1,4 +1,4 @@
-//! Futures that are rarely needed: until then they cost nothing.
+//! Futures that are rarely needed, and cost nothing until then.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -7,11 +7,11 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-/// Futures that are polled together, on the client's thread alone: they take timers.
+/// Futures that are polled together, only on the client's thread: they use timers.
 pub struct Rest<T>(Option<FuturesUnordered<BoxFuture<'static, T>>>);
 
 impl<T> Default for Rest<T> {
-    /// None yet.
+    /// Creates an empty set.
     fn default() -> Self {
         Self(None)
     }
@@ -24,17 +24,18 @@ impl<T> fmt::Debug for Rest<T> {
 }
 
 impl<T> Rest<T> {
-    /// One more.
+    /// Adds a future.
     pub fn push(&mut self, future: BoxFuture<'static, T>) {
         self.0.get_or_insert_default().push(future);
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
-    /// What the next one comes to; `None`: there is none. Elsewhere than on the client's thread, the future that is polled moves there.
+    /// Polls for the result of the next future; `None` if the set is empty. On another thread, the outer future moves
+    /// to the client's thread.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         match &mut self.0 {
             Some(futures) if !futures.is_empty() => match super::home::is_home() {

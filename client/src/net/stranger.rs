@@ -16,7 +16,7 @@ use crate::values::tls_fault::TlsFault;
 const AT_ONCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// A server that speaks TLS says so within this time of the first word to it. One that speaks none waits for the end of a line.
+/// Time for a TLS server to answer the first bytes. A server without TLS waits for the end of a line.
 const FIRST_WORD: Duration = Duration::from_millis(400);
 
 /// Maximum number of bytes read of its answer.
@@ -25,10 +25,11 @@ const BYTES: usize = 256;
 /// A request that HTTP servers understand, and that harms no other.
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-/// The first word of TLS, of a client that says nothing more: a server that speaks TLS answers with an alert.
+/// The first bytes of a TLS handshake, and nothing more: a TLS server answers with an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\0\x04\x01\0\0\0";
 
-/// Finds out what is there; `None`: it says nothing that tells. `elsewhere` is the host, where that is not the one whose certificate is wanted.
+/// Identifies the server at `address`; `None` if its answer does not tell. `elsewhere` is the host to connect to, if
+/// the certificate names another one.
 pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Option<Why> {
     let ask = async |host: &str, port: u16, question| {
         let host = elsewhere.unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
@@ -43,7 +44,7 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
         ConnectionAddr::TcpTls { host, port, .. } => Some(match ask(host, *port, QUESTION).await? {
             stranger @ Why::Stranger(_) => stranger,
             Why::Tls(_) => return None,
-            // An error of a server, in plain.
+            // This is an error of a server without TLS.
             _ => Why::Tls(TlsFault::Plain),
         }),
         ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?, QUESTION).await),
@@ -51,7 +52,8 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
     }
 }
 
-/// Returns what is at an address of TLS, if that lets a client wait since it is no server that speaks TLS; else never.
+/// Identifies a server at a TLS address that keeps a client waiting because it does not use TLS; otherwise waits for
+/// ever.
 pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
     if matches!(address, ConnectionAddr::TcpTls { .. }) {
         sleep(FIRST_WORD).await;

@@ -12,12 +12,12 @@ pub struct Tally(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     count: AtomicUsize,
-    /// How many wait until there is none.
+    /// Number of tasks that wait until the count is zero.
     waiting: AtomicUsize,
     none: Notify,
 }
 
-/// One piece of work, counted while it lives.
+/// A piece of work, counted while it lives.
 #[derive(Debug)]
 pub struct Counted(Tally);
 
@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-/// Somebody waits until there is none.
+/// A task that waits until the count is zero.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {

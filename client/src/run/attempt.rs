@@ -1,4 +1,4 @@
-//! One attempt to take a lock on a majority of the nodes.
+//! An attempt to acquire a lock on a majority of the nodes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids
     }
 }
 
-/// Returns then; never, if there is no limit. On the client's thread alone the time is looked at.
+/// Waits until `by`; for ever if there is no limit. The time is checked only on the client's thread.
 async fn reached(by: Option<Instant>) {
     match by {
         Some(by) => {

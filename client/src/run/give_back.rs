@@ -49,9 +49,9 @@ pub struct Giving {
     /// Receives the answers of nodes that the release was sent to at once.
     inbox: Arc<Inbox>,
     sent: usize,
-    /// So many more of them say what came of it.
+    /// Number of further answers that decide the outcome.
     awaited: usize,
-    /// Nodes to which nothing was ever sent.
+    /// The nodes that nothing was ever sent to.
     spared: Vec<usize>,
     /// The other nodes.
     rest: Rest<Told>,
@@ -132,7 +132,7 @@ impl Giving {
         }
     }
 
-    /// Hears on the client's thread what the nodes say, and passes it on.
+    /// Receives the answers on the client's thread, and passes them on.
     pub fn heard(mut self) -> mpsc::UnboundedReceiver<Told> {
         let (told, answers) = mpsc::unbounded_channel();
         let home = Arc::clone(&self.nodes.home);
@@ -144,24 +144,25 @@ impl Giving {
         answers
     }
 
-    /// Hears in the background what the nodes say. Where the client's thread has ended nothing can be sent: the leases end by themselves.
+    /// Receives the answers in the background. Once the client's thread has ended, nothing can be sent: the leases end
+    /// by themselves.
     fn goes_on(mut self) {
         let home = Arc::clone(&self.nodes.home);
         home.ends(async move { while self.next().await.is_some() {} }.boxed());
     }
 }
 
-/// The same, heard to its end also where nobody waits for that.
+/// A release that is completed even if nobody awaits it.
 #[derive(Debug)]
 pub struct Heard(Option<Giving>);
 
 impl Heard {
-    /// Has `giving` heard to its end.
+    /// Wraps `giving`, so that it is completed.
     pub fn of(giving: Giving) -> Self {
         Self(Some(giving))
     }
 
-    /// What the next node says at first; `None`: all have said something.
+    /// Returns the first answer of the next node; `None` once all have answered.
     pub async fn next(&mut self) -> Option<Told> {
         match &mut self.0 {
             Some(giving) => giving.next().await,
@@ -179,7 +180,7 @@ impl Drop for Heard {
 }
 
 impl Nodes {
-    /// Gives `lease` back to every node that may have it.
+    /// Releases `lease` on every node that may have it.
     pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> Giving {
         Giving::begin(self, lease.release(1), lease, checked)
     }

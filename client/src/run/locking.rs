@@ -249,7 +249,7 @@ impl<'a> Taking<'a> {
         let (place, at_once) = match (turn.queue.try_lock(), until) {
             (Ok(place), _) => (place, true),
             (Err(_), None) => {
-                // A place in this line goes on also where its caller does not: others are behind it.
+                // A place in this line moves on even if its caller does not run: others are behind it.
                 home().await;
                 let _behind = turn.behind.begin();
                 (turn.queue.lock().await, false)

@@ -69,7 +69,7 @@ struct At {
 }
 
 impl Looking {
-    /// A lock that has been held since then, if it is to be looked at.
+    /// Begins to check a lock held since `since`, unless the options or its lease exclude that.
     pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Self> {
         if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
             return None;

@@ -1,4 +1,4 @@
-//! The way from guards to the renewer of their lock, which starts when there is something to do: most locks are released before.
+//! The way from guards to the renewer of their lock, which starts when there is work: most locks are released before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::run::kept::Kept;
 use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
 use crate::values::clock;
 
-/// A lock for which something is to be done sooner has a renewer at once.
+/// Time within which the first work makes a lock's renewer start at once.
 const YOUNG: Duration = Duration::from_millis(100);
 
-/// A held lock's way to its renewer, which starts when there is something to do: most locks are given back before.
+/// The way from a held lock to its renewer, which starts when there is work: most locks are released before.
 #[derive(Debug)]
 pub struct Orders(Mutex<Stage>);
 
@@ -28,15 +28,15 @@ pub struct Orders(Mutex<Stage>);
 enum Stage {
     Young(Box<Renewer>),
     Kept(mpsc::UnboundedSender<Order>),
-    /// Given back before there was something to do.
+    /// The lock was released before there was any work.
     Over,
 }
 
 impl Orders {
-    /// Gives one.
+    /// Sends an order, starting the renewer if need be.
     ///
     /// # Errors
-    /// Nobody carries it out any more.
+    /// The renewer has ended.
     pub fn send(&self, order: Order) -> Result<(), Ended> {
         match self.kept() {
             Some(orders) => orders.send(order).map_err(|_| Ended),
@@ -44,7 +44,7 @@ impl Orders {
         }
     }
 
-    /// Gives the lock back, if there was nothing to do before; `None`: there was, and it takes an order.
+    /// Returns the lock for release, if there was no work before; `None` if its release takes an order.
     pub fn release_young(&self) -> Option<Young> {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
@@ -56,7 +56,7 @@ impl Orders {
         }
     }
 
-    /// Has the renewer start, if it has not.
+    /// Returns the sender of orders, starting the renewer if it has not started.
     fn kept(&self) -> Option<mpsc::UnboundedSender<Order>> {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
@@ -86,16 +86,16 @@ impl Begun for Orders {
     }
 }
 
-/// Nobody carries orders out any more.
+/// The error of an order to a renewer that has ended.
 #[derive(Debug)]
 pub struct Ended;
 
-/// A lock that is given back before there was anything to do for it.
+/// A lock that is released before there was any work for it.
 #[derive(Debug)]
 pub struct Young(Box<Renewer>);
 
 impl Young {
-    /// Gives it back, and says what came of it as soon as a majority has answered.
+    /// Releases the lock, and returns the outcome as soon as a majority has answered.
     pub async fn release(mut self, counted: Counted) -> Released {
         let span = self.0.span();
         let released = async move {
@@ -105,14 +105,14 @@ impl Young {
         released.instrument(span).await
     }
 
-    /// Gives it back in the background.
+    /// Releases the lock in the background.
     pub fn release_later(mut self, counted: Counted) {
         let span = self.0.span();
         span.in_scope(|| self.0.release_in_background(counted));
     }
 }
 
-/// Begins to keep what was taken, in the rounds of its session if it is of one.
+/// Begins to keep an acquired lock, in the rounds of its session if it has one.
 pub fn start(
     taken: Taken,
     checked: Checked,

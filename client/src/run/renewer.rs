@@ -28,7 +28,7 @@ use crate::run::proclaiming::{Proclaimed, Proclaiming};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
-/// How long the other nodes are given to answer an acquisition that a majority has granted, before orders are carried out.
+/// Time for the other nodes to answer an acquisition that a majority has granted, before orders are carried out.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// The state that guards and their renewer share.
@@ -40,7 +40,7 @@ pub struct Shared {
     pub holds: AtomicU32,
     /// Set when the lock is lost or was released.
     pub ended: watch::Sender<Option<Loss>>,
-    /// What the nodes said in the last round, if that did not extend it.
+    /// The nodes' errors in the last round, if it did not extend the lock.
     not_extended: Mutex<Vec<NodeError>>,
     key: Vec<u8>,
     /// The lock's session, if it has one.
@@ -62,7 +62,7 @@ impl Shared {
         Error::lost().with_nodes(nodes.unwrap_or_default())
     }
 
-    /// What the nodes said in the last round, if that did not extend it.
+    /// Returns the nodes' errors in the last round, if it did not extend the lock.
     pub fn not_extended(&self) -> Vec<NodeError> {
         self.not_extended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -104,7 +104,7 @@ pub enum Order {
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
-/// Makes the renewer of what was taken, in the rounds of its session if it is of one.
+/// Creates the renewer of an acquired lock, in the rounds of its session if it has one.
 pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<Kept>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
@@ -166,7 +166,7 @@ impl fmt::Debug for Renewer {
     }
 }
 
-/// The one that keeps a held lock.
+/// The renewer, which keeps a held lock.
 pub struct Renewer {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -186,17 +186,17 @@ pub struct Renewer {
     give_back: GiveBack,
     holding: Holding,
     counted: Option<Counted>,
-    /// When it was granted.
+    /// The time of the grant.
     since: Instant,
-    /// Its leases had not ended when it was given back.
+    /// True if its leases had not ended when it was released.
     was_valid: bool,
-    /// Where it tells of what it does.
+    /// The span of its events.
     span: Span,
     subscriber: Dispatch,
 }
 
 impl Renewer {
-    /// Returns what it shares with guards, and what it keeps.
+    /// Returns the state that it shares with guards, and its lease.
     pub fn shared(&self) -> (Arc<Shared>, Arc<Lease>) {
         (Arc::clone(&self.shared), Arc::clone(&self.lease))
     }
@@ -206,17 +206,18 @@ impl Renewer {
         Arc::clone(&self.nodes.home)
     }
 
-    /// Whether something is to be done for the lock before `soon`.
+    /// Returns whether there is work for the lock before `soon`.
     pub fn is_busy_before(&self, soon: BootTime) -> bool {
         self.shared.session.is_some() || self.keeper.wake_at().is_none_or(|at| at < soon)
     }
 
-    /// Returns where it tells of what it does.
+    /// Returns the span of its events.
     pub fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// Begins to carry orders out, on the client's thread; ends when the lock is released or lost, or nobody gives orders any more.
+    /// Begins to carry out orders, on the client's thread. Ends when the lock is released or lost, or when all senders
+    /// of orders are gone.
     pub fn start(mut self: Box<Self>, inbox: mpsc::UnboundedReceiver<Order>) {
         self.looking = Looking::begin(&self.nodes, &self.lease, self.checked, self.since);
         let (home, span, subscriber) = (Arc::clone(&self.nodes.home), self.span.clone(), self.subscriber.clone());
@@ -225,7 +226,8 @@ impl Renewer {
 
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         let mut session = self.shared.session.clone();
-        // What the other nodes answer to the acquisition comes before the first order: a term is the token that they agree on.
+        // The other nodes' answers to the acquisition come before the first order: a term is the token that they agree
+        // on.
         let soon = self.keeper.wake_at().map_or(Duration::ZERO, clock::until).min(STRAGGLERS);
         let by = clock::now() + soon;
         while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
@@ -407,14 +409,14 @@ impl Renewer {
         let _ = done.send(self.released(&mut giving).await);
     }
 
-    /// Gives it back to every node; nobody waits for that.
+    /// Releases the lock on every node; nobody awaits that.
     pub fn release_in_background(&mut self, counted: Counted) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
         drop(Heard::of(self.give_back(counted)));
     }
 
-    /// Begins to give it back to every node.
+    /// Begins to release the lock on every node.
     pub fn give_back(&mut self, counted: Counted) -> Giving {
         // Outstanding calls would only acquire it again.
         self.calls = Calls::new(&self.nodes, &self.lease);
@@ -429,7 +431,7 @@ impl Renewer {
         giving
     }
 
-    /// Returns what came of that as soon as a majority has answered.
+    /// Returns the outcome of a release as soon as a majority has answered.
     pub async fn released(&mut self, giving: &mut Heard) -> Released {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         self.whys = vec![None; self.nodes.len()];

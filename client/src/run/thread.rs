@@ -1,7 +1,8 @@
-//! The client's own thread: its timers and the renewers of its locks live there, and its connections while no caller's runtime serves them.
+//! The client's own thread, which runs its timers and the renewers of its locks, and its connections while no caller's
+//! runtime serves them.
 //!
-//! So a lock is extended whatever the application does with its own runtime: computes for minutes on its only thread, ends
-//! it, or has none. What callers begin on their own tasks moves here where it takes a timer.
+//! So a lock is extended whatever the application does with its own runtime: computes for minutes on its only thread,
+//! ends it, or has none. Work that callers begin on their own tasks moves here if it needs a timer.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -61,8 +62,8 @@ impl Thread {
         self.runtime.spawn(future);
     }
 
-    /// Begins `future` in the runtime of this task, if that can wait for sockets. It goes over to the thread as soon as it is to, and begins
-    /// there without such a runtime.
+    /// Begins `future` in the runtime of this task, if that can wait for sockets, and otherwise on the thread. It moves
+    /// to the thread as soon as it has to.
     pub fn begin<T: Send + 'static>(self: &Arc<Self>, future: impl Future<Output = T> + Send + 'static) -> Begun<T> {
         let at = match home::is_home() || home::guest().is_some() {
             true => At::Here(Box::pin(future)),
@@ -77,7 +78,7 @@ impl Thread {
     }
 }
 
-/// Something that begins where its caller is.
+/// A future that begins where its caller is.
 pub struct Begun<T> {
     at: At<T>,
     thread: Arc<Thread>,
@@ -86,7 +87,7 @@ pub struct Begun<T> {
 enum At<T> {
     Here(BoxFuture<'static, T>),
     There(Running<T>),
-    /// On its way.
+    /// The future is moving to the thread.
     Between,
 }
 

@@ -1,4 +1,4 @@
-//! Callers write and read in their own runtimes: what those do, the client's thread makes good.
+//! Callers write and read in their own runtimes: whatever those do, the client's thread compensates.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,12 +20,12 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// So many that grant leases which outlast a test: what is free afterwards was given back.
+/// Starts nodes whose leases outlast a test: a lock that is free afterwards was released.
 fn start(count: usize) -> Nodes {
     Nodes::start_with(count, || Setup::new().module_arguments(&["max-ttl", "600000"]))
 }
 
-/// Polls it once, where tasks run.
+/// Polls the future once, in a task.
 async fn poll_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Option<T> {
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
@@ -34,7 +34,8 @@ async fn poll_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Option<
     .await
 }
 
-/// It holds one lock and has just asked for another one: its answers are read, the lock is extended, and others of the client take theirs.
+/// The runtime holds one lock and has just requested another one. Its answers are read, the lock is extended, and other
+/// tasks of the client get theirs.
 #[test]
 fn a_runtime_that_blocks_right_after_it_wrote() {
     let (own, other) = (current_thread(), current_thread());
@@ -58,7 +59,7 @@ fn a_runtime_that_blocks_right_after_it_wrote() {
         assert!(poll_once(&mut asking).await.is_none());
         until("it was written", async || nodes.holding("asked") == 3).await;
         blocks.send(()).unwrap();
-        // Here the runtime computes, for longer than the lease.
+        // Here the runtime computes for longer than the lease.
         thread::sleep(ms(2_500));
         has_ended.recv_timeout(patience()).unwrap();
         assert!(held.is_valid(), "it was extended");
@@ -68,7 +69,7 @@ fn a_runtime_that_blocks_right_after_it_wrote() {
     beside.join().unwrap();
 }
 
-/// Nodes behind proxies, which live in a runtime of their own, and a client of them.
+/// Starts nodes behind proxies, which live in a runtime of their own, and a client of them.
 fn proxied(apart: &Runtime, count: usize) -> (Nodes, Vec<Proxy>, Client) {
     let nodes = start(count);
     let (proxies, locks) = apart.block_on(crate::proxy::proxied(&nodes));
@@ -83,7 +84,7 @@ fn a_runtime_that_is_dropped_in_the_middle_of_an_attempt() {
     for is_kept in [false, true] {
         let runtime = current_thread();
         if is_kept {
-            // Its connections are followed by then.
+            // The runtime follows its connections by then.
             runtime.block_on(async { locks.try_lock("before").await.unwrap().release().await });
         }
         proxies.iter().for_each(Proxy::hold_answers);
@@ -119,7 +120,7 @@ fn a_runtime_that_is_dropped_with_a_lock() {
     }
 }
 
-/// Nothing can wait for a socket there, and nothing for a moment.
+/// This runtime can wait for neither sockets nor timers.
 #[test]
 fn a_runtime_without_io() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -154,7 +155,7 @@ fn count_panics() {
     }));
 }
 
-/// The limit of a wait is kept by the client's thread.
+/// The client's thread keeps the limit of a wait.
 #[test]
 fn a_limit_in_a_runtime_without_timers() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -173,7 +174,8 @@ fn a_limit_in_a_runtime_without_timers() {
     assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
 }
 
-/// Thousands of tasks in two runtimes that share a client, while others come and go: each request is answered, and nothing stays locked.
+/// Thousands of tasks run in two runtimes that share a client, while others come and go. Each request is answered, and
+/// nothing stays locked.
 #[test]
 fn a_storm_in_runtimes_that_share_a_client() {
     const TASKS: usize = 1_000;

@@ -58,7 +58,7 @@ pub struct Cluster {
 enum Known {
     /// No server has answered yet.
     Nothing,
-    /// There is no map, for this reason.
+    /// No map, for this reason.
     Failed(Why),
     Map(Arc<Map>),
 }

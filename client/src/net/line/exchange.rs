@@ -90,7 +90,7 @@ pub enum Arrived<T> {
     Answer {
         /// The caller, unless the answer is late.
         waits: Option<T>,
-        /// When the request was sent.
+        /// The time at which the request was sent.
         sent: Instant,
         /// The answer.
         reply: Value,

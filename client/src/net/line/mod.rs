@@ -29,30 +29,31 @@ use crate::net::pace::Pace;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// How long an answer may lie unread before the client's thread reads it, and how often that looks.
+/// Maximum time that an answer lies unread before the client's thread reads it, and the period of its checks.
 pub const STAND_BY: Duration = Duration::from_millis(2);
 
-/// Where so many requests are under way, or were answered together, the next are written together.
+/// Number of concurrent requests, or of answers that came together, from which on requests are written together.
 const CROWD: usize = 3;
 
-/// A follower that has not run since so many looks is helped.
+/// Number of checks without activity after which a follower is helped.
 const SILENT: u32 = 2;
 
-/// A follower that has left answers unread so many times in a row has its place taken.
+/// Number of consecutive checks with unread answers after which a follower is replaced.
 const MISSED_MAX: u32 = 8;
 
-/// So has one that has had nothing to do for so many looks.
+/// Number of consecutive checks without requests after which a follower is dismissed.
 const IDLE_MAX: u32 = 50;
 
 /// A connection, whose callers wait as `T`.
 ///
-/// The client's own thread serves it, or a task in the runtime of callers, its *follower*: then the thread only stands by.
+/// The client's own thread serves it, or a task in the callers' runtime, its *follower*; then the thread only stands
+/// by.
 #[derive(Debug)]
 pub struct Line<T> {
     state: Mutex<State<T>>,
-    /// The client's thread has something to do.
+    /// Notified when the client's thread has something to do.
     asked: Notify,
-    /// The follower has.
+    /// Notified when the follower has something to do.
     called: Notify,
 }
 
@@ -60,15 +61,15 @@ pub struct Line<T> {
 #[derive(Debug)]
 struct Follower {
     runtime: Id,
-    /// Which of all that there ever were.
+    /// The number of this follower among all of the connection.
     number: u64,
-    /// It has not run since so many looks of the thread.
+    /// Number of the thread's checks since it last ran.
     silent: u32,
-    /// So many times in a row the thread has found answers that it had not read.
+    /// Number of consecutive checks in which the thread found answers that it had not read.
     missed: u32,
-    /// So many times in a row nothing was asked or awaited.
+    /// Number of consecutive checks without requests, new or unanswered.
     idle: u32,
-    /// Something was asked since the last time.
+    /// True if something was asked since the last check.
     is_used: bool,
 }
 
@@ -80,14 +81,14 @@ pub struct Claim<T: Waits> {
     number: u64,
 }
 
-/// What a connection needs of those who serve it.
+/// The needs of a connection, for the task that serves it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
-    /// When the time is to be checked.
+    /// The time of the next check for late requests.
     pub check_at: Option<Instant>,
-    /// The socket is to be waited for to write.
+    /// True if the socket has to become writable.
     pub is_blocked: bool,
-    /// It has a follower.
+    /// True if it has a follower.
     pub is_followed: bool,
 }
 
@@ -101,11 +102,11 @@ struct State<T> {
     /// True if TLS holds bytes that the system did not accept.
     is_blocked: bool,
     follower: Option<Follower>,
-    /// How many there were.
+    /// Number of followers so far.
     followers: u64,
-    /// How many answers came together last.
+    /// Number of answers that last came together.
     arrived: usize,
-    /// Why it is of no use any more, as others than the thread found.
+    /// The failure that another task than the thread found.
     failure: Option<Why>,
 }
 
@@ -138,11 +139,11 @@ impl<T: Waits> Line<T> {
         handle.and_then(Readiness::of).map_err(broken)
     }
 
-    /// Adds a request of a task of the client's thread, or of the runtime `guest`, to be sent with others. Returns the right to serve the
-    /// connection if that runtime is to do it from now on.
+    /// Adds a request of a task on the client's thread, or in the runtime `guest`, to be sent with others. Returns the
+    /// right to serve the connection if that runtime is to serve it from now on.
     ///
     /// # Errors
-    /// The connection is of no use any more; `waiting` is back.
+    /// The connection is no longer usable; returns `waiting`.
     pub fn ask(
         self: &Arc<Self>,
         command: &Cmd,
@@ -173,7 +174,7 @@ impl<T: Waits> Line<T> {
             follower.runtime == runtime
         });
         if is_first && is_own && is_alone {
-            // Few others are there for whom to wait.
+            // Few other requests are there to wait for.
             let flushed = state.flush(clock::now());
             let is_blocked = state.is_blocked || state.exchange.is_blocked();
             drop(state);
@@ -192,7 +193,7 @@ impl<T: Waits> Line<T> {
         Ok(claim)
     }
 
-    /// Returns when the client's thread has something to do.
+    /// Waits until the client's thread has something to do.
     pub async fn asked(&self) {
         self.asked.notified().await;
     }
@@ -205,7 +206,8 @@ impl<T: Waits> Line<T> {
         self.state().flush(now)
     }
 
-    /// Stands by while a follower serves it: writes what it has not written, and takes its place if it is not needed, or does not read.
+    /// Stands by while a follower serves the connection: flushes and reads in place of a silent follower. Dismisses one
+    /// that is not needed or does not read.
     ///
     /// # Errors
     /// The connection broke.
@@ -236,13 +238,13 @@ impl<T: Waits> Line<T> {
         read
     }
 
-    /// Notes that the connection is of no use: the client's thread ends it.
+    /// Records that the connection failed: the client's thread ends it.
     pub fn fail(&self, why: Why) {
         self.state().failure.get_or_insert(why);
         self.asked.notify_one();
     }
 
-    /// Returns why it is of no use, if others found that.
+    /// Returns the failure that another task found.
     pub fn failure(&self) -> Option<Why> {
         self.state().failure.clone()
     }
@@ -260,7 +262,7 @@ impl<T: Waits> Line<T> {
         self.state().exchange.check(now, pace)
     }
 
-    /// Returns what it needs of those who serve it.
+    /// Returns the connection's needs, for the task that serves it.
     pub fn wants(&self) -> Wants {
         let state = self.state();
         Wants {
@@ -288,7 +290,7 @@ impl<T: Waits> Line<T> {
         let mut state = self.state();
         state.is_closing = true;
         if let Some(stream) = state.stream.take() {
-            // A follower has another handle of it.
+            // A follower has another handle of the socket.
             stream.shut();
         }
         state.follower = None;
@@ -357,17 +359,17 @@ impl<T: Waits> State<T> {
 }
 
 impl<T: Waits> Claim<T> {
-    /// Whether it is still this runtime that is to serve the connection.
+    /// Returns whether this claim still serves the connection.
     pub fn holds(&self) -> bool {
         self.line.state().follower.as_ref().is_some_and(|follower| follower.number == self.number)
     }
 
-    /// Returns when something is to be written, or it may not hold any more.
+    /// Waits until there is something to write, or the claim may have ended.
     pub async fn called(&self) {
         self.line.called.notified().await;
     }
 
-    /// Notes that it runs.
+    /// Records that the follower runs.
     pub fn runs(&self) {
         if let Some(follower) = &mut self.line.state().follower {
             (follower.silent, follower.missed) = (0, 0);
@@ -376,7 +378,7 @@ impl<T: Waits> Claim<T> {
 }
 
 impl<T: Waits> Drop for Claim<T> {
-    /// The runtime ended, or cannot wait for sockets: then it panics.
+    /// Gives the claim up. A panic means that the runtime cannot wait for sockets; otherwise it has ended.
     fn drop(&mut self) {
         if std::thread::panicking() {
             home::has_no_io(self.runtime);

@@ -47,7 +47,7 @@ struct Arrived {
     waits: Option<Waker>,
     /// The number of answers that it waits for; an error wakes it in any case.
     least: usize,
-    /// It takes long: who waits does so on the client's thread.
+    /// True once the wait takes long: then it continues on the client's thread.
     is_overdue: bool,
 }
 
@@ -74,7 +74,7 @@ impl Inbox {
         poll_fn(|context| self.poll_next(context, 1)).await
     }
 
-    /// The same to be polled: where there is none, the task is woken when so many are there.
+    /// Polls for the next answer. If there is none, the task wakes once `least` answers are there.
     pub fn poll_next(&self, context: &mut Context<'_>, least: usize) -> Poll<Answer> {
         let mut arrived = self.arrived();
         if let Some(answer) = arrived.answers.pop_front() {

@@ -105,7 +105,7 @@ impl Listener {
         }
     }
 
-    /// Ends the listener: its callers learn that no more news come.
+    /// Ends the listener: its callers learn that no further news come.
     pub fn end(&self) {
         let mut waits = self.waits();
         waits.is_open = false;

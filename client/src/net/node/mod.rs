@@ -125,7 +125,7 @@ struct Answers {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// It has not been connected yet.
+    /// The node has not been connected yet.
     Connecting,
     Up(Link),
     Down(Why),

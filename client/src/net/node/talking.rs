@@ -16,8 +16,7 @@ use crate::net::line::{Arrived, Checked, Claim, Readiness, STAND_BY, Wants};
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// One connection, as long as it is used. It lives on the client's thread; when it ends, its callers learn that it
-/// broke.
+/// A connection in use. It lives on the client's thread; when it ends, its callers learn that it broke.
 pub(super) struct Talking {
     node: Arc<Node>,
     link: Link,
@@ -50,7 +49,7 @@ impl Talking {
                 return Err(failure);
             }
             let Wants { check_at, is_blocked, is_followed } = line.wants();
-            // Registered, the socket would wake this thread at each answer.
+            // A registered socket would wake this thread at each answer.
             match (is_followed, &socket) {
                 (true, _) => socket = None,
                 (false, None) => socket = Some(line.readiness()?),
@@ -91,7 +90,7 @@ impl Talking {
     }
 }
 
-/// Returns the next moment at which all connections are looked at that are served elsewhere.
+/// Returns the next moment at which the thread checks all connections that others serve.
 fn next_look() -> Instant {
     static FIRST: LazyLock<Instant> = LazyLock::new(clock::now);
     let now = clock::now();
@@ -99,7 +98,7 @@ fn next_look() -> Instant {
     *FIRST + STAND_BY * u32::try_from(looks).unwrap_or(u32::MAX)
 }
 
-/// Returns when `socket` is as it is waited for; never, if there is none.
+/// Waits until `socket` is ready; for ever if there is none.
 async fn ready<'a, F>(socket: Option<&'a Readiness>, wait: impl FnOnce(&'a Readiness) -> F) -> Result<(), Why>
 where
     F: Future<Output = std::io::Result<()>>,
@@ -110,7 +109,7 @@ where
     }
 }
 
-/// Serves a connection in the runtime of this task, for which it has the right.
+/// Serves a connection in the runtime of this task, which has the claim.
 pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
     let serve = async {
         let (line, socket, mut arrived) = (&link.line, link.line.readiness()?, vec![]);
@@ -157,7 +156,7 @@ impl Node {
         read
     }
 
-    /// Does for a connection what its follower has left undone.
+    /// Does the work that a connection's follower has left undone.
     fn stand_by(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         let now = clock::now();
         let stood = link.line.stand_by(now, arrived);
