@@ -9,7 +9,7 @@
 //!   sent in that version.
 //! - An acquisition begins anew, with the same ticket; its grants are released.
 //! - A held lock is extended by a majority of the new version from then on
-//!   ([`Held::moves_to`](palisade_quorum::Held::moves_to)).
+//!   ([`Held::move_to`](palisade_quorum::Held::move_to)).
 //! - A pending release moves with its node to the new version; on a node that left, the lock ends with its lease.
 
 use std::sync::Arc;
