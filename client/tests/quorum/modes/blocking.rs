@@ -1,4 +1,4 @@
-//! The same names without async.
+//! Tests of the blocking API, which has the names of the async one.
 
 use palisade_client::{ErrorKind, Released, blocking};
 
