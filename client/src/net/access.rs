@@ -16,8 +16,7 @@ use crate::net::line::{Lent, Target, TlsConfig, open};
 use crate::net::stranger::{what_is_at, what_keeps_silent_at};
 use crate::{Error, ErrorKind, Why};
 
-/// Certificates for `rediss://` addresses, as PEM files. They are read anew for each connection, so a renewed
-/// certificate is used from the next connection on, without a restart.
+/// Certificates for `rediss://` addresses, as PEM files. Each connection reads them anew: renewal needs no restart.
 ///
 /// ```no_run
 /// use palisade_client::{Client, Tls};
@@ -39,8 +38,7 @@ pub struct Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Trusts the system's certificates, and presents none of the client's own: as without
-    /// [`Builder::tls`](crate::Builder::tls).
+    /// Trusts the system's certificates, and presents none, as without [`Builder::tls`](crate::Builder::tls).
     pub fn new() -> Self {
         Self::default()
     }
@@ -119,8 +117,7 @@ impl Tls {
 #[cfg(feature = "tls")]
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// A user and a password that may change while the program runs, read again for each connection. They take precedence
-/// over those in addresses.
+/// A user and a password, read anew for each connection, since they may change. They override those in addresses.
 ///
 /// ```
 /// use palisade_client::{Client, Credentials};
@@ -154,9 +151,8 @@ impl Credentials {
         Self(Source::File(path.into()))
     }
 
-    /// Calls `ask` for a user and a password for each connection. It runs on a thread where it may block, for up to a
-    /// second together with connecting. If it fails, there is no connection, its error is reported, and it is called
-    /// again.
+    /// Calls `ask` for a user and a password for each connection. It may block, for up to a second together with
+    /// connecting. If it fails, there is no connection, its error is reported, and it is called again.
     pub fn from_fn(
         ask: impl Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
@@ -339,8 +335,7 @@ impl Way {
         if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
     }
 
-    /// Returns the way to the server with this address in a set of nodes, reached in the same manner; `None` if the
-    /// address is invalid.
+    /// Returns the way to a member of a set by its address, in the same manner; `None` if the address is invalid.
     pub fn to_address(&self, address: &str) -> Option<Self> {
         if let Some(path) = address.strip_prefix(UNIX) {
             let mut way = self.clone();
@@ -374,8 +369,7 @@ impl Way {
         self
     }
 
-    /// Opens a connection of the client's own. redis-rs borrows it until it is taken back, and the driver runs it
-    /// meanwhile.
+    /// Opens a connection of the client's own. redis-rs borrows it, run by the driver, until it is taken back.
     ///
     /// # Errors
     /// The reason why there is no connection.
