@@ -339,7 +339,7 @@ fn help_version_and_what_shells_want() {
         ("--help", "Run a command under a lock"),
         ("exec --help", "197  the lock was lost"),
         // As docs/cli.md and the command's own page say.
-        ("break --help", "the holder goes on until"),
+        ("break --help", "the holder goes on"),
         ("--version", "palisade 0."),
         ("completions zsh", "#compdef palisade"),
         ("man", ".TH palisade 1"),
