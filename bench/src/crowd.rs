@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::expiry::{Seen, bystand};
+use crate::expiry::{BystanderTimes, bystand};
 use crate::raw::{Raw, request};
 use crate::results::{Budget, Table};
 use crate::server::Server;
@@ -220,7 +220,7 @@ impl Crowd {
     }
 
     /// Measures what a bystander notices while the clients are released.
-    fn seen_by_a_bystander(&mut self, way: Way) -> Seen {
+    fn seen_by_a_bystander(&mut self, way: Way) -> BystanderTimes {
         self.queue(way);
         let first = Instant::now() + Duration::from_millis(1_100);
         let (command, one) = (self.command(way), &mut self.one);

@@ -44,14 +44,14 @@ pub struct Options {
 }
 
 /// The bystander's times, in nanoseconds.
-pub struct Seen {
+pub struct BystanderTimes {
     before: Histogram<u64>,
     during: Histogram<u64>,
     /// Milliseconds from the last lease's end until all were gone.
     lag_ms: f64,
 }
 
-impl Seen {
+impl BystanderTimes {
     /// Returns the longest time of a request in the second before, in microseconds.
     pub fn longest_before_us(&self) -> f64 {
         self.before.max() as f64 / 1_000.0
@@ -79,7 +79,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         .map(|name| Bars { name: name.to_owned(), values: Vec::new() })
         .into();
     let ways = ["ACQUIRE", "SET NX PX"];
-    let mut all: [Vec<Seen>; 2] = Default::default();
+    let mut all: [Vec<BystanderTimes>; 2] = Default::default();
     for time in 1..=options.times {
         for (way, all) in ways.iter().zip(&mut all) {
             eprintln!("expiry: {way}, {time} of {}", options.times);
@@ -101,7 +101,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     }
     // The median, since a single run may be disturbed by other work of the machine.
     let shown = all.each_ref().map(|all| {
-        let middle = |figure: &dyn Fn(&Seen) -> f64| {
+        let middle = |figure: &dyn Fn(&BystanderTimes) -> f64| {
             let figures: Vec<f64> = all.iter().map(figure).collect();
             median(&figures).expect("at least one run")
         };
@@ -139,7 +139,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     Outcome { title: "Expiry".to_owned(), tables: vec![table], plots: vec![plot], budgets }
 }
 
-fn watch(server: &Server, way: &str, count: usize) -> Seen {
+fn watch(server: &Server, way: &str, count: usize) -> BystanderTimes {
     let mut connection = Raw::connect(server.port());
     // Too late if filling takes longer than expected; then it is repeated with more time, once all have ended.
     let mut lead = Duration::from_secs(8) * count as u32 / 1_000_000 + 3 * BEFORE;
@@ -164,12 +164,12 @@ fn watch(server: &Server, way: &str, count: usize) -> Seen {
 
 /// Measures what a bystander sees from [`BEFORE`] the first end to the last. It never sleeps, so that no timer's delay
 /// is measured.
-pub fn bystand(server: &Server, first: Instant) -> Seen {
+pub fn bystand(server: &Server, first: Instant) -> BystanderTimes {
     let mut bystander = Raw::connect(server.port());
     bystander.do_not_block();
     let get = request(&["GET", "of-a-bystander"]);
     let histogram = || Histogram::<u64>::new(3).unwrap();
-    let mut seen = Seen { before: histogram(), during: histogram(), lag_ms: 0.0 };
+    let mut seen = BystanderTimes { before: histogram(), during: histogram(), lag_ms: 0.0 };
     let mut next = first - BEFORE;
     let mut waiting = VecDeque::new();
     while next < first + SPREAD || !waiting.is_empty() {

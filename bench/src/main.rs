@@ -59,11 +59,11 @@ struct Options {
     out: Option<PathBuf>,
 
     #[command(subcommand)]
-    what: What,
+    what: Task,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Task {
     /// From a release to the next holder's answer, beside clients that poll.
     HandOver(hand_over::Options),
     /// A lock on a majority, beside as many raw SETs; with nodes frozen; with clocks apart.
@@ -122,47 +122,47 @@ fn run(options: &Options) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let start = || Server::start(&options.server, &options.module);
     let (benchmark, outcome) = match &options.what {
-        What::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
-        What::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
-        What::Agent(what) => ("agent", runtime.block_on(agent::run(start, what))),
-        What::Cluster(what) => ("cluster", runtime.block_on(cluster::run(&options.server, &options.module, what))),
-        What::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
-        What::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
-        What::Held(what) => ("held", held::run(&options.server, &options.module, what)),
-        What::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
-        What::Together(what) => ("together", together::run(&options.server, &options.module, what)),
-        What::Instructions(what) => {
+        Task::HandOver(what) => ("hand-over", runtime.block_on(hand_over::run(&start(), what))),
+        Task::Quorum(what) => ("quorum", runtime.block_on(quorum::run(start, what))),
+        Task::Agent(what) => ("agent", runtime.block_on(agent::run(start, what))),
+        Task::Cluster(what) => ("cluster", runtime.block_on(cluster::run(&options.server, &options.module, what))),
+        Task::ServerCost(what) => ("server-cost", server_cost::run(&options.server, &options.module, what)),
+        Task::Memory(what) => ("memory", memory::run(&options.server, &options.module, what)),
+        Task::Held(what) => ("held", held::run(&options.server, &options.module, what)),
+        Task::Expiry(what) => ("expiry", expiry::run(&options.server, &options.module, what)),
+        Task::Together(what) => ("together", together::run(&options.server, &options.module, what)),
+        Task::Instructions(what) => {
             programs.push(instructions::version_of_valgrind()?);
             ("instructions", instructions::run(&options.server, &options.module, what))
         }
         #[cfg(feature = "peers")]
-        What::PeersHandOver(what) => {
+        Task::PeersHandOver(what) => {
             let (outcome, peers) = runtime.block_on(peers::hand_over(start, what));
             programs.extend(peers);
             ("peers-hand-over", outcome)
         }
         #[cfg(feature = "peers")]
-        What::PeersQuorum(what) => {
+        Task::PeersQuorum(what) => {
             let (outcome, peers) = runtime.block_on(peers::quorum(start, what));
             programs.extend(peers);
             ("peers-quorum", outcome)
         }
         #[cfg(feature = "peers")]
-        What::PeersElection(what) => {
+        Task::PeersElection(what) => {
             let (outcome, peers) = runtime.block_on(peers::election(start, what));
             programs.extend(peers);
             ("peers-election", outcome)
         }
         #[cfg(feature = "peers")]
-        What::PeersLeader(what) => {
+        Task::PeersLeader(what) => {
             runtime.block_on(peers::lead(what));
             return Ok(());
         }
-        What::Budgets => return budgets(options.out.as_deref()),
+        Task::Budgets => return budgets(options.out.as_deref()),
     };
     let run = Run::new(benchmark, outcome, machine, programs);
     println!("{}", run.markdown());
-    if let What::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
+    if let Task::Instructions(instructions::Options { against: Some(folder), .. }) = &options.what {
         let before = run.read_same(folder);
         let before = before.map_err(|why| format!("there is no {} in {}: {why}", run.name, folder.display()))?;
         println!("{}", instructions::compare(&run, &before).markdown());

@@ -8,7 +8,7 @@ use redis::{FromRedisValue, cmd};
 use crate::exit::{End, Failure};
 use crate::node_failure::{strange, words};
 use crate::node_view::Info;
-use crate::nodes::{Nodes, Said};
+use crate::nodes::{Nodes, ServerAnswer};
 use crate::roles::Role;
 use crate::show::{out, printable, tell};
 
@@ -44,7 +44,7 @@ pub async fn run(
         None => false,
         Some(nodes) => {
             let versions = join_all(nodes.servers().await.into_iter().map(|said| said.and_then(version))).await;
-            for Said { server, said, .. } in &versions {
+            for ServerAnswer { server, said, .. } in &versions {
                 if let Err(failure) = said {
                     tell(&format!("{server}: {}; the line is one that every version takes", words(failure)));
                 }

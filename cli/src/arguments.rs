@@ -174,7 +174,7 @@ pub enum Command {
 
 /// The arguments of a lock request.
 #[derive(Args, Debug)]
-pub struct Asked {
+pub struct TakeArgs {
     /// The lock
     pub key: OsString,
     /// Holds the lock together with others who say --shared
@@ -201,7 +201,7 @@ pub struct Asked {
 #[derive(Args, Debug)]
 pub struct Take {
     #[command(flatten)]
-    pub asked: Asked,
+    pub asked: TakeArgs,
     /// Extends the lease for at most this time
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = duration)]
     pub max_hold: Duration,
@@ -210,7 +210,7 @@ pub struct Take {
 #[derive(Args, Debug)]
 pub struct Acquire {
     #[command(flatten)]
-    pub asked: Asked,
+    pub asked: TakeArgs,
     /// The owner: a name of your own, new for each acquisition, at most 239 bytes
     #[arg(long, value_name = "NAME")]
     pub owner: OsString,

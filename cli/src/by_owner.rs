@@ -12,7 +12,7 @@ use palisade_client::{Error, ErrorKind};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use crate::arguments::{Acquire, Asked, Extend, Owner};
+use crate::arguments::{Acquire, Extend, Owner, TakeArgs};
 use crate::clock;
 use crate::exit::{End, Failure, LOST, USAGE};
 use crate::holder::{HolderId, note_of};
@@ -24,7 +24,7 @@ use crate::taking::{Patience, conflict, connect, connect_in, not_in_time, taken_
 
 /// The JSON output for programs.
 #[derive(Serialize)]
-struct Said {
+struct GrantOutput {
     key: String,
     owner: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct Said {
     valid_ms: Option<u64>,
 }
 
-impl Said {
+impl GrantOutput {
     fn of(key: &OsStr, owner: &OsStr) -> Self {
         let text = |text: &OsStr| text.to_string_lossy().into_owned();
         Self { key: text(key), owner: text(owner), token: None, permit: None, waited_ms: None, valid_ms: None }
@@ -95,7 +95,8 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
     let permit = asked.limit.map(|_| number);
     let waited_ms = Some(waited.as_millis() as u64);
     let valid_ms = Some(left(came + waited, asked.ttl));
-    let said = Said { token: Some(token), permit, waited_ms, valid_ms, ..Said::of(&asked.key, &acquire.owner) };
+    let said =
+        GrantOutput { token: Some(token), permit, waited_ms, valid_ms, ..GrantOutput::of(&asked.key, &acquire.owner) };
     print(as_json, &said, || taken_line(token, permit))?;
     Ok(End::OK)
 }
@@ -115,7 +116,7 @@ pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End,
     let released = released.await.map_err(|error| failed(nodes, &owner.key, error))?;
     released.ok_or_else(|| not_held(owner))?;
     if as_json {
-        json(&Said::of(&owner.key, &owner.owner))?;
+        json(&GrantOutput::of(&owner.key, &owner.owner))?;
     }
     Ok(End::OK)
 }
@@ -135,14 +136,14 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     let extended = extended.await.map_err(|error| failed(nodes, &owner.key, error))?;
     let token = extended.ok_or_else(|| not_held(owner))?;
     let valid_ms = Some(left(came, extend.ttl));
-    let said = Said { token: Some(token), valid_ms, ..Said::of(&owner.key, &owner.owner) };
+    let said = GrantOutput { token: Some(token), valid_ms, ..GrantOutput::of(&owner.key, &owner.owner) };
     print(as_json, &said, || taken_line(token, None))?;
     Ok(End::OK)
 }
 
 /// Returns the note, with the holder id if the script has given itself one: a process that ends at once needs none of
 /// its own.
-fn note(asked: &Asked) -> Vec<u8> {
+fn note(asked: &TakeArgs) -> Vec<u8> {
     let note = asked.note.clone().unwrap_or_else(note_of_caller);
     match HolderId::given() {
         Some(holder) => holder.beside(note.as_bytes()),
@@ -150,7 +151,7 @@ fn note(asked: &Asked) -> Vec<u8> {
     }
 }
 
-fn wanted(asked: &Asked, number: Option<u16>) -> Result<Wanted, Failure> {
+fn wanted(asked: &TakeArgs, number: Option<u16>) -> Result<Wanted, Failure> {
     match asked.limit {
         Some(limit) if number.is_some_and(|number| number > limit) => {
             Err(Failure::usage(format!("--permit must be from 1 to --limit {limit}")))

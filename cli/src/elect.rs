@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The JSON output for programs; empty if nobody leads.
 #[derive(Serialize)]
-struct Said {
+struct LeaderOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     term: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ async fn follow(election: &Election, as_json: bool) -> Result<End, Failure> {
 fn say(leader: Option<&Leader>, as_json: bool) -> Result<(), Failure> {
     let text = |leader: &Leader| String::from_utf8_lossy(&leader.value).into_owned();
     if as_json {
-        return json_line(&Said {
+        return json_line(&LeaderOutput {
             term: leader.map(|leader| leader.term),
             sequence: leader.map(|leader| leader.sequence),
             value: leader.map(text),

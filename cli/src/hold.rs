@@ -21,7 +21,7 @@ use crate::taking::{Held, Patience, Taken, give_back, take, taken_line};
 
 /// The JSON output for programs.
 #[derive(Serialize)]
-struct Said {
+struct HoldOutput {
     key: String,
     token: u64,
     owner: String,
@@ -64,7 +64,7 @@ pub async fn run(nodes: &Nodes, options: &Take, patience: Patience, as_json: boo
 }
 
 fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
-    let said = Said {
+    let said = HoldOutput {
         key: String::from_utf8_lossy(guard.key()).into_owned(),
         token: guard.token(),
         owner: hex(guard.owner()),

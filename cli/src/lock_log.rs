@@ -13,7 +13,7 @@ use crate::fields::Fields;
 use crate::lock_view::{Together, hex, note_of};
 use crate::moment;
 use crate::node_failure::line;
-use crate::nodes::{Nodes, Reply, Said, failures};
+use crate::nodes::{Nodes, Reply, ServerAnswer, failures};
 use crate::show::{printable, time};
 
 /// A past event: a grant, or a failed wait.
@@ -55,7 +55,7 @@ pub struct Logs {
     /// The events, newest first.
     pub events: Vec<Event>,
     /// Each server's answer: it reports, or the reason why not.
-    pub told: Vec<Said<()>>,
+    pub told: Vec<ServerAnswer<()>>,
 }
 
 /// Serializes a moment as ISO 8601, in this machine's time zone.
@@ -73,18 +73,18 @@ impl Logs {
             false => vec![],
         };
         let has_module = |server: &str| with_module.iter().any(|said| said.server == server && said.said.is_ok());
-        let told = |said: &Said<Reply>| {
+        let told = |said: &ServerAnswer<Reply>| {
             let told = said.said.as_ref().map(drop).map_err(|failure| match failure {
                 Why::NoModule if has_module(&said.server) => {
                     Why::Broken("its module is too old to have a log".to_owned())
                 }
                 failure => failure.clone(),
             });
-            Said { number: said.number, server: said.server.clone(), said: told }
+            ServerAnswer { number: said.number, server: said.server.clone(), said: told }
         };
         let told = replies.iter().map(told).collect();
         let mut by_node: BTreeMap<usize, Vec<Event>> = BTreeMap::new();
-        for Said { number, said, .. } in replies {
+        for ServerAnswer { number, said, .. } in replies {
             by_node.entry(number).or_default().extend(said.map_or(vec![], |reply| entries(reply.value)));
         }
         let mut events = merged(by_node.into_values(), nodes.majority());

@@ -10,7 +10,7 @@ use redis::{Cmd, Value, cmd};
 use serde::Serialize;
 
 use crate::fields::Fields;
-use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::show::{printable, time};
 
 /// The most waiters that are listed.
@@ -114,7 +114,7 @@ pub struct Together {
 }
 
 /// A node's description of a grant.
-struct Told {
+struct NodeGrant {
     owner: Vec<u8>,
     token: u64,
     fields: Fields,
@@ -148,10 +148,10 @@ pub fn is_joint(reply: &Value) -> bool {
 }
 
 /// Returns the grants in an answer.
-fn grants(fields: Fields) -> Vec<Told> {
-    let told = |fields: Fields| Told { owner: fields.get("owner"), token: fields.get("token"), fields };
+fn grants(fields: Fields) -> Vec<NodeGrant> {
+    let told = |fields: Fields| NodeGrant { owner: fields.get("owner"), token: fields.get("token"), fields };
     let listed: Vec<Value> = fields.get("grants");
-    let all: Vec<Told> = match listed.is_empty() {
+    let all: Vec<NodeGrant> = match listed.is_empty() {
         true => vec![told(fields)],
         false => listed.into_iter().filter_map(Fields::of).map(told).collect(),
     };
@@ -183,8 +183,8 @@ fn shows(reply: &Value, owner: &str) -> bool {
 
 /// Returns the servers that cannot say whether the holder of `first`, or anybody, holds the lock there, each with the
 /// reason: it did not answer, or it is guarded and does not show a holder.
-pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<(&'a str, String)> {
-    let why = |said: &Said<Reply>| match &said.said {
+pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [ServerAnswer<Reply>]) -> Vec<(&'a str, String)> {
+    let why = |said: &ServerAnswer<Reply>| match &said.said {
         Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {
             Some(format!("guarded for {} ({reason}), it may have forgotten the lock", time(*ms)))
         }
@@ -197,10 +197,11 @@ pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [Said<Reply>]) -> Vec<
 /// Returns, for each answer, the tokens there of the holders that have `token` on any node; if they have none there,
 /// `token` itself.
 pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
-    let all: Vec<Vec<Told>> = replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
-    let has = |told: &&Told| Some(told.token) == token;
+    let all: Vec<Vec<NodeGrant>> =
+        replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
+    let has = |told: &&NodeGrant| Some(told.token) == token;
     let owners: BTreeSet<&Vec<u8>> = all.iter().flatten().filter(has).map(|told| &told.owner).collect();
-    let there = |told: &Vec<Told>| {
+    let there = |told: &Vec<NodeGrant>| {
         let theirs = told.iter().filter(|told| owners.contains(&told.owner)).map(|told| told.token);
         let theirs: Vec<u64> = theirs.collect();
         if theirs.is_empty() { token.into_iter().collect() } else { theirs }
@@ -211,7 +212,7 @@ pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
 impl Together {
     /// Merges `replies`, one per node.
     pub fn of(replies: impl IntoIterator<Item = Value>, majority: usize) -> Self {
-        let mut owners: BTreeMap<Vec<u8>, Vec<Told>> = BTreeMap::new();
+        let mut owners: BTreeMap<Vec<u8>, Vec<NodeGrant>> = BTreeMap::new();
         let (mut holders, mut waiters, mut waiters_behind) = (0, 0, 0);
         let mut queue = vec![];
         for fields in replies.into_iter().filter_map(Fields::of) {
@@ -249,9 +250,9 @@ impl LockView {
     }
 
     /// Creates a view of the servers' answers to [`question`]; `None` if nobody holds the lock anywhere.
-    pub fn told(nodes: &Nodes, key: &[u8], said: &[Said<Value>]) -> Option<Self> {
+    pub fn told(nodes: &Nodes, key: &[u8], said: &[ServerAnswer<Value>]) -> Option<Self> {
         let mut view = Self::of(key, answers(said).cloned(), nodes.majority())?;
-        let has = |said: &&Said<Value>| {
+        let has = |said: &&ServerAnswer<Value>| {
             let fields = said.said.as_ref().ok().and_then(|value| Fields::of(value.clone()));
             fields.is_some_and(|fields| !grants(fields).is_empty())
         };
@@ -268,12 +269,13 @@ impl LockView {
     }
 
     /// Asks these nodes about a lock now. Returns the view, and each node's answer.
-    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<Said<Reply>>) {
+    pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<ServerAnswer<Reply>>) {
         let mut replies = nodes.ask_about(key, &question(key)).await;
         if answers(&replies).any(|reply| is_joint(&reply.value)) {
             replies = nodes.ask_about(key, &question_of_all(key)).await;
         }
-        let values: Vec<Said<Value>> = replies.iter().map(|said| said.clone().map(|reply| reply.value)).collect();
+        let values: Vec<ServerAnswer<Value>> =
+            replies.iter().map(|said| said.clone().map(|reply| reply.value)).collect();
         (Self::told(nodes, key, &values), replies)
     }
 
@@ -316,7 +318,7 @@ impl LockView {
 
 impl GrantView {
     /// Merges the nodes' descriptions of one owner's grant; `None` if there are none.
-    fn of(mut told: Vec<Told>, majority: usize) -> Option<Self> {
+    fn of(mut told: Vec<NodeGrant>, majority: usize) -> Option<Self> {
         told.sort_by_key(|told| Reverse(told.token));
         let max = |name| told.iter().map(|told| told.fields.get::<u64>(name)).max().unwrap_or(0);
         let first = told.first()?;

@@ -5,13 +5,13 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use palisade_client::Why;
 use palisade_client::direct::ServerLink;
-use palisade_quorum::{Known, known};
+use palisade_quorum::{HoldStatus, known};
 use redis::{FromRedisValue, cmd};
 
 use crate::exit::{End, Failure, NO_QUORUM};
 use crate::lock_view::{EXCLUSIVE, LockView, is_joint, question, question_of_all, unsure};
 use crate::node_failure::{line, strange};
-use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::show::{json, out, print, printable, table, tell, time};
 
 /// The number of keys that a node inspects per step of SCAN: about a millisecond of work.
@@ -39,10 +39,10 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
 
 /// Returns the failure that it is unknown whether the lock is held: the nodes that hold it, together with those that do
 /// not answer or may have forgotten it, may be a majority.
-fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Said<Reply>]) -> Option<Failure> {
+fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[ServerAnswer<Reply>]) -> Option<Failure> {
     let first = view.map(|view| &view.first);
     let whys = unsure(first, replies);
-    if known(nodes.len(), first.map_or(0, |first| first.nodes), whys.len()) != Known::Unknown {
+    if known(nodes.len(), first.map_or(0, |first| first.nodes), whys.len()) != HoldStatus::Unknown {
         return None;
     }
     let text = format!("whether {} is free cannot be known now: {}", printable(key), line(whys, nodes.len()));

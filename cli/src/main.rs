@@ -132,7 +132,8 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
             acl::run(nodes.as_ref(), role, user.as_deref(), &keys, cluster).await
         }
         Command::Doctor { role, user, key } => {
-            let whose = doctor::Whose { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };
+            let whose =
+                doctor::RightsSubject { role, user: user.as_deref(), key: key.as_ref().map(|key| key.as_bytes()) };
             doctor::run(&nodes()?, &whose, json).await
         }
         Command::Completions { shell } => {

@@ -14,7 +14,7 @@ use crate::exit::{End, Failure, NO_QUORUM, USAGE};
 use crate::fields::Fields;
 use crate::look::ask;
 use crate::node_failure::{in_json, line, strange, with_remedy};
-use crate::nodes::{Nodes, Said, failures};
+use crate::nodes::{Nodes, ServerAnswer, failures};
 use crate::reaching::Reaching;
 use crate::show::{print, table, tell, time};
 
@@ -102,7 +102,7 @@ impl NodeView {
     /// Asks the servers of all nodes now.
     pub async fn all(nodes: &Nodes) -> Vec<Self> {
         let looked = nodes.of_each(Self::look).await;
-        let view = |Said { number, server, said }| match said {
+        let view = |ServerAnswer { number, server, said }| match said {
             Ok((Self { info_refused: Some(why), .. }, _)) | Err(why) => Self::unreachable(number, server, why),
             Ok((view, _)) => view,
         };
@@ -189,12 +189,12 @@ impl NodeView {
 pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let views = NodeView::all(nodes).await;
     print(as_json, &views, || rows(&views))?;
-    let said = |view: &NodeView| Said {
+    let said = |view: &NodeView| ServerAnswer {
         number: view.number,
         server: view.node.clone(),
         said: view.error.clone().map_or(Ok(()), Err),
     };
-    let said: Vec<Said<()>> = views.iter().map(said).collect();
+    let said: Vec<ServerAnswer<()>> = views.iter().map(said).collect();
     nodes.need_whole_majority(&said)?;
     let wrong = line(failures(&said), nodes.len());
     if !wrong.is_empty() {
@@ -287,7 +287,7 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     let full = Place::parse(0, word, &Arc::default()).map_or(String::new(), |place| place.name());
     let is_named = |name: &str| [word, &full].contains(&name);
     let servers = nodes.servers().await;
-    let is_meant = |said: &Said<Server>| {
+    let is_meant = |said: &ServerAnswer<Server>| {
         is_named(&said.server) || said.number.to_string() == word || is_named(&nodes.list[said.number - 1].name)
     };
     let (meant, others): (Vec<_>, Vec<_>) = servers.into_iter().partition(is_meant);
@@ -299,16 +299,16 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
 }
 
 /// Returns the one server that `word` means.
-fn one_of(mut meant: Vec<Said<Server>>, word: &str) -> Result<Server, Failure> {
+fn one_of(mut meant: Vec<ServerAnswer<Server>>, word: &str) -> Result<Server, Failure> {
     if meant.len() > 1 {
         return Err(Failure::usage(format!("{word} is a cluster: say which of its masters: {}", names(&meant))));
     }
-    let Said { server, said, .. } = meant.remove(0);
+    let ServerAnswer { server, said, .. } = meant.remove(0);
     said.map_err(|why| {
         Failure::new(if why.is_lasting() { USAGE } else { NO_QUORUM }, format!("{server}: {}", with_remedy(&why)))
     })
 }
 
-fn names(servers: &[Said<Server>]) -> String {
+fn names(servers: &[ServerAnswer<Server>]) -> String {
     servers.iter().map(|said| format!("{} {}", said.number, said.server)).collect::<Vec<_>>().join(", ")
 }

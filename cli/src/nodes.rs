@@ -34,7 +34,7 @@ pub struct Node {
 
 /// A server's answer, or the reason why none came.
 #[derive(Clone, Debug)]
-pub struct Said<T> {
+pub struct ServerAnswer<T> {
     /// The number of the node.
     pub number: usize,
     /// The server, or the node if the server is unknown.
@@ -135,10 +135,10 @@ impl Nodes {
     }
 
     /// Returns the servers that locks are requested from, as known now; for a node without any, the reason.
-    pub async fn servers(&self) -> Vec<Said<Server>> {
+    pub async fn servers(&self) -> Vec<ServerAnswer<Server>> {
         let all = join_all(self.list.iter().map(|node| node.place.masters(node.number))).await;
         let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
-            Ok(servers) => servers.into_iter().map(|server| Said::of(&server.clone(), Ok(server))).collect(),
+            Ok(servers) => servers.into_iter().map(|server| ServerAnswer::of(&server.clone(), Ok(server))).collect(),
             Err(why) => vec![node.says(Err(why))],
         });
         named.collect()
@@ -146,57 +146,60 @@ impl Nodes {
 
     /// Connects to these servers. Leaves out the servers of an earlier node of the list, so that each server counts
     /// once.
-    async fn connect(servers: Vec<Said<Server>>) -> Vec<Said<ServerLink>> {
+    async fn connect(servers: Vec<ServerAnswer<Server>>) -> Vec<ServerAnswer<ServerLink>> {
         let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
         let open = join_all(open).await;
-        let id = |said: &Said<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);
+        let id = |said: &ServerAnswer<ServerLink>| said.said.as_ref().ok().and_then(ServerLink::id);
         let ids: Vec<Option<NodeId>> = open.iter().map(id).collect();
         let names: Vec<(usize, String)> = open.iter().map(|said| (said.number, said.server.clone())).collect();
-        let once = |(place, said): (usize, Said<ServerLink>)| match first_as(&ids, place).map(|first| &names[first]) {
-            Some((number, name)) if *number != said.number => Said { said: Err(Why::SameServer(name.clone())), ..said },
-            _ => said,
-        };
+        let once =
+            |(place, said): (usize, ServerAnswer<ServerLink>)| match first_as(&ids, place).map(|first| &names[first]) {
+                Some((number, name)) if *number != said.number => {
+                    ServerAnswer { said: Err(Why::SameServer(name.clone())), ..said }
+                }
+                _ => said,
+            };
         open.into_iter().enumerate().map(once).collect()
     }
 
     /// Returns the result of `ask` for each server, over a connection to it.
-    pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<Said<T>> {
+    pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<ServerAnswer<T>> {
         let open = Self::connect(self.servers().await).await;
         join_all(open.into_iter().map(|said| said.and_then(&ask))).await
     }
 
     /// Sends `command` to each server, and returns the answers.
-    pub async fn ask(&self, command: &Cmd) -> Vec<Said<Reply>> {
+    pub async fn ask(&self, command: &Cmd) -> Vec<ServerAnswer<Reply>> {
         self.of_each(async |mut link: ServerLink| Ok(Reply { value: link.ask(command).await?, guard: link.guard() }))
             .await
     }
 
     /// Sends `command`, which concerns `key`, to one server of each node.
-    pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<Said<Reply>> {
+    pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<ServerAnswer<Reply>> {
         let said = self.ask_each_about(key, vec![vec![command.clone()]; self.len()]).await;
         said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
     /// Sends each node's commands, which concern `key`, to one server of that node, and returns the answers. All are
     /// sent at once, since a holder that loses its lock on one node releases it on the others immediately.
-    pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<Said<Vec<Reply>>> {
+    pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<ServerAnswer<Vec<Reply>>> {
         let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
         let asked = open.into_iter().zip(&commands).map(async |(said, commands)| {
-            let Said { number, server, said } = said;
+            let ServerAnswer { number, server, said } = said;
             let mut link = match said {
                 Ok(link) => link,
-                Err(why) => return Said { number, server, said: Err(why) },
+                Err(why) => return ServerAnswer { number, server, said: Err(why) },
             };
             let mut replies = vec![];
             for command in commands {
                 match link.ask(command).await {
                     Ok(value) => replies.push(Reply { value, guard: link.guard() }),
-                    Err(why) => return Said::of(&link.server, Err(why)),
+                    Err(why) => return ServerAnswer::of(&link.server, Err(why)),
                 }
             }
             // Possibly another server, to which the first one redirected.
-            Said::of(&link.server, Ok(replies))
+            ServerAnswer::of(&link.server, Ok(replies))
         });
         join_all(asked).await
     }
@@ -207,15 +210,15 @@ impl Nodes {
         links: &mut [ServerLink],
         keys: &[&[u8]],
         question: impl Fn(&[u8]) -> Cmd,
-    ) -> Vec<Vec<Said<Value>>> {
+    ) -> Vec<Vec<ServerAnswer<Value>>> {
         let question = &question;
         let asked = links.iter_mut().map(async |link| {
             let own: Vec<usize> = (0..keys.len()).filter(|&n| link.server.serves(keys[n])).collect();
             let commands: Vec<Cmd> = own.iter().map(|&n| question(keys[n])).collect();
             let (number, answers) = (link.server.number, link.ask_each(&commands).await.unwrap_or_default());
-            own.into_iter().zip(answers).map(move |(n, (server, said))| (n, Said { number, server, said }))
+            own.into_iter().zip(answers).map(move |(n, (server, said))| (n, ServerAnswer { number, server, said }))
         });
-        let mut by_key: Vec<Vec<Said<Value>>> = keys.iter().map(|_| vec![]).collect();
+        let mut by_key: Vec<Vec<ServerAnswer<Value>>> = keys.iter().map(|_| vec![]).collect();
         join_all(asked).await.into_iter().flatten().for_each(|(n, said)| by_key[n].push(said));
         by_key
     }
@@ -226,7 +229,7 @@ impl Nodes {
     /// # Errors
     ///
     /// Fewer than a majority of nodes answered.
-    pub fn need_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
+    pub fn need_majority<T>(&self, said: &[ServerAnswer<T>]) -> Result<(), Failure> {
         let answered: BTreeSet<usize> = said.iter().filter(|said| said.said.is_ok()).map(|said| said.number).collect();
         self.need(&answered, said)
     }
@@ -235,13 +238,13 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::need_majority`].
-    pub fn need_whole_majority<T>(&self, said: &[Said<T>]) -> Result<(), Failure> {
+    pub fn need_whole_majority<T>(&self, said: &[ServerAnswer<T>]) -> Result<(), Failure> {
         let silent = |number: usize| said.iter().any(|said| said.number == number && said.said.is_err());
         let whole = (1..=self.len()).filter(|number| !silent(*number)).collect();
         self.need(&whole, said)
     }
 
-    fn need<T>(&self, answered: &BTreeSet<usize>, said: &[Said<T>]) -> Result<(), Failure> {
+    fn need<T>(&self, answered: &BTreeSet<usize>, said: &[ServerAnswer<T>]) -> Result<(), Failure> {
         if answered.len() >= self.majority() {
             return Ok(());
         }
@@ -301,8 +304,8 @@ impl Nodes {
 
 impl Node {
     /// Names this node as the source of an answer.
-    fn says<T>(&self, said: Result<T, Why>) -> Said<T> {
-        Said { number: self.number, server: self.name.clone(), said }
+    fn says<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
+        ServerAnswer { number: self.number, server: self.name.clone(), said }
     }
 
     /// Returns the Sentinels that name its master.
@@ -311,33 +314,33 @@ impl Node {
     }
 }
 
-impl<T> Said<T> {
+impl<T> ServerAnswer<T> {
     /// Returns the answer of this server.
     pub fn of(server: &Server, said: Result<T, Why>) -> Self {
         Self { number: server.number, server: server.name().to_owned(), said }
     }
 
     /// Applies `change` to the answer.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Said<U> {
-        Said { number: self.number, server: self.server, said: self.said.map(change) }
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> ServerAnswer<U> {
+        ServerAnswer { number: self.number, server: self.server, said: self.said.map(change) }
     }
 
     /// Continues with the answer, unless it is a failure.
-    pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> Said<U> {
+    pub async fn and_then<U>(self, ask: impl AsyncFnOnce(T) -> Result<U, Why>) -> ServerAnswer<U> {
         let said = match self.said {
             Ok(value) => ask(value).await,
             Err(why) => Err(why),
         };
-        Said { number: self.number, server: self.server, said }
+        ServerAnswer { number: self.number, server: self.server, said }
     }
 }
 
 /// Returns the answers of the servers that answered.
-pub fn answers<T>(said: &[Said<T>]) -> impl Iterator<Item = &T> {
+pub fn answers<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = &T> {
     said.iter().filter_map(|said| said.said.as_ref().ok())
 }
 
 /// Returns the failures of the others, each with a name and, if known, the remedy.
-pub fn failures<T>(said: &[Said<T>]) -> impl Iterator<Item = (&str, String)> {
+pub fn failures<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = (&str, String)> {
     said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

@@ -10,7 +10,7 @@ use palisade_client::{Client, Error, ErrorKind, Guard, Options, Released};
 use rand::RngExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::arguments::{Asked, Take};
+use crate::arguments::{Take, TakeArgs};
 use crate::exit::{CONFLICT, Failure, TIMED_OUT};
 use crate::holder::{HolderId, note};
 use crate::lock_view::{self, LockView};
@@ -188,7 +188,7 @@ pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option
 }
 
 /// Takes the lock in the requested mode; waits for it if `waits`.
-async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool) -> Result<Held, Error> {
+async fn in_mode(client: &Client, asked: &TakeArgs, options: &Options, waits: bool) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let alone = |guard| Held { guard, permit: None };
     if let Some(limit) = asked.limit {
@@ -206,7 +206,7 @@ async fn in_mode(client: &Client, asked: &Asked, options: &Options, waits: bool)
 }
 
 /// Takes the lock if it is free. If several ask at once, one of them gets it.
-async fn now(nodes: &Nodes, client: &Client, asked: &Asked, options: &Options) -> Result<Held, Error> {
+async fn now(nodes: &Nodes, client: &Client, asked: &TakeArgs, options: &Options) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
     loop {
@@ -256,7 +256,7 @@ impl Drop for Cleared {
 }
 
 /// Returns the failure for a refusal, in this program's words.
-fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Failure {
+fn refused(nodes: &Nodes, asked: &TakeArgs, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let (note, _) = lock_view::note_of(holder.note.as_bytes());
         let note = if note.is_empty() { "somebody without a note".into() } else { printable(note.as_bytes()) };
@@ -270,14 +270,14 @@ fn refused(nodes: &Nodes, asked: &Asked, patience: Patience, error: Error) -> Fa
 }
 
 /// Returns the failure when somebody else has the lock, as `holder` describes.
-pub fn conflict(asked: &Asked, holder: Option<String>) -> Failure {
+pub fn conflict(asked: &TakeArgs, holder: Option<String>) -> Failure {
     let holder = holder.unwrap_or_else(|| "wanted by several at once".to_owned());
     let text = format!("{} is {holder}: wait for it, or try later", printable(asked.key.as_bytes()));
     coded(asked, Failure::new(CONFLICT, text))
 }
 
 /// Returns the failure when others held the lock until the limit.
-pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Failure {
+pub fn not_in_time(asked: &TakeArgs, limit: Duration, holder: Option<String>) -> Failure {
     let text = holder.map_or("it is wanted by several at once".to_owned(), |text| format!("it is {text}"));
     let key = printable(asked.key.as_bytes());
     let text = format!("{key} was not free within {}: {text}", time(limit.as_millis() as u64));
@@ -285,7 +285,7 @@ pub fn not_in_time(asked: &Asked, limit: Duration, holder: Option<String>) -> Fa
 }
 
 /// Returns the failure with the exit status that the caller chose for a conflict.
-fn coded(asked: &Asked, failure: Failure) -> Failure {
+fn coded(asked: &TakeArgs, failure: Failure) -> Failure {
     match asked.conflict_exit_code {
         // Cron sends a mail if anything is printed.
         Some(0) => Failure::new(0, ""),

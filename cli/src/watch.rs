@@ -16,7 +16,7 @@ use crate::taking::connect;
 
 /// The JSON output for programs; only the key if its lock is free.
 #[derive(Serialize)]
-struct Said {
+struct WatchOutput {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
@@ -54,7 +54,7 @@ pub async fn run(nodes: &Nodes, keys: &[OsString], as_json: bool) -> Result<End,
 
 fn say(key: &[u8], holder: Option<&Holder>, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return json_line(&Said {
+        return json_line(&WatchOutput {
             key: String::from_utf8_lossy(key).into_owned(),
             token: holder.map(|holder| holder.token),
             note: holder.map(|holder| note_of(holder.note.as_bytes()).0),

@@ -64,7 +64,7 @@ impl Holder {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct KeptLease {
     client: ClientId,
     ttl: Ttl,
     /// The time by which the holder had its grant; a later grant is another one.
@@ -76,7 +76,7 @@ struct Kept {
     has_left: bool,
 }
 
-impl Kept {
+impl KeptLease {
     /// Returns its renewals in a thousand seconds.
     fn renewals(&self) -> u64 {
         if self.has_left { 0 } else { renewals(self.ttl) }
@@ -92,7 +92,7 @@ fn renewals(ttl: Ttl) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Renewal {
     holder: Arc<Holder>,
-    kept: Kept,
+    kept: KeptLease,
 }
 
 impl Renewal {
@@ -119,7 +119,7 @@ impl Renewal {
     /// Returns the length of the renewal at `now` of a lease that ends at `deadline`; `None` if it is no longer
     /// renewed.
     pub(crate) fn ttl(&self, deadline: BootTime, now: BootTime) -> Option<Ttl> {
-        let Kept { ttl, until, .. } = self.kept;
+        let KeptLease { ttl, until, .. } = self.kept;
         if until.ms_since(deadline) == 0 {
             return None;
         }
@@ -136,7 +136,7 @@ impl Renewal {
 /// The leases that a node keeps alive.
 #[derive(Clone, Debug, Default)]
 pub struct KeepAlives {
-    kept: BTreeMap<Arc<Holder>, Kept>,
+    kept: BTreeMap<Arc<Holder>, KeptLease>,
     due: BTreeSet<(BootTime, Arc<Holder>)>,
     /// Leases whose locks left their keys, the earliest first; some may have returned or be over.
     left: VecDeque<Arc<Holder>>,
@@ -192,10 +192,10 @@ impl KeepAlives {
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
         }
-        let kept = Kept { client: keep.client, ttl, since: now, until, due: now, has_left: false };
+        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, has_left: false };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.renewals += kept.renewals();
-        self.kept.insert(Arc::clone(&holder), Kept { due, ..kept });
+        self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });
         self.due.insert((due, holder));
     }
 
@@ -291,7 +291,7 @@ impl KeepAlives {
         }
     }
 
-    fn remove(&mut self, holder: &Holder) -> Option<Kept> {
+    fn remove(&mut self, holder: &Holder) -> Option<KeptLease> {
         let (holder, kept) = self.kept.remove_entry(holder)?;
         self.due.remove(&(kept.due, holder));
         self.renewals -= kept.renewals();

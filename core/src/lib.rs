@@ -104,7 +104,7 @@ pub use palisade_quorum::{
 };
 pub use palisade_quorum::{grammar, request};
 pub(crate) use palisade_quorum::{refusal, values};
-pub use queue::listening::{Listeners, News, Told};
+pub use queue::listening::{Listeners, News, NewsBody};
 pub use queue::of_key::{Waiter, WaiterId, Want};
 pub use queue::shares::{Asker, Load, UserId};
 pub use queue::waiting::{Answer, Waiting};

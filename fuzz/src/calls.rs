@@ -5,32 +5,32 @@ use palisade_core::quorum::{
     Answer, Auto, Call, ChoiceProgress, Keeper, NodeId, Obstacle, Progress, Refused, WaitTask, Waiter, Work,
 };
 
-use crate::crowd::{Event, GIVEN_US, Heard, LATE_US, Open, Says, Stage, TTL_MAX_MS, TTL_MS, World};
+use crate::crowd::{Event, GIVEN_US, LATE_US, Message, Open, Received, Stage, TTL_MAX_MS, TTL_MS, World};
 use crate::simple_node::Name;
 use crate::watched::Watched;
 
 impl World<'_> {
     pub fn call(&mut self, number: usize, round: u64, calls: Vec<Call>) {
-        calls.into_iter().for_each(|call| self.send(number, call.node, Says::Ask { call, round }, call.after_ms));
+        calls.into_iter().for_each(|call| self.send(number, call.node, Message::Ask { call, round }, call.after_ms));
     }
 
     pub fn ask_to_wait(&mut self, number: usize, seat: usize, until: BootTime, after_ms: u32) {
         let ms = Waiter::at_a_time_ms(until, 0, self.now().plus_ms(after_ms), self.agenda.draw());
-        self.send(number, seat, Says::Wait { ms }, after_ms);
+        self.send(number, seat, Message::Wait { ms }, after_ms);
     }
 
-    pub fn send(&mut self, number: usize, seat: usize, says: Says, after_ms: u32) {
+    pub fn send(&mut self, number: usize, seat: usize, says: Message, after_ms: u32) {
         let caller = &self.callers[number];
         let (server, name, permit, ticket) = (caller.set[seat], caller.name, caller.number, caller.ticket);
         let (life, after_us) = (caller.life, u64::from(after_ms) * 1_000);
         let request = self.agenda.number();
         let given_us = match says {
-            Says::Wait { ms } => u64::from(ms) * 1_000 + GIVEN_US,
+            Message::Wait { ms } => u64::from(ms) * 1_000 + GIVEN_US,
             _ => GIVEN_US,
         };
-        if !matches!(says, Says::Release) {
+        if !matches!(says, Message::Release) {
             self.open.insert(request, Open { caller: number, life, seat, says });
-            let missed = Event::Hears { request, id: None, heard: Heard::Nothing, again: false };
+            let missed = Event::Hears { request, id: None, heard: Received::Nothing, again: false };
             self.agenda.after(after_us + given_us, missed);
         }
         if let Some(us) = self.takes() {
@@ -47,7 +47,7 @@ impl World<'_> {
         }
     }
 
-    pub fn arrives(&mut self, request: u64, server: usize, (name, number, ticket): (Name, u16, u64), says: Says) {
+    pub fn arrives(&mut self, request: u64, server: usize, (name, number, ticket): (Name, u16, u64), says: Message) {
         let now = self.agenda.now;
         if !self.set.contains(&server) {
             return;
@@ -58,13 +58,13 @@ impl World<'_> {
         }
         let node = &mut self.nodes[server];
         let heard = match says {
-            Says::Ask { call, .. } => Heard::Answer(node.ask(name, number, call.ask, now)),
-            Says::Look => Heard::Free(node.free(now)),
-            Says::Release => {
+            Message::Ask { call, .. } => Received::Answer(node.ask(name, number, call.ask, now)),
+            Message::Look => Received::Free(node.free(now)),
+            Message::Release => {
                 node.release(name);
                 return self.pass_on(server);
             }
-            Says::Wait { ms } => {
+            Message::Wait { ms } => {
                 node.wait(name, ticket, now + u64::from(ms) * 1_000);
                 self.waits.insert((name, server), request);
                 return self.pass_on(server);
@@ -78,12 +78,12 @@ impl World<'_> {
         for (name, number) in self.nodes[server].pass_on(self.agenda.now) {
             self.agenda.after(60_000, Event::Passes(server));
             if let Some(request) = self.waits.remove(&(name, server)) {
-                self.returns(server, request, Heard::Told(number));
+                self.returns(server, request, Received::Told(number));
             }
         }
     }
 
-    pub fn returns(&mut self, server: usize, request: u64, heard: Heard) {
+    pub fn returns(&mut self, server: usize, request: u64, heard: Received) {
         let id = Some(self.nodes[server].server());
         for again in [self.agenda.one_in(20), false].into_iter().skip(usize::from(!self.agenda.one_in(20))) {
             if let Some(us) = self.takes() {
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    pub fn hears(&mut self, request: u64, id: Option<NodeId>, heard: Heard, again: bool) {
+    pub fn hears(&mut self, request: u64, id: Option<NodeId>, heard: Received, again: bool) {
         let Some(&Open { caller: number, life, seat, says }) = self.open.get(&request) else { return };
         if !again {
             self.open.remove(&request);
@@ -103,14 +103,14 @@ impl World<'_> {
             return;
         }
         match (&mut caller.stage, says) {
-            (Stage::Asking(machine), Says::Ask { call, .. }) => {
-                let answer = if let Heard::Answer(answer) = heard { answer } else { Answer::Failed };
+            (Stage::Asking(machine), Message::Ask { call, .. }) => {
+                let answer = if let Received::Answer(answer) = heard { answer } else { Answer::Failed };
                 let progress = machine.on_answer(seat, id, call.ask, answer, now);
                 let obstacle = machine.obstacle();
                 self.goes_on(number, progress, obstacle);
             }
-            (Stage::Looking(choice), Says::Look) => {
-                let view = if let Heard::Free(free) = heard { id.map(|id| (id, free)) } else { None };
+            (Stage::Looking(choice), Message::Look) => {
+                let view = if let Received::Free(free) = heard { id.map(|id| (id, free)) } else { None };
                 let number_shown = match choice.on_view(seat, view) {
                     ChoiceProgress::Goes => return,
                     ChoiceProgress::Free => choice.number(random),
@@ -121,16 +121,16 @@ impl World<'_> {
                     taker.on_look(number_shown, now, random)
                 });
             }
-            (Stage::Queued(waiter), Says::Wait { .. }) => {
+            (Stage::Queued(waiter), Message::Wait { .. }) => {
                 let task = match (heard, id) {
-                    (Heard::Told(kept), Some(id)) => waiter.on_told(seat, id, kept, random),
+                    (Received::Told(kept), Some(id)) => waiter.on_told(seat, id, kept, random),
                     _ if self.hangs => waiter.on_failure(seat, false, 0, now, random),
                     _ => waiter.on_nothing(seat, now, random),
                 };
                 self.waited(number, seat, task);
             }
-            (Stage::Holding(_), Says::Ask { call, round }) => {
-                let answer = if let Heard::Answer(answer) = heard { answer } else { Answer::Failed };
+            (Stage::Holding(_), Message::Ask { call, round }) => {
+                let answer = if let Received::Answer(answer) = heard { answer } else { Answer::Failed };
                 self.keeps(number, |keeper, now, random| keeper.on_answer(round, call, id, answer, now, random));
             }
             _ => {}

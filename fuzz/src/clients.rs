@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use palisade_core::engine::Said;
+use palisade_core::engine::Finding;
 use palisade_core::limits::{KEEPALIVE_MAX_MS, KEEPALIVE_TTL_MIN_MS, NOTE_BYTES_MAX};
 use palisade_core::request::{Known, Ttl};
 use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
@@ -51,7 +51,7 @@ pub struct Wish {
 
 /// A kept lease.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct KeptLease {
     pub client: ClientId,
     pub ttl_ms: u32,
     pub since: BootTime,
@@ -67,7 +67,7 @@ pub struct Kept {
 pub struct Keeping {
     /// The number of ended connections at each place.
     pub ended: [u64; CONNECTIONS],
-    pub kept: BTreeMap<(Place, Vec<u8>), Kept>,
+    pub kept: BTreeMap<(Place, Vec<u8>), KeptLease>,
     pub waiting: BTreeMap<WaiterId, Wish>,
     /// True if the server refused to prolong a lease during the current request.
     pub refused: bool,
@@ -133,17 +133,17 @@ impl Keeping {
 
     /// Returns the server's answer, in its state of `doubt`, to the question whether this client's lease may be
     /// prolonged.
-    pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Said {
-        let of_client = |(at, kept): (&(Place, _), &Kept)| at.0 == place && kept.client == client;
+    pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Finding {
+        let of_client = |(at, kept): (&(Place, _), &KeptLease)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");
         self.refused = false;
         let refusal = match doubt {
-            _ if !self.is_open(client) => return Said::No,
+            _ if !self.is_open(client) => return Finding::No,
             1 => Refusal::NotYet,
             3 => Refusal::Poisoned,
-            _ => return Said::Yes,
+            _ => return Finding::Yes,
         };
         self.refused = true;
-        Said::Refused(refusal)
+        Finding::Refused(refusal)
     }
 }

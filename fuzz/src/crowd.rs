@@ -55,7 +55,7 @@ pub struct Caller {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Says {
+pub enum Message {
     Ask { call: Call, round: u64 },
     Wait { ms: u32 },
     Look,
@@ -63,7 +63,7 @@ pub enum Says {
 }
 
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum Received {
     Answer(Answer),
     Told(u16),
     Free(Vec<u16>),
@@ -76,7 +76,7 @@ pub struct Open {
     pub caller: usize,
     pub life: u64,
     pub seat: usize,
-    pub says: Says,
+    pub says: Message,
 }
 
 #[derive(Debug)]
@@ -88,12 +88,12 @@ pub enum Event {
         name: Name,
         number: u16,
         ticket: u64,
-        says: Says,
+        says: Message,
     },
     Hears {
         request: u64,
         id: Option<NodeId>,
-        heard: Heard,
+        heard: Received,
         again: bool,
     },
     /// The time of a stage is up.
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
             }
             Task::Look { by, .. } => {
                 self.enters(number, Stage::Looking(Choice::begin(nodes)), by);
-                (0..nodes).for_each(|seat| self.send(number, seat, Says::Look, 0));
+                (0..nodes).for_each(|seat| self.send(number, seat, Message::Look, 0));
             }
             Task::Queue { patience_ms } | Task::AskAndWait { patience_ms, .. } => {
                 self.new_name(number);
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
                 let life = self.callers[number].life;
                 let open = self.open.iter().filter(|(_, open)| open.life == life);
                 let open: Vec<u64> = open.map(|(request, _)| *request).collect();
-                open.into_iter().for_each(|request| self.hears(request, None, Heard::Nothing, false));
+                open.into_iter().for_each(|request| self.hears(request, None, Received::Nothing, false));
             }
             Stage::Queued(waiter) => {
                 let task = waiter.leave();
@@ -333,7 +333,7 @@ impl<'a> World<'a> {
             self.waits.remove(&(self.callers[number].name, server));
         }
         if self.callers[number].name > 0 {
-            (0..self.callers[number].set.len()).for_each(|seat| self.send(number, seat, Says::Release, 0));
+            (0..self.callers[number].set.len()).for_each(|seat| self.send(number, seat, Message::Release, 0));
         }
         self.callers[number].name = self.agenda.number();
         self.callers[number].is_taken_away = false;

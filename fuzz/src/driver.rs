@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use palisade_core::engine::{By, Event, Question, Reply, Request, Run, Said, Step};
+use palisade_core::engine::{By, Event, Finding, Question, Reply, Request, Run, Step};
 use palisade_core::record::{encode_change, encode_end};
 use palisade_core::request::{Acquire, Wait};
 use palisade_core::{Answer, Grant, GrantId, Lock, Mode, Refusal, WaiterId, Want, Wanted};
@@ -60,7 +60,7 @@ impl World {
             left: 0,
             passed: false,
         };
-        let (mut found, mut said, mut blocked) = (Found::default(), Said::Yes, None);
+        let (mut found, mut said, mut blocked) = (Found::default(), Finding::Yes, None);
         for _ in 0..STEPS_MAX {
             let answered = run.answered().copied();
             let now = self.now();
@@ -71,7 +71,7 @@ impl World {
                 blocked.is_none() || matches!(step, Step::Done(_) | Step::TellWatchers),
                 "who waits has nothing done for it"
             );
-            said = Said::Yes;
+            said = Finding::Yes;
             // A turn that comes before the command is decided is reported first.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
@@ -130,11 +130,11 @@ impl World {
                 }
                 Step::TellWatchers => self.notify_watchers(place),
                 Step::LookAtSlots | Step::Redirect => panic!("{step:?}: there is no cluster"),
-                Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Said::No,
+                Step::Block if !self.may_block && matches!(request, Request::Acquire(_)) => said = Finding::No,
                 Step::Block => {
                     let id = self.new_client();
                     blocked = Some(id);
-                    said = Said::Blocked(id);
+                    said = Finding::Blocked(id);
                 }
                 Step::Write => {
                     self.is_hindered_for_disk();
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Answers a question for the server and the disk.
-    fn says(&mut self, place: Place, question: Question, request: &Request<'_>, found: &mut Found) -> Said {
+    fn says(&mut self, place: Place, question: Question, request: &Request<'_>, found: &mut Found) -> Finding {
         match question {
             Question::IsServedHere => panic!("there is no cluster"),
             Question::IsPermitted(id) => {
@@ -183,10 +183,10 @@ impl World {
                 assert!(waits.place == place && !self.forbidden.contains(&id), "{id:?}");
                 if self.doubt() == 3 {
                     self.forbidden.insert(id);
-                    return Said::Refused(Refusal::Forbidden);
+                    return Finding::Refused(Refusal::Forbidden);
                 }
                 found.permitted.insert(id);
-                Said::Yes
+                Finding::Yes
             }
             Question::MayGrant(by) => {
                 let itself = matches!(request, Request::Expire(_) | Request::Look);
@@ -200,7 +200,7 @@ impl World {
                     3 => Refusal::Poisoned,
                     _ => {
                         found.may_grant = true;
-                        return Said::Yes;
+                        return Finding::Yes;
                     }
                 };
                 found.may_grant = false;
@@ -210,19 +210,19 @@ impl World {
                     self.oracle.nobody_is_told(place);
                 }
                 self.is_hindered_for_disk();
-                Said::Refused(refusal)
+                Finding::Refused(refusal)
             }
             Question::MayRenew(client) => {
                 assert!(matches!(request, Request::Renew(_)) && self.is_held(place), "nothing is to be prolonged");
                 let doubt = self.doubt();
                 self.keeping.may_renew(place, client, doubt)
             }
-            Question::WhoAsks => Said::Yes,
+            Question::WhoAsks => Finding::Yes,
             Question::OnDisk => {
                 found.asked_disk += 1;
                 assert!(found.asked_disk <= 2, "by who was before, and by the command");
                 self.check_disk();
-                Said::Yes
+                Finding::Yes
             }
         }
     }

@@ -5,7 +5,7 @@ use palisade_core::limits::RENEW_AGAIN_MS;
 use palisade_core::request::Owner;
 use palisade_core::{BootTime, Grant, Refusal, Renewal, WaiterId};
 
-use crate::clients::{CONNECTIONS, Kept, Wish};
+use crate::clients::{CONNECTIONS, KeptLease, Wish};
 use crate::oracle::{Place, grant_of};
 use crate::world::{State, World, key_of, name_of};
 
@@ -30,7 +30,8 @@ impl World {
         self.node.keep_alive(key_of(place, &name), owner, wish.ttl, wish.keep, now);
         let left = self.node.keepalives().left_ms(key_of(place, &name), owner, granted, now);
         assert_eq!(left, Some(until.ms_since(now)), "of {wish:?}, after {earlier:?}");
-        let kept = Kept { client: wish.client, ttl_ms: wish.ttl.ms(), since: now, until, again: now, is_moved: false };
+        let kept =
+            KeptLease { client: wish.client, ttl_ms: wish.ttl.ms(), since: now, until, again: now, is_moved: false };
         self.keeping.kept.insert(at, kept);
     }
 
@@ -106,7 +107,8 @@ impl World {
 
     /// Checks that there is a reason not to prolong the lease, and a retry soon.
     fn is_not_prolonged(&mut self, place: Place, renewal: &Renewal, refusal: Refusal) {
-        let of_client = |(at, kept): &(&(Place, Vec<u8>), &mut Kept)| at.0 == place && kept.client == renewal.client();
+        let of_client =
+            |(at, kept): &(&(Place, Vec<u8>), &mut KeptLease)| at.0 == place && kept.client == renewal.client();
         let lock = &self.locks[&place];
         let is_late = self.disk.as_ref().is_some_and(|disk| !disk.is_up_to_it() || disk.is_taken);
         let is_guarded = self.node.guard().armed(self.boot).is_some();
@@ -119,7 +121,7 @@ impl World {
     }
 
     /// Returns true if this is the kept grant and it is not certain to last as long as its holder asked.
-    fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &Kept) -> bool {
+    fn is_to_be_kept(&self, (place, owner): &(Place, Vec<u8>), kept: &KeptLease) -> bool {
         let Some((_, grant)) = self.locks.get(place).and_then(|lock| grant_of(lock, owner)) else { return false };
         let is_same = !kept.is_moved && !grant.is_expired(self.boot) && grant.granted() <= kept.since;
         is_same && self.keeping.is_open(kept.client) && kept.until.ms_since(grant.deadline()) > 0

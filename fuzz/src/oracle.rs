@@ -42,7 +42,7 @@ impl Grant {
 
 /// A reservation for an owner whose turn has come.
 #[derive(Debug)]
-struct Told {
+struct ReservedTurn {
     owner: Vec<u8>,
     mode: Mode,
     until: BootTime,
@@ -52,7 +52,7 @@ struct Told {
 #[derive(Debug, Default)]
 struct Promises {
     grants: Vec<Grant>,
-    told: Vec<Told>,
+    told: Vec<ReservedTurn>,
     /// The number of turns that ended or were withdrawn since the last grant.
     unused: u32,
     floors: Floors,
@@ -201,7 +201,7 @@ impl Oracle {
         for told in &it.told {
             assert!(told.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {told:?}");
         }
-        it.told.push(Told { owner: owner.to_vec(), mode, until });
+        it.told.push(ReservedTurn { owner: owner.to_vec(), mode, until });
     }
 
     /// Records that `owner` withdrew its waiting requests.
@@ -293,7 +293,7 @@ impl Promises {
     }
 
     /// Ends the reservations for which `such` is true.
-    fn end_turns(&mut self, such: impl Fn(&Told) -> bool) {
+    fn end_turns(&mut self, such: impl Fn(&ReservedTurn) -> bool) {
         let before = self.told.len();
         self.told.retain(|told| !such(told));
         self.unused += (before - self.told.len()) as u32;

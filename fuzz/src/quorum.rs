@@ -16,9 +16,9 @@ use crate::choice::Number;
 #[derive(Debug, Arbitrary)]
 enum Event {
     /// A node answers a call that was made: an old one, the newest, or one answered before.
-    Answers { call: u8, from: u8, says: Says, after_us: u16 },
+    Answers { call: u8, from: u8, says: FuzzedAnswer, after_us: u16 },
     /// A node sends an answer that nobody asked for, in this round or another.
-    Invents { node: u8, from: u8, ask: Asked, round: Option<u8>, says: Says },
+    Invents { node: u8, from: u8, ask: FuzzedAsk, round: Option<u8>, says: FuzzedAnswer },
     /// The holder extends.
     Extends { ttl_ms: u16 },
     /// The holder, a writer, becomes a reader.
@@ -28,7 +28,7 @@ enum Event {
 }
 
 #[derive(Debug, Arbitrary)]
-enum Says {
+enum FuzzedAnswer {
     /// An honest node's answer: yes, with the requested token.
     AsAsked,
     /// Yes, with a token slightly above or below that.
@@ -41,7 +41,7 @@ enum Says {
 }
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
-enum Asked {
+enum FuzzedAsk {
     Acquire { retry: bool },
     Fence(Number),
     Extend(Number),
@@ -144,9 +144,9 @@ impl World {
             Event::Invents { node, from, ask, round, says } => {
                 let ttl_ms = self.ttl_ms;
                 let ask = match ask {
-                    Asked::Acquire { retry } => Ask::Acquire { ttl_ms, proposal: token(from.into()), retry },
-                    Asked::Fence(Number(value)) => Ask::Fence { token: token(value) },
-                    Asked::Extend(Number(value)) => Ask::Extend { ttl_ms, token: token(value) },
+                    FuzzedAsk::Acquire { retry } => Ask::Acquire { ttl_ms, proposal: token(from.into()), retry },
+                    FuzzedAsk::Fence(Number(value)) => Ask::Fence { token: token(value) },
+                    FuzzedAsk::Extend(Number(value)) => Ask::Extend { ttl_ms, token: token(value) },
                 };
                 let round = round.map_or(self.round(), u64::from);
                 self.answer(round, usize::from(node) % self.nodes, from, ask, &says);
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, round: u64, node: usize, from: u8, ask: Ask, says: &Says) {
+    fn answer(&mut self, round: u64, node: usize, from: u8, ask: Ask, says: &FuzzedAnswer) {
         // Usually each node is a server of its own; some share a server, or do not say which they are.
         let server = match from {
             0..224 => Some(node as u8),
@@ -187,13 +187,13 @@ impl World {
         };
         let id = server.map(|server| NodeId(server.into()));
         let answer = match *says {
-            Says::AsAsked => Answer::Token(self.of(ask)),
-            Says::Near(by) => Answer::Token(token(self.of(ask).get().saturating_add_signed(by.into()))),
-            Says::Token(Number(value)) => Answer::Token(token(value)),
-            Says::No => Answer::No,
-            Says::Guarded => Answer::Guarded { ms: 7 },
-            Says::NotYet => Answer::NotYet { ms: 3 },
-            Says::Failed => Answer::Failed,
+            FuzzedAnswer::AsAsked => Answer::Token(self.of(ask)),
+            FuzzedAnswer::Near(by) => Answer::Token(token(self.of(ask).get().saturating_add_signed(by.into()))),
+            FuzzedAnswer::Token(Number(value)) => Answer::Token(token(value)),
+            FuzzedAnswer::No => Answer::No,
+            FuzzedAnswer::Guarded => Answer::Guarded { ms: 7 },
+            FuzzedAnswer::NotYet => Answer::NotYet { ms: 3 },
+            FuzzedAnswer::Failed => Answer::Failed,
         };
         if let (Some(server), Answer::Token(token)) = (server, answer) {
             let known = self.acknowledged.entry((node, server)).or_insert(token);

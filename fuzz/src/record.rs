@@ -1,7 +1,7 @@
 //! Records of locks and of their changes, from any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
-use palisade_core::record::{Applied, Arrival, Change, Here, Told, apply, decode, decode_told, encode, encode_end};
+use palisade_core::record::{Applied, Arrival, Change, Decoded, Here, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
 use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire};
 
@@ -51,8 +51,8 @@ fn read(bytes: &[u8], now: BootTime) {
             Err(damaged) => assert!(!damaged.to_string().is_empty()),
         }
         match decode_told(bytes, here(arrival, now)) {
-            Ok(Told::Whole(whole)) => assert_eq!(lock.as_ref(), Ok(&whole), "both read the same"),
-            Ok(Told::Change(change)) => {
+            Ok(Decoded::Whole(whole)) => assert_eq!(lock.as_ref(), Ok(&whole), "both read the same"),
+            Ok(Decoded::Change(change)) => {
                 assert!(lock.is_err(), "a change is no lock");
                 possible_change(change, bytes, arrival, now);
             }

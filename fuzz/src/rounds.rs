@@ -8,7 +8,7 @@ use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, major
 
 /// A node's answer: to a wait, its server or nothing; to a release, whether it had the lock or nothing.
 #[derive(Debug, Arbitrary)]
-struct Says {
+struct FuzzedAnswer {
     node: u8,
     server: Option<u8>,
     held: Option<bool>,
@@ -27,14 +27,14 @@ pub fn run(input: &[u8]) {
 fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
-    let mut last: Vec<Option<Says>> = (0..nodes).map(|_| None).collect();
+    let mut last: Vec<Option<FuzzedAnswer>> = (0..nodes).map(|_| None).collect();
     // The server that each node named last; a node that can no longer answer withdraws nothing.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
     // True for each node that had the lock when it was released; `None` if that is unknown.
     let mut had: Vec<Option<bool>> = vec![None; nodes];
     // The number that each node reserved.
     let mut numbers: Vec<u16> = vec![0; nodes];
-    for says in bytes.arbitrary_iter::<Says>()? {
+    for says in bytes.arbitrary_iter::<FuzzedAnswer>()? {
         let says = says?;
         let node = usize::from(says.node) % nodes;
         // Only a few servers, so that one often has two names.

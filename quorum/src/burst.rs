@@ -86,7 +86,7 @@ impl Node {
 }
 
 #[derive(Clone, Copy)]
-enum Says {
+enum Message {
     Acquire(u16),
     Release,
     Show,
@@ -106,7 +106,7 @@ enum Hears {
 
 enum Event {
     Begins(usize),
-    AtNode(usize, Owner, Says),
+    AtNode(usize, Owner, Message),
     AtClient(usize, Owner, Hears),
     /// The end of a permit's use.
     Done(Owner),
@@ -170,10 +170,10 @@ impl World {
         100 + (-150.0 * (1.0 - part).ln()) as u64
     }
 
-    fn say(&mut self, owner: Owner, says: Says) {
+    fn say(&mut self, owner: Owner, says: Message) {
         for node in 0..NODES {
             let mut time = self.agenda.now + self.takes();
-            if !matches!(says, Says::Wait { .. } | Says::Leave) {
+            if !matches!(says, Message::Wait { .. } | Message::Leave) {
                 let arrives = &mut self.clients[owner.0].arrives[node];
                 time = time.max(*arrives + 1);
                 *arrives = time;
@@ -195,7 +195,7 @@ impl World {
                 Event::AtClient(node, owner, hears) => self.at_client(node, owner, hears),
                 Event::Done(owner) => {
                     self.clients[owner.0].stage = Stage::Waiting(Turn::begin(NODES));
-                    self.say(owner, Says::Release);
+                    self.say(owner, Message::Release);
                 }
             }
         }
@@ -203,26 +203,26 @@ impl World {
         self.done
     }
 
-    fn at_node(&mut self, node: usize, owner: Owner, says: Says) {
+    fn at_node(&mut self, node: usize, owner: Owner, says: Message) {
         let at = &mut self.nodes[node];
         let mut told = vec![];
         let hears = match says {
-            Says::Acquire(number) => Some(Hears::Granted(at.acquire(owner, number))),
-            Says::Show => Some(Hears::Shown(at.show())),
-            Says::Release => {
+            Message::Acquire(number) => Some(Hears::Granted(at.acquire(owner, number))),
+            Message::Show => Some(Hears::Shown(at.show())),
+            Message::Release => {
                 told = at.release(owner);
                 None
             }
-            Says::Wait { ticket } => {
+            Message::Wait { ticket } => {
                 at.queue.insert((ticket, owner), ());
                 told = at.serve();
                 None
             }
-            Says::Leave => {
+            Message::Leave => {
                 told = at.leave(owner);
                 None
             }
-            Says::Over(number) => {
+            Message::Over(number) => {
                 if at.kept.get(&owner) == Some(&number) {
                     at.kept.remove(&owner);
                     told = at.serve();
@@ -233,7 +233,7 @@ impl World {
         for (owner, number) in told {
             let (answer, over) = (self.agenda.now + self.takes(), self.agenda.now + 20_000);
             self.agenda.at(answer, Event::AtClient(node, owner, Hears::Turn(number)));
-            self.agenda.at(over, Event::AtNode(node, owner, Says::Over(number)));
+            self.agenda.at(over, Event::AtNode(node, owner, Message::Over(number)));
         }
         if let Some(hears) = hears {
             let answer = self.agenda.now + self.takes();
@@ -273,7 +273,7 @@ impl World {
                 let number = turn.number(random).unwrap();
                 if progress == TurnProgress::Free {
                     // Its connections for waiting are closed.
-                    self.say(owner, Says::Leave);
+                    self.say(owner, Message::Leave);
                     self.acquire(client, number, false);
                 }
             }
@@ -290,11 +290,11 @@ impl World {
         let (machine, _) = Acquire::begin(NODES, TTL_MS, token(7), BootTime::from_us(self.agenda.now));
         it.stage = Stage::Acquiring(machine, number);
         let owner = (client, it.acquisition);
-        self.say(owner, Says::Acquire(number));
+        self.say(owner, Message::Acquire(number));
     }
 
     fn refused(&mut self, owner: Owner) {
-        self.say(owner, Says::Release);
+        self.say(owner, Message::Release);
         if self.rule == Rule::Queues {
             return self.wait(owner.0);
         }
@@ -303,7 +303,7 @@ impl World {
         it.trips += 1;
         it.stage = Stage::Looking(Choice::begin(NODES));
         let owner = (owner.0, it.acquisition);
-        self.say(owner, Says::Show);
+        self.say(owner, Message::Show);
     }
 
     fn wait(&mut self, client: usize) {
@@ -312,7 +312,7 @@ impl World {
         it.trips += 1;
         it.stage = Stage::Waiting(Turn::begin(NODES));
         let owner = (client, it.acquisition);
-        self.say(owner, Says::Wait { ticket: client as u64 });
+        self.say(owner, Message::Wait { ticket: client as u64 });
     }
 
     fn hold(&mut self, owner: Owner, number: u16, held: &Held) {

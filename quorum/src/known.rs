@@ -4,7 +4,7 @@ use super::ask::majority;
 
 /// The majority's word on whether an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum HoldStatus {
     /// A majority shows the grant.
     Held,
     /// Too few have the grant, even if all unsure nodes do.
@@ -16,13 +16,13 @@ pub enum Known {
 /// Returns what is known of an owner whose grant `has` of `nodes` nodes show. `unsure` others cannot say whether they
 /// granted it: they do not answer, load their data, or are guarded. A guarded node that shows nothing may have
 /// forgotten its grant.
-pub const fn known(nodes: usize, has: usize, unsure: usize) -> Known {
+pub const fn known(nodes: usize, has: usize, unsure: usize) -> HoldStatus {
     if has >= majority(nodes) {
-        Known::Held
+        HoldStatus::Held
     } else if has + unsure >= majority(nodes) {
-        Known::Unknown
+        HoldStatus::Unknown
     } else {
-        Known::NotHeld
+        HoldStatus::NotHeld
     }
 }
 
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn each_count_has_its_status() {
-        use Known::*;
+        use HoldStatus::*;
         let cases = [
             ((1, 0, 0), NotHeld),
             ((1, 0, 1), Unknown),

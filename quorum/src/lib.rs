@@ -119,15 +119,17 @@ pub use choice::{Choice, ChoiceProgress, first, free};
 #[doc(hidden)]
 pub use conduct::Conduct;
 pub use distinct::{first_as, servers};
-pub use election::{Leader, Noted, Observed, Observer, Proclaim, Proclamation, Says, Tell, VALUE_BYTES_MAX};
+pub use election::{
+    Leader, LockReport, NoteAnswer, NoteCall, Observed, Observer, Proclaim, Proclamation, VALUE_BYTES_MAX,
+};
 pub use held::Held;
 pub use keeper::{Auto, Keeper, News, ROUNDS_A_LEASE, WhyLost, Work};
-pub use known::{Known, known};
+pub use known::{HoldStatus, known};
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
 pub use refusal::{Damaged, Refusal};
 pub use release::{Release, Released};
-pub use resume::{Has, Resumed, resume};
+pub use resume::{OwnGrant, Resumed, resume};
 pub use shown::{is_named_by, token_of};
 pub use taker::{GaveUp, LAST_TRY_MS, Refused, Taker, Task};
 pub use turn::{Turn, TurnProgress};

@@ -3,13 +3,13 @@
 use super::acquire::{Acquire, Progress};
 use super::ask::{NodeId, majority};
 use super::distinct::first_as;
-use super::known::{Known, known};
+use super::known::{HoldStatus, known};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
 /// The owner's grant on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Has {
+pub struct OwnGrant {
     /// The grant's token.
     pub token: Token,
     /// The rest of its lease, as the node said, in milliseconds.
@@ -37,7 +37,7 @@ pub enum Resumed {
 ///
 /// The tokens of a majority may differ if the other process ended before it raised them. Then only the largest is
 /// certainly above every earlier holder's.
-pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
+pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<OwnGrant>)>], now: BootTime) -> Resumed {
     let needed = majority(answers.len());
     let ids: Vec<Option<NodeId>> = answers.iter().map(|answer| answer.as_ref().map(|(id, _)| *id)).collect();
     let mut found = Vec::new();
@@ -52,9 +52,9 @@ pub fn resume(start: BootTime, answers: &[Option<(NodeId, Option<Has>)>], now: B
         }
     }
     match known(answers.len(), found.len(), answers.len() - found.len() - without) {
-        Known::Held => {}
-        Known::NotHeld => return Resumed::NotHeld,
-        Known::Unknown => return Resumed::Open,
+        HoldStatus::Held => {}
+        HoldStatus::NotHeld => return Resumed::NotHeld,
+        HoldStatus::Unknown => return Resumed::Open,
     }
     found.sort_by_key(|(.., has)| std::cmp::Reverse(has.left_ms));
     found.truncate(needed);
@@ -75,10 +75,10 @@ mod tests {
     use super::*;
     use crate::fixture::{at, token};
 
-    type Answer = Option<(NodeId, Option<Has>)>;
+    type Answer = Option<(NodeId, Option<OwnGrant>)>;
 
     fn has(node: u128, value: u64, left_ms: u64) -> Answer {
-        Some((NodeId(node), Some(Has { token: token(value), left_ms })))
+        Some((NodeId(node), Some(OwnGrant { token: token(value), left_ms })))
     }
 
     fn has_not(node: u128) -> Answer {

@@ -79,14 +79,14 @@ pub struct Event {
     /// The holder.
     pub who: Holder,
     /// The action.
-    pub what: What,
+    pub what: Occurrence,
 }
 
 /// A holder's action.
 ///
 /// The order matters for events with the same time: ends come before beginnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum What {
+pub enum Occurrence {
     /// The holder no longer relies on the lock: it begins to release it, or learns that it is lost.
     Ended,
     /// The holder learns that it has the lock. It began to ask at `since`, and relies on the lock until `until`, in

@@ -24,11 +24,11 @@ const STORY_LINES: usize = 60;
 #[command(version, about)]
 struct Options {
     #[command(subcommand)]
-    what: What,
+    what: Task,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Task {
     /// Explores all states of the models, with every rule in place.
     Model {
         /// The largest number of states of a model
@@ -79,10 +79,10 @@ enum What {
 
 fn main() -> ExitCode {
     let right = match Options::parse().what {
-        What::Model { states, only } => check_models(states, &only),
-        What::Rules { rule, states, seeds } => rules(rule, states, seeds),
-        What::Run { seeds, from, without } => run(from, seeds, Without(without)),
-        What::Replay { seed, without, whole, keep } => replay(&seed, Without(without), whole, keep),
+        Task::Model { states, only } => check_models(states, &only),
+        Task::Rules { rule, states, seeds } => rules(rule, states, seeds),
+        Task::Run { seeds, from, without } => run(from, seeds, Without(without)),
+        Task::Replay { seed, without, whole, keep } => replay(&seed, Without(without), whole, keep),
     };
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -26,7 +26,7 @@ pub struct Request {
     /// server.
     pub meant: Option<NodeId>,
     /// The content.
-    pub says: Says,
+    pub says: Payload,
 }
 
 impl Request {
@@ -37,18 +37,18 @@ impl Request {
 
     /// Returns true if the request can introduce its owner to a node that does not know it.
     pub fn makes_known(&self) -> bool {
-        matches!(self.says, Says::Ask(Ask::Acquire { .. }) | Says::Wait { .. })
+        matches!(self.says, Payload::Ask(Ask::Acquire { .. }) | Payload::Wait { .. })
     }
 
     /// Returns true if a node answers the request and the answer matters.
     pub fn is_answered(&self) -> bool {
-        self.says != Says::Release
+        self.says != Payload::Release
     }
 }
 
 /// The content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Says {
+pub enum Payload {
     /// A question of the quorum machines.
     Ask(Ask),
     /// LOCK.RELEASE.
@@ -135,7 +135,7 @@ pub enum Replied {
     Refused,
 }
 
-impl fmt::Display for Says {
+impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(Ask::Acquire { proposal, retry, .. }) => {

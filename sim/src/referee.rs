@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use palisade_core::quorum::floors::Floors;
 
 use crate::highest::Highest;
-use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 pub use crate::violation::{Claim, Violation};
 
 /// The laws that apply.
@@ -61,14 +61,14 @@ impl Referee {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.until > at);
         match what {
-            What::Held { since, until, token, mode } => {
+            Occurrence::Held { since, until, token, mode } => {
                 let later = Claim { who, mode, token, from: at, until };
                 mutex.begin(key, later, since, self.laws)?;
             }
-            What::Converted { token, mode } => mutex.convert(key, who, at, token, mode, self.laws)?,
-            What::Extended { until, token } => mutex.extend(key, who, at, until, token, self.laws)?,
-            What::Ended => mutex.claims.retain(|claim| claim.who != who),
-            What::Wrote { token, mode } => return mutex.write(key, who, token, mode, self.laws),
+            Occurrence::Converted { token, mode } => mutex.convert(key, who, at, token, mode, self.laws)?,
+            Occurrence::Extended { until, token } => mutex.extend(key, who, at, until, token, self.laws)?,
+            Occurrence::Ended => mutex.claims.retain(|claim| claim.who != who),
+            Occurrence::Wrote { token, mode } => return mutex.write(key, who, token, mode, self.laws),
         }
         Ok(true)
     }
@@ -223,16 +223,16 @@ mod tests {
     const A: Holder = Holder { client: 0, acquisition: 1 };
     const B: Holder = Holder { client: 1, acquisition: 1 };
 
-    fn held(since: TimeUs, until: TimeUs, token: u64) -> What {
-        What::Held { since, until, token, mode: HeldAs::Exclusive }
+    fn held(since: TimeUs, until: TimeUs, token: u64) -> Occurrence {
+        Occurrence::Held { since, until, token, mode: HeldAs::Exclusive }
     }
 
-    fn held_as(mode: HeldAs, since: TimeUs, until: TimeUs, token: u64) -> What {
-        What::Held { since, until, token, mode }
+    fn held_as(mode: HeldAs, since: TimeUs, until: TimeUs, token: u64) -> Occurrence {
+        Occurrence::Held { since, until, token, mode }
     }
 
-    fn wrote(token: u64) -> What {
-        What::Wrote { token, mode: HeldAs::Exclusive }
+    fn wrote(token: u64) -> Occurrence {
+        Occurrence::Wrote { token, mode: HeldAs::Exclusive }
     }
 
     fn permit(number: u16, limit: u16) -> HeldAs {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn each_mode_has_its_conflicts() {
         use HeldAs::{Exclusive, Shared};
-        use What::Converted;
+        use Occurrence::Converted;
         let both = |one: HeldAs, other: HeldAs, token| {
             vec![(1, A, held_as(one, 0, 9, 5)), (2, B, held_as(other, 1, 9, token))]
         };
@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// Returns the law that the last of these events breaks.
-    fn judge(laws: Laws, events: &[(TimeUs, Holder, What)]) -> Option<&'static str> {
+    fn judge(laws: Laws, events: &[(TimeUs, Holder, Occurrence)]) -> Option<&'static str> {
         let mut referee = Referee::new(laws);
         for (n, &(at, who, what)) in events.iter().enumerate() {
             if let Err(violation) = referee.see(&Event { at, key: 0, who, what }) {
@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn each_history_has_its_verdict() {
-        use What::{Ended, Extended};
-        let cases: &[(&[(TimeUs, Holder, What)], Option<&str>, Option<&str>)] = &[
+        use Occurrence::{Ended, Extended};
+        let cases: &[(&[(TimeUs, Holder, Occurrence)], Option<&str>, Option<&str>)] = &[
             (&[(1, A, held(0, 9, 5)), (9, B, held(1, 20, 6))], None, None),
             (&[(1, A, held(0, 9, 5)), (8, B, held(1, 20, 6))], Some("exclusion"), None),
             (&[(1, A, held(0, 9, 5)), (3, A, Ended), (4, B, held(1, 20, 6))], None, None),
@@ -364,16 +364,16 @@ mod tests {
     /// The holder does not know, and may learn of its grant only then; later requests get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
-        let see = |events: &[(TimeUs, Holder, What)]| {
+        let see = |events: &[(TimeUs, Holder, Occurrence)]| {
             let mut referee = Referee::new(Laws::All);
             assert_eq!(referee.see(&Event { at: 1, key: 0, who: A, what: held(0, 90, 5) }), Ok(true));
             referee.is_taken_away(0, 10, 5);
             let mut seen = events.iter().map(|&(at, who, what)| referee.see(&Event { at, key: 0, who, what }));
             seen.find_map(Result::err).map(|violation| violation.law())
         };
-        assert_eq!(see(&[(11, B, held(10, 90, 6)), (12, A, What::Extended { until: 99, token: 5 })]), None);
-        assert_eq!(see(&[(11, B, held(2, 90, 6)), (12, B, What::Extended { until: 99, token: 6 })]), None);
-        assert_eq!(see(&[(11, B, held(2, 90, 5)), (12, A, What::Ended)]), None, "it had that before");
+        assert_eq!(see(&[(11, B, held(10, 90, 6)), (12, A, Occurrence::Extended { until: 99, token: 5 })]), None);
+        assert_eq!(see(&[(11, B, held(2, 90, 6)), (12, B, Occurrence::Extended { until: 99, token: 6 })]), None);
+        assert_eq!(see(&[(11, B, held(2, 90, 5)), (12, A, Occurrence::Ended)]), None, "it had that before");
         assert_eq!(see(&[(12, B, held(11, 90, 5))]), Some("token order"));
         assert_eq!(see(&[(12, B, held(11, 90, 6)), (13, A, held(12, 90, 7))]), Some("exclusion"));
     }

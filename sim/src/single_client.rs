@@ -8,7 +8,7 @@ use palisade_core::{BootTime, Now, WaiterId, Wanted};
 
 use crate::client::{Status, Step};
 use crate::history::{HeldAs, Holder};
-use crate::messages::{Command, Hears, Replied, Reply, Request, Says};
+use crate::messages::{Command, Hears, Payload, Replied, Reply, Request};
 use crate::rules::{Rule, Without};
 
 /// The number of the first such client; other clients have smaller ones.
@@ -314,7 +314,7 @@ impl SingleClient {
         let (who, key, node, number, wanted) = (self.who(), self.key, self.node, self.requests, self.wanted);
         self.open = Some(Open { number, command, sent: now.boot });
         let request =
-            Request { who, key, node, number, wanted, joined: None, meant: None, says: Says::Command(command) };
+            Request { who, key, node, number, wanted, joined: None, meant: None, says: Payload::Command(command) };
         Step { sends: vec![(0, request)], says: None }
     }
 }

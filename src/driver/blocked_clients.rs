@@ -4,9 +4,9 @@ use std::ffi::CStr;
 
 use palisade_core::engine::{Key, Reply as AtOnce, Request};
 use palisade_core::request::{Acquire, Break, Form, Wait};
-use palisade_core::{Answer, BootTime, ClientId, KeepAlive, Refusal, Token, Told, WaiterId, Want};
+use palisade_core::{Answer, BootTime, ClientId, KeepAlive, NewsBody, Refusal, Token, WaiterId, Want};
 
-use super::parked::{self, Keeps, Why};
+use super::parked::{self, Keeps, Reason};
 use super::{listeners, pass};
 use crate::ffi::{BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
@@ -45,7 +45,7 @@ pub fn block(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>, asker: 
         _ => Acquire::SPEC.name,
     };
     let keeps = Keeps::new(ctx.db(), name, request, asker.keepalive).map(Box::new);
-    parked::park::<Clients>(ctx, command, Why::Waits(asker.form, keeps))
+    parked::park::<Clients>(ctx, command, Reason::Waits(asker.form, keeps))
 }
 
 /// Begins a KEEPALIVE if the client of this command is answered with a grant at once.
@@ -66,7 +66,7 @@ pub fn keep_alive_at_once(
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
-            listeners::tell(id, Told::Answer(answer));
+            listeners::tell(id, NewsBody::Answer(answer));
         } else {
             parked::answer(id, |parked| tell(&parked.why, answer));
         }
@@ -75,8 +75,8 @@ pub fn deliver() {
 }
 
 /// Returns the reply to a waiting client. A KEEPALIVE begins with the grant.
-fn tell(why: &Why, answer: Answer) -> Result<Reply, Refusal> {
-    let Why::Waits(form, keeps) = why else { return Ok(Reply::Null) };
+fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
+    let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
     if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
         keeps.begin();
     }
@@ -123,7 +123,7 @@ pub fn send_one_away(now: BootTime) -> bool {
 /// Answers a waiting request with an error of the server's own.
 fn tell_error(id: WaiterId, error: &str) {
     if id.is_heard() {
-        listeners::tell(id, Told::Error(error.into()));
+        listeners::tell(id, NewsBody::Error(error.into()));
     } else {
         parked::answer(id, |_| Ok(Reply::Error(error.to_owned())));
     }
@@ -194,7 +194,7 @@ impl BlockedClients for Clients {
 }
 
 /// Removes the client's request from the queue, and gives its handle back to the server.
-fn leave(client: WaiterId) -> (Option<Why>, Option<Want>) {
+fn leave(client: WaiterId) -> (Option<Reason>, Option<Want>) {
     let why = parked::give_back(client);
     (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))
 }

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use palisade_core::engine::Request;
 use palisade_core::limits::ANSWERS_A_PASS_MAX;
 use palisade_core::request::{Hear, ListenerName, Patience, Wait};
-use palisade_core::{Answer, BootTime, ClientId, News, Refusal, Told, WaiterId};
+use palisade_core::{Answer, BootTime, ClientId, News, NewsBody, Refusal, WaiterId};
 
 use super::askers;
-use super::parked::{self, Why};
+use super::parked::{self, Reason};
 use crate::ffi::{BlockedClients, Context, KeyName, Reply, User, in_next_pass};
 use crate::{clock, state};
 
@@ -32,7 +32,7 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     if !news.is_empty() || patience == Patience::NONE {
         return Ok(list(news));
     }
-    let id = parked::park::<Hearers>(ctx, Hear::SPEC.name, Why::Hears(client));
+    let id = parked::park::<Hearers>(ctx, Hear::SPEC.name, Reason::Hears(client));
     let until = clock::boot_now().plus_ms(patience.ms());
     state::with(|node| node.listeners_mut().waits(client, id, until));
     Ok(Reply::Later)
@@ -60,7 +60,7 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 }
 
 /// Adds the request's answer to the news of its listener, which [`tell_all`] sends.
-pub fn tell(id: WaiterId, told: Told) {
+pub fn tell(id: WaiterId, told: NewsBody) {
     state::with(|node| node.listeners_mut().tell(id, told));
 }
 
@@ -109,12 +109,12 @@ fn end_if_closed(ctx: Context<'_>, client: ClientId) {
 fn list(news: Vec<News>) -> Reply {
     let one = |News { key, owner, told }| {
         let told = match told {
-            Told::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
-            Told::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
-            Told::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
+            NewsBody::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
+            NewsBody::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
+            NewsBody::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
             // As text: clients take an error inside an answer for the answer itself.
-            Told::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
-            Told::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
+            NewsBody::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
+            NewsBody::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
         };
         Reply::List(vec![Reply::Bytes(key.into_vec()), Reply::Bytes(owner.into_vec()), told])
     };
@@ -142,7 +142,7 @@ impl BlockedClients for Hearers {
 
 /// Notes that the listener blocked under this id no longer asks, and gives its handle back to the server.
 fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
-    let Why::Hears(client) = parked::give_back(blocked)? else { return None };
+    let Reason::Hears(client) = parked::give_back(blocked)? else { return None };
     state::with(|node| node.listeners_mut().remove_wait(client));
     Some(client)
 }

@@ -21,11 +21,11 @@ thread_local! {
 pub struct Parked {
     blocked: Blocked,
     /// The reason.
-    pub why: Why,
+    pub why: Reason,
 }
 
 /// The reason for which a client is blocked.
-pub enum Why {
+pub enum Reason {
     /// A request waits for a lock or for the end of a BREAK. The KEEPALIVE after a grant is boxed, since few ask for
     /// one.
     Waits(Form, Option<Box<Keeps>>),
@@ -65,7 +65,7 @@ impl Keeps {
 }
 
 /// Blocks the client of this `command`. Returns the id under which it is answered.
-pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Why) -> WaiterId {
+pub fn park<C: BlockedClients>(ctx: Context<'_>, command: &'static str, why: Reason) -> WaiterId {
     let blocked = Blocked::new::<C>(ctx, command);
     let id = blocked.id();
     PARKED.with_borrow_mut(|all| all.insert(id, Parked { blocked, why }));
@@ -81,7 +81,7 @@ pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>
 }
 
 /// Gives a client back without an answer: the server has dealt with it. Returns why it was blocked.
-pub fn give_back(id: WaiterId) -> Option<Why> {
+pub fn give_back(id: WaiterId) -> Option<Reason> {
     let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
     blocked.give_back();
     Some(why)

@@ -3,7 +3,7 @@
 //! A server calls the module back in the middle of an effect (a key is unlinked, an event published). So the node is
 //! borrowed while the engine decides on the next step, but not while that is performed.
 
-use palisade_core::engine::{Event, Key, Reply as Answer, Request, Run, Said, Step};
+use palisade_core::engine::{Event, Finding, Key, Reply as Answer, Request, Run, Step};
 use palisade_core::{Now, Refusal};
 
 use super::blocked_clients::{self, Asker};
@@ -34,13 +34,13 @@ pub fn perform<T>(
     let name = key.name();
     let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
     let mut questions = Questions::default();
-    let mut said = Said::Yes;
+    let mut said = Finding::Yes;
     let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
         // Filled in place, instead of being passed from call to call.
         let mut step = Step::LookAtSlots;
         state::with(|node| step = run.next(key.lock_mut(), said, node, now));
-        said = Said::Yes;
+        said = Finding::Yes;
         match step {
             Step::Store(event) => {
                 effects::store(ctx, key, run.granted(), event, now);
@@ -68,8 +68,8 @@ pub fn perform<T>(
             Step::Ask(question) => said = questions.ask(ctx, name, question, asker, now.boot),
             Step::LookAtSlots => cluster::ensure_known(ctx, name),
             Step::Redirect => questions.redirect_all(ctx, name),
-            Step::Block if !ctx.may_block() => said = Said::No,
-            Step::Block => said = Said::Blocked(blocked_clients::block(ctx, name, request, *asker)),
+            Step::Block if !ctx.may_block() => said = Finding::No,
+            Step::Block => said = Finding::Blocked(blocked_clients::block(ctx, name, request, *asker)),
             Step::Write => incarnation::save(now),
             Step::Done(_) => {}
         }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use palisade_core::engine::{By, Key, Question, Said};
+use palisade_core::engine::{By, Finding, Key, Question};
 use palisade_core::{BootTime, Refusal};
 
 use super::blocked_clients::{self, Asker};
@@ -31,30 +31,30 @@ impl Questions {
         question: Question,
         asker: &Asker,
         now: BootTime,
-    ) -> Said {
+    ) -> Finding {
         match question {
             Question::IsServedHere => {
                 self.redirect = cluster::redirect(ctx, name);
-                if self.redirect.is_none() { Said::Yes } else { Said::No }
+                if self.redirect.is_none() { Finding::Yes } else { Finding::No }
             }
-            Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Said::Yes,
-            Question::IsPermitted(_) => Said::Refused(Refusal::Forbidden),
-            Question::MayGrant(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
+            Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Finding::Yes,
+            Question::IsPermitted(_) => Finding::Refused(Refusal::Forbidden),
+            Question::MayGrant(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
             // The server would refuse an ACQUIRE (NOREPLICAS). This refusal keeps a master that lost its replicas from
             // granting what its successor grants too.
-            Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
-            Question::MayGrant(_) => Said::Yes,
-            Question::MayRenew(_) if is_poisoned() => Said::Refused(Refusal::Poisoned),
-            Question::MayRenew(client) if !ctx.is_open(client) => Said::No,
+            Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
+            Question::MayGrant(_) => Finding::Yes,
+            Question::MayRenew(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
+            Question::MayRenew(client) if !ctx.is_open(client) => Finding::No,
             // The holder's EXTEND would be refused too.
-            Question::MayRenew(_) if !enough_replicas(ctx, now) => Said::Refused(Refusal::NotYet),
-            Question::MayRenew(_) => Said::Yes,
+            Question::MayRenew(_) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
+            Question::MayRenew(_) => Finding::Yes,
             // It is not blocked either then.
-            Question::WhoAsks if !ctx.may_block() => Said::No,
-            Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Said::Refused, Said::Asks),
+            Question::WhoAsks if !ctx.may_block() => Finding::No,
+            Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Finding::Refused, Finding::Asks),
             Question::OnDisk => {
                 readiness::look_at_disk(ctx);
-                Said::Yes
+                Finding::Yes
             }
         }
     }

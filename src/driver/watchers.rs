@@ -4,7 +4,7 @@ use palisade_core::engine::Key;
 use palisade_core::request::Watch;
 use palisade_core::{BootTime, Refusal, WaiterId};
 
-use super::parked::{self, Why};
+use super::parked::{self, Reason};
 use super::{askers, cluster, pass, sight};
 use crate::ffi::{BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
 use crate::state;
@@ -16,7 +16,7 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     let name = key.name();
     let at = Key { db: ctx.db(), name: name.bytes() };
     state::with(|node| node.ensure_may_watch(at, asker))?;
-    let id = parked::park::<Watchers>(ctx, Watch::SPEC.name, Why::Watches);
+    let id = parked::park::<Watchers>(ctx, Watch::SPEC.name, Reason::Watches);
     state::with(|node| node.watches(at, (id, asker), key.lock(), ask, now));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `CLIENT`: information that libraries give and request about their connection.
 
-use super::command::{Asked, Command, Work};
+use super::command::{Command, Invocation, Work};
 use crate::limits::NAME_BYTES_MAX;
 use crate::refused::{Refused, wrong_number};
 use crate::reply::{Protocol, Reply};
@@ -13,7 +13,7 @@ pub const CLIENT: Command = Command::of_connection(
     client,
 );
 
-fn client(Asked { session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn client(Invocation { session, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     let Some((word, words)) = words.split_first() else { return Err(wrong_number("client")) };
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let ok = Ok(Work::Done(Reply::Word("OK")));

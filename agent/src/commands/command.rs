@@ -66,7 +66,7 @@ impl Command {
     pub const fn of_connection(
         name: &'static str,
         summary: &'static str,
-        run: fn(Asked<'_>) -> Result<Work, Refused>,
+        run: fn(Invocation<'_>) -> Result<Work, Refused>,
     ) -> Self {
         let spec = Spec { name, summary, flags: "fast", key: None, arguments: &[] };
         Self { spec, of_nodes: &[], is_open: true, run: Run::OfConnection(run) }
@@ -96,7 +96,7 @@ pub enum Run {
     /// A lock command: it asks the nodes.
     OfLocks(fn(Call) -> Result<Work, Refused>),
     /// A command of the connection or the agent.
-    OfConnection(fn(Asked<'_>) -> Result<Work, Refused>),
+    OfConnection(fn(Invocation<'_>) -> Result<Work, Refused>),
 }
 
 /// A call of a lock command.
@@ -122,7 +122,7 @@ impl Call {
 }
 
 /// A call of a connection command.
-pub struct Asked<'a> {
+pub struct Invocation<'a> {
     /// The agent.
     pub state: &'a Arc<State>,
     /// The connection.

@@ -3,7 +3,7 @@
 use palisade_quorum::grammar::{Argument, Shape};
 use palisade_quorum::request;
 
-use super::command::{Asked, Command, Run, Work, find};
+use super::command::{Command, Invocation, Run, Work, find};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
@@ -18,7 +18,7 @@ pub const HELP: Command =
 pub const COMMAND: Command =
     Command::of_connection("COMMAND", "Describes the commands: COUNT, DOCS, INFO, LIST.", command);
 
-fn help(asked: Asked<'_>) -> Result<Work, Refused> {
+fn help(asked: Invocation<'_>) -> Result<Work, Refused> {
     let mut lines =
         vec![Reply::text("Locks with fencing tokens, over a quorum of nodes. Times are milliseconds. Commands are:")];
     for command in asked.commands.iter().filter(|command| command.spec.name.starts_with("LOCK.")) {
@@ -28,7 +28,7 @@ fn help(asked: Asked<'_>) -> Result<Work, Refused> {
     Ok(Work::Done(Reply::List(lines)))
 }
 
-fn command(asked: Asked<'_>) -> Result<Work, Refused> {
+fn command(asked: Invocation<'_>) -> Result<Work, Refused> {
     let Some(word) = asked.words.first() else {
         return Ok(Work::Done(Reply::List(asked.commands.iter().map(entry).collect())));
     };

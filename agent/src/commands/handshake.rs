@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use palisade_quorum::parse_integer;
 
-use super::command::{Asked, Command, Work};
+use super::command::{Command, Invocation, Work};
 use crate::password::USER;
 use crate::refused::{NO_AUTH, NO_PROTOCOL, Refused, WRONG_PASSWORD, wrong_number};
 use crate::reply::{Protocol, Reply};
@@ -37,7 +37,7 @@ pub const READONLY: Command = Command::of_connection("READONLY", "Is refused: th
 pub const READWRITE: Command =
     Command::of_connection("READWRITE", "Is refused: there are no replicas here.", read_only);
 
-fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn hello(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     let mut words = words.iter();
     let protocol = match words.next() {
         None => session.protocol,
@@ -87,7 +87,7 @@ fn hello(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused
     ])))
 }
 
-fn auth(Asked { state, session, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn auth(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     let (user, password) = match words {
         [password] => (None, password),
         [user, password] => (Some(user), password),
@@ -113,7 +113,7 @@ fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) ->
     Err(Refused::text(WRONG_PASSWORD))
 }
 
-fn ping(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn ping(Invocation { words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     match words {
         [] => Ok(Work::Done(Reply::Word("PONG"))),
         [text] => Ok(Work::Done(Reply::Bytes(text.to_vec()))),
@@ -121,26 +121,26 @@ fn ping(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }
 }
 
-fn echo(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn echo(Invocation { words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     match words {
         [text] => Ok(Work::Done(Reply::Bytes(text.to_vec()))),
         _ => Err(wrong_number("echo")),
     }
 }
 
-fn reset(Asked { state, session, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn reset(Invocation { state, session, .. }: Invocation<'_>) -> Result<Work, Refused> {
     session.protocol = Protocol::Resp2;
     session.is_known = state.password.is_none();
     session.name = Bytes::new();
     Ok(Work::Done(Reply::Word("RESET")))
 }
 
-fn quit(Asked { session, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn quit(Invocation { session, .. }: Invocation<'_>) -> Result<Work, Refused> {
     session.ends = true;
     Ok(Work::Done(Reply::Word("OK")))
 }
 
-fn select(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn select(Invocation { words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     match words {
         [number] if parse_integer(number) == Some(0) => Ok(Work::Done(Reply::Word("OK"))),
         [_] => Err(Refused::text(
@@ -150,7 +150,7 @@ fn select(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }
 }
 
-fn config(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn config(Invocation { words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     match words.first() {
         Some(word) if word.eq_ignore_ascii_case(b"GET") => Ok(Work::Done(Reply::Map(vec![]))),
         _ => Err(Refused::text(
@@ -159,7 +159,7 @@ fn config(Asked { words, .. }: Asked<'_>) -> Result<Work, Refused> {
     }
 }
 
-fn read_only(_: Asked<'_>) -> Result<Work, Refused> {
+fn read_only(_: Invocation<'_>) -> Result<Work, Refused> {
     Err(Refused::text("ERR This instance has cluster support disabled"))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::command::{Asked, Command, Work};
+use super::command::{Command, Invocation, Work};
 use super::handshake::AS_SERVER;
 use super::node;
 use crate::refused::Refused;
@@ -20,7 +20,7 @@ pub const INFO: Command = Command::of_connection(
 /// The sections.
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "commandstats", "palisade"];
 
-fn info(Asked { state, words, .. }: Asked<'_>) -> Result<Work, Refused> {
+fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     let all = words.is_empty()
         || words
             .iter()

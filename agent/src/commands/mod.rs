@@ -18,7 +18,7 @@ use bytes::Bytes;
 use palisade_quorum::Refusal;
 
 pub use self::command::{Answer, Later, Work};
-use self::command::{Asked, Call, Command, Run, find};
+use self::command::{Call, Command, Invocation, Run, find};
 use crate::refused::{Refused, wrong_number};
 use crate::requests::Request;
 use crate::session::Session;
@@ -82,7 +82,7 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
         Err(wrong_number(command.spec.name))
     } else {
         match command.run {
-            Run::OfConnection(run) => run(Asked { state, session, commands: COMMANDS, words: &request[1..] }),
+            Run::OfConnection(run) => run(Invocation { state, session, commands: COMMANDS, words: &request[1..] }),
             Run::OfLocks(run) => {
                 let key = if command.spec.key.is_some() { request.remove(1) } else { Bytes::new() };
                 request.remove(0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::etcd::{self, Etcd};
 use super::installed::{Installed, Measured, crate_version};
-use super::place::{How, Place};
+use super::place::{Place, WaitMethod};
 use super::round::HOLD_MIN;
 use super::turns::{TURNS_MIN, Turns};
 use super::waiters::Way;
@@ -50,7 +50,7 @@ pub struct Options {
 /// A way to wait, with the parameters of its measurement.
 struct Subject {
     name: &'static str,
-    how: How,
+    how: WaitMethod,
     /// The largest number of waiters with which it is measured.
     waiters_max: usize,
     is_plotted: bool,
@@ -63,18 +63,18 @@ fn subjects(installed: &Installed, etcds: &[(&'static str, Etcd)]) -> Vec<Subjec
     let ms = Duration::from_millis;
     let new = |name, how, waiters_max, is_plotted| Subject { name, how, waiters_max, is_plotted };
     let mut all = vec![
-        new("Palisade", How::Redis(Way::Palisade), usize::MAX, true),
-        new("Palisade, Rust client", How::Redis(Way::PalisadeClient), 1_000, true),
-        new("SET NX every 100 ms", How::Redis(Way::Polling { every: ms(100) }), usize::MAX, true),
-        new("pub/sub, as Redisson", How::Redis(Way::PubSub), usize::MAX, true),
-        new("rslock", How::Redis(Way::Rslock { every: None }), 1_000, true),
-        new("rslock, about every 10 ms", How::Redis(Way::Rslock { every: Some(ms(10)) }), 100, false),
+        new("Palisade", WaitMethod::Redis(Way::Palisade), usize::MAX, true),
+        new("Palisade, Rust client", WaitMethod::Redis(Way::PalisadeClient), 1_000, true),
+        new("SET NX every 100 ms", WaitMethod::Redis(Way::Polling { every: ms(100) }), usize::MAX, true),
+        new("pub/sub, as Redisson", WaitMethod::Redis(Way::PubSub), usize::MAX, true),
+        new("rslock", WaitMethod::Redis(Way::Rslock { every: None }), 1_000, true),
+        new("rslock, about every 10 ms", WaitMethod::Redis(Way::Rslock { every: Some(ms(10)) }), 100, false),
     ];
     if installed.python("").is_some() {
-        all.push(new("redis-py", How::RedisPy { sleep_s: 0.1 }, 100, true));
-        all.push(new("redis-py, every 10 ms", How::RedisPy { sleep_s: 0.01 }, 10, false));
+        all.push(new("redis-py", WaitMethod::RedisPy { sleep_s: 0.1 }, 100, true));
+        all.push(new("redis-py, every 10 ms", WaitMethod::RedisPy { sleep_s: 0.01 }, 10, false));
     }
-    all.extend(etcds.iter().enumerate().map(|(n, (name, _))| new(name, How::Etcd(n), 1_000, true)));
+    all.extend(etcds.iter().enumerate().map(|(n, (name, _))| new(name, WaitMethod::Etcd(n), 1_000, true)));
     all
 }
 

@@ -28,7 +28,7 @@ const CALM: f64 = 0.3;
 const CALM_MAX: Duration = Duration::from_secs(10);
 
 /// A way to wait, and where.
-pub enum How {
+pub enum WaitMethod {
     Redis(Way),
     /// The etcd cluster.
     Etcd(usize),
@@ -59,15 +59,15 @@ struct Before {
 impl Place<'_> {
     /// Measures `how` among `waiters` waiters: the lock is held for up to `hold_max` each time, and goes round for
     /// `length`.
-    pub async fn measure(&mut self, how: &How, waiters: usize, hold_max: Duration, length: Duration) -> Turns {
+    pub async fn measure(&mut self, how: &WaitMethod, waiters: usize, hold_max: Duration, length: Duration) -> Turns {
         let key = format!("hand-over-{:016x}", rand::random::<u64>());
-        if let How::RedisPy { sleep_s } = how {
+        if let WaitMethod::RedisPy { sleep_s } = how {
             return self.measure_redis_py(how, &key, waiters, *sleep_s, hold_max, length).await;
         }
         let backend = match how {
-            How::Redis(way) => Backend::Redis(*way, self.server.port()),
-            How::Etcd(n) => Backend::Etcd(self.etcds[*n].1.client().await.repeating()),
-            How::RedisPy { .. } => unreachable!("it is done above"),
+            WaitMethod::Redis(way) => Backend::Redis(*way, self.server.port()),
+            WaitMethod::Etcd(n) => Backend::Etcd(self.etcds[*n].1.client().await.repeating()),
+            WaitMethod::RedisPy { .. } => unreachable!("it is done above"),
         };
         let round = Round::start(&backend, &key, waiters, hold_max).await;
         self.settle(how, &key, waiters).await;
@@ -90,7 +90,7 @@ impl Place<'_> {
 
     async fn measure_redis_py(
         &mut self,
-        how: &How,
+        how: &WaitMethod,
         key: &str,
         waiters: usize,
         sleep_s: f64,
@@ -122,25 +122,25 @@ impl Place<'_> {
     }
 
     /// Waits until all wait.
-    async fn settle(&mut self, how: &How, key: &str, waiters: usize) {
+    async fn settle(&mut self, how: &WaitMethod, key: &str, waiters: usize) {
         loop {
             let waiting = match how {
-                How::Redis(Way::Palisade | Way::PalisadeClient) => {
+                WaitMethod::Redis(Way::Palisade | Way::PalisadeClient) => {
                     let info = cmd("LOCK.INFO").arg(key).to_owned();
                     let mut lock: HashMap<String, Value> = info.query_async(&mut self.control).await.unwrap();
                     redis::from_redis_value(lock.remove("waiters").unwrap()).unwrap()
                 }
-                How::Redis(Way::PubSub) => {
+                WaitMethod::Redis(Way::PubSub) => {
                     let count = cmd("PUBSUB").arg("NUMSUB").arg(format!("channel-of-{key}")).to_owned();
                     let (_, count): (String, u64) = count.query_async(&mut self.control).await.unwrap();
                     count
                 }
-                How::Etcd(n) => {
+                WaitMethod::Etcd(n) => {
                     let queue = self.etcds[*n].1.client().await.repeating().queue(key).await.unwrap();
                     // Its holder is in the queue, too.
                     queue.max(1) as u64 - 1
                 }
-                How::Redis(Way::Polling { .. } | Way::Rslock { .. }) | How::RedisPy { .. } => {
+                WaitMethod::Redis(Way::Polling { .. } | Way::Rslock { .. }) | WaitMethod::RedisPy { .. } => {
                     return tokio::time::sleep(SETTLED).await;
                 }
             };
@@ -150,22 +150,22 @@ impl Place<'_> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let since = Instant::now();
-        while matches!(how, How::Etcd(_)) && since.elapsed() < CALM_MAX {
+        while matches!(how, WaitMethod::Etcd(_)) && since.elapsed() < CALM_MAX {
             if self.cpu_for(SETTLED, how, std::process::id()).await.servers < CALM {
                 break;
             }
         }
     }
 
-    fn cpu_of_servers(&self, how: &How) -> Duration {
+    fn cpu_of_servers(&self, how: &WaitMethod) -> Duration {
         match how {
-            How::Etcd(n) => self.etcds[*n].1.cpu(),
+            WaitMethod::Etcd(n) => self.etcds[*n].1.cpu(),
             _ => self.server.cpu_of_all_threads(),
         }
     }
 
     /// Returns the shares of a CPU that the servers and the process `clients` use now.
-    async fn cpu_for(&self, length: Duration, how: &How, clients: u32) -> Cpu {
+    async fn cpu_for(&self, length: Duration, how: &WaitMethod, clients: u32) -> Cpu {
         let (servers, of_clients, since) = (self.cpu_of_servers(how), cpu_of_process(clients), Instant::now());
         tokio::time::sleep(length).await;
         let share = |used: Duration| used.as_secs_f64() / since.elapsed().as_secs_f64();
@@ -173,8 +173,8 @@ impl Place<'_> {
     }
 
     /// Returns the requests, bytes and fsyncs so far.
-    async fn counters(&mut self, how: &How) -> (f64, f64, f64) {
-        if let How::Etcd(n) = how {
+    async fn counters(&mut self, how: &WaitMethod) -> (f64, f64, f64) {
+        if let WaitMethod::Etcd(n) = how {
             let done = self.etcds[*n].1.done().await;
             return (done.requests, done.bytes, done.fsyncs);
         }
@@ -187,7 +187,7 @@ impl Place<'_> {
         (field("total_commands_processed"), bytes, 0.0)
     }
 
-    async fn before(&mut self, how: &How) -> Before {
+    async fn before(&mut self, how: &WaitMethod) -> Before {
         let (requests, bytes, _) = self.counters(how).await;
         let own = self.counters(how).await;
         Before {
@@ -199,12 +199,12 @@ impl Place<'_> {
         }
     }
 
-    async fn since(&mut self, how: &How, before: Before) -> Turns {
+    async fn since(&mut self, how: &WaitMethod, before: Before) -> Turns {
         let (requests, bytes, fsyncs) = self.counters(how).await;
         Turns {
             requests: requests - before.requests - before.own_requests,
             bytes: bytes - before.bytes - before.own_bytes,
-            fsyncs: matches!(how, How::Etcd(_)).then_some(fsyncs - before.fsyncs),
+            fsyncs: matches!(how, WaitMethod::Etcd(_)).then_some(fsyncs - before.fsyncs),
             ..Turns::default()
         }
     }

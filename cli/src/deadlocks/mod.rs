@@ -4,7 +4,7 @@ mod graph;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palisade_quorum::{Known, known};
+use palisade_quorum::{HoldStatus, known};
 use redis::Value;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::exit::{End, Failure};
 use crate::lock_view::{GrantView, LockView, Together, Waiter, question_of, unsure};
 use crate::look::{Listed, locks};
 use crate::node_failure::line;
-use crate::nodes::{Nodes, Reply, Said, answers};
+use crate::nodes::{Nodes, Reply, ServerAnswer, answers};
 use crate::show::{print, printable, tell, time};
 
 /// The most locks inspected on each node at a time.
@@ -104,16 +104,17 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
     nodes.need_majority(&connected)?;
     let guards: BTreeMap<&str, _> =
         connected.iter().map(|said| (&*said.server, said.said.as_ref().ok().and_then(ServerLink::guard))).collect();
-    let with_guard = |said: Said<Value>| {
+    let with_guard = |said: ServerAnswer<Value>| {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
     };
     // As if none of them showed anything: there may be locks that none of them shows.
-    let empty: Vec<Said<Reply>> = connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
+    let empty: Vec<ServerAnswer<Reply>> =
+        connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
     let whys = unsure(None, &empty);
-    let is_named = |said: &&Said<Reply>| whys.iter().any(|(server, _)| *server == said.server);
+    let is_named = |said: &&ServerAnswer<Reply>| whys.iter().any(|(server, _)| *server == said.server);
     let cannot_say: BTreeSet<usize> = empty.iter().filter(is_named).map(|said| said.number).collect();
-    let mut is_unknown = known(nodes.len(), 0, cannot_say.len()) == Known::Unknown;
+    let mut is_unknown = known(nodes.len(), 0, cannot_say.len()) == HoldStatus::Unknown;
     let mut links: Vec<ServerLink> = answers(&connected).cloned().collect();
     let mut told = vec![];
     for batch in waited[..waited.len().min(WAITED_FOR)].chunks(BATCH) {
@@ -122,10 +123,10 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         for (view, said) in batch.iter().zip(replies) {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
-            let replies: Vec<Said<Reply>> = said.into_iter().map(with_guard).collect();
+            let replies: Vec<ServerAnswer<Reply>> = said.into_iter().map(with_guard).collect();
             // One server of each node is asked, if any answers there.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
-            is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == Known::Unknown;
+            is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
             told.push(waited_for(&view.key, together));
         }
     }

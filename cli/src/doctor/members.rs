@@ -122,7 +122,7 @@ mod tests {
     use palisade_quorum::{Member, Members};
 
     use super::*;
-    use crate::members::survey::Told;
+    use crate::members::survey::SurveyedServer;
     use palisade_client::Why;
     use palisade_client::direct::Knows;
 
@@ -131,12 +131,17 @@ mod tests {
         Members { version, list }
     }
 
-    fn told(number: Option<usize>, place: u128, id: u128, members: &Members) -> Told {
+    fn told(number: Option<usize>, place: u128, id: u128, members: &Members) -> SurveyedServer {
         let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
-        Told { number, name: format!("node{place}:1"), address: format!("node{place}:1"), said: Result::Ok(knows) }
+        SurveyedServer {
+            number,
+            name: format!("node{place}:1"),
+            address: format!("node{place}:1"),
+            said: Result::Ok(knows),
+        }
     }
 
-    fn found(told: Vec<Told>, latest: &Members) -> Vec<(super::super::finding::Level, String, String)> {
+    fn found(told: Vec<SurveyedServer>, latest: &Members) -> Vec<(super::super::finding::Level, String, String)> {
         let findings = check(told.len(), &Survey { told, latest: latest.clone() });
         assert!(findings.iter().all(|finding| finding.level == Ok || !finding.advice.is_empty()), "{findings:?}");
         findings.into_iter().map(|finding| (finding.level, finding.about, finding.found)).collect()
@@ -147,14 +152,14 @@ mod tests {
         let now = set(3, &[1, 2, 3]);
         let well = || vec![told(Some(1), 1, 1, &now), told(Some(2), 2, 2, &now), told(Some(3), 3, 3, &now)];
         assert_eq!(found(vec![told(Some(1), 1, 1, &Members::default())], &Members::default()), []);
-        let said = |told: Vec<Told>, level, about: &str, text: &str| {
+        let said = |told: Vec<SurveyedServer>, level, about: &str, text: &str| {
             let found = found(told, &now);
             let is_it = |(at, of, what): &&(_, String, String)| *at == level && of == about && what.contains(text);
             assert!(found.len() == 1 && found.iter().any(|finding| is_it(&finding)), "{text}: {found:?}");
         };
         said(well(), Ok, ALL, "version 3 of the set");
         let none = Members::default();
-        let unfounded: Vec<Told> = (1..=4).map(|n| told(Some(n as usize), n, n, &none)).collect();
+        let unfounded: Vec<SurveyedServer> = (1..=4).map(|n| told(Some(n as usize), n, n, &none)).collect();
         let [hint] = &check(4, &Survey { told: unfounded.clone(), latest: none.clone() })[..] else {
             panic!("no hint")
         };
@@ -164,7 +169,7 @@ mod tests {
         let mut down = unfounded;
         down[0].said = Err(Why::late());
         assert_eq!(check(4, &Survey { told: down, latest: none }), [], "first the node that is down");
-        let with = |place: usize, other: Told| {
+        let with = |place: usize, other: SurveyedServer| {
             let mut all = well();
             all[place] = other;
             all
@@ -187,7 +192,7 @@ mod tests {
     /// `members set` refuses a list that has a server twice, so none is proposed.
     #[test]
     fn a_proposal_has_each_server_once() {
-        let advice = |told: Vec<Told>, latest: &Members| -> Vec<String> {
+        let advice = |told: Vec<SurveyedServer>, latest: &Members| -> Vec<String> {
             let findings = check(told.len(), &Survey { told, latest: latest.clone() });
             findings.into_iter().map(|finding| finding.advice).collect()
         };

@@ -15,19 +15,19 @@ use palisade_client::direct::{Place, Server};
 
 use self::finding::{Finding, Level};
 use self::patient::{Part, Patient};
-pub use self::rights::Whose;
+pub use self::rights::RightsSubject;
 use self::sentinel::Watcher;
 use crate::exit::{End, Failure};
 use crate::members::survey::Survey;
 use crate::node_view::NodeView;
-use crate::nodes::{Node, Nodes, Said};
+use crate::nodes::{Node, Nodes, ServerAnswer};
 use crate::show::print;
 
 /// Checks the nodes and prints the findings, the worst last.
 ///
 /// # Errors
 /// The output cannot be written.
-pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End, Failure> {
+pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Result<End, Failure> {
     let (masters, servers) = look(nodes).await;
     let replicas =
         join_all(masters.iter().zip(&servers).flat_map(|(master, server)| standing_by(master, server))).await;
@@ -52,7 +52,7 @@ pub async fn run(nodes: &Nodes, whose: &Whose<'_>, as_json: bool) -> Result<End,
 
 /// Examines the servers that locks are requested from, all at once. Returns them with the known servers.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
-    let examined = nodes.servers().await.into_iter().map(async |Said { number, server, said }| {
+    let examined = nodes.servers().await.into_iter().map(async |ServerAnswer { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);
         match said {
             Ok(there) => (Patient::examine(&there, part, false).await, Some(there)),

@@ -16,7 +16,7 @@ const ANY_KEY: &[u8] = b"palisade:doctor";
 
 /// The user whose permissions are checked.
 #[derive(Clone, Debug, Default)]
-pub struct Whose<'a> {
+pub struct RightsSubject<'a> {
     /// The role; `None` for an application.
     pub role: Option<Role>,
     /// The user; `None` for the user of this connection.
@@ -36,7 +36,7 @@ enum Verdict {
 }
 
 /// Checks each of these servers and each Sentinel that can be reached.
-pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Vec<Finding> {
+pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &RightsSubject<'_>) -> Vec<Finding> {
     let role = whose.role.unwrap_or(Role::Application);
     // Users of the servers are different from those of Sentinels.
     let sentinels: Vec<Server> = match (role, whose.user) {
@@ -53,7 +53,7 @@ pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &Whose<'_>) -> Ve
     found.await.into_iter().flatten().collect()
 }
 
-async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &Whose<'_>) -> Option<Finding> {
+async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSubject<'_>) -> Option<Finding> {
     // A missing connection is reported elsewhere.
     let mut link = node.reach().await.ok()?;
     let mut lacking = vec![];
@@ -82,7 +82,7 @@ fn told(
     role: Role,
     name: Option<&str>,
     lacking: &[(Permission, Verdict)],
-    whose: &Whose<'_>,
+    whose: &RightsSubject<'_>,
 ) -> Finding {
     let name = name.map(|name| printable(name.as_bytes()));
     let (user, role_name) = (name.as_deref().unwrap_or("its user"), role.name());
@@ -115,12 +115,12 @@ fn told(
     )
 }
 
-fn shown(whose: &Whose<'_>, nobody: &str) -> String {
+fn shown(whose: &RightsSubject<'_>, nobody: &str) -> String {
     whose.user.map_or(nobody.to_owned(), |user| printable(user.as_bytes()))
 }
 
 /// Tries as the user itself, or asks whether that user would be allowed.
-async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &Whose<'_>) -> Result<Verdict, Why> {
+async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &RightsSubject<'_>) -> Result<Verdict, Why> {
     let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
     let Some(user) = whose.user else {
         return match link.ask(&probe).await {

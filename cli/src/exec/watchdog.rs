@@ -131,14 +131,14 @@ enum Watched {
 
 /// The lines that the watchdog has read.
 #[derive(Debug, Default)]
-struct Told {
+struct Instructions {
     text: String,
     group: Option<Pid>,
     until: Duration,
     is_done: bool,
 }
 
-impl Told {
+impl Instructions {
     /// Processes more of the text.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
@@ -160,7 +160,7 @@ impl Told {
 }
 
 fn watch() -> nix::Result<Watched> {
-    let mut told = Told::default();
+    let mut told = Instructions::default();
     // This clock runs while the machine sleeps, so a command that wakes up without its lock is killed at once.
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
     let mut bytes = [0; 256];
@@ -194,7 +194,7 @@ fn watch() -> nix::Result<Watched> {
 }
 
 /// Ends the command while the lock is still valid, because the program that kept the lock is gone.
-fn end(group: Pid, told: &Told) -> nix::Result<Watched> {
+fn end(group: Pid, told: &Instructions) -> nix::Result<Watched> {
     // An error means that nothing is left of the group.
     let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
     for look in 1_u64.. {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn lines_may_come_in_pieces() {
-        let mut told = Told::default();
+        let mut told = Instructions::default();
         told.more("group 4");
         assert_eq!(told.group, None);
         told.more("2\nuntil 1000000\nuntil 2");

@@ -50,7 +50,7 @@ impl Standing {
 
 /// A server that was asked.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct SurveyedServer {
     /// The position in the list, from 1; `None` if a node of the list named the server.
     pub number: Option<usize>,
     /// The name for people.
@@ -83,7 +83,7 @@ pub struct Row {
 /// The state of the set, as far as the nodes know it.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    pub told: Vec<Told>,
+    pub told: Vec<SurveyedServer>,
     /// The latest version that any of them knows.
     pub latest: Members,
 }
@@ -99,7 +99,7 @@ impl Survey {
         // Each once; a node of the list under its position there.
         let told = listed.chain(others).filter_map(|(number, name, address)| {
             let said = known.remove(&address)?;
-            Some(Told { number, name, address, said })
+            Some(SurveyedServer { number, name, address, said })
         });
         Self { told: told.collect(), latest }
     }
@@ -129,7 +129,7 @@ impl Survey {
 
     /// Returns the address under which the server at `address` has its place, if that is another one: as a member, or earlier in the list.
     pub fn first_name(&self, address: &str) -> Option<&str> {
-        let id = |told: &Told| told.said.as_ref().ok().map(|knows| knows.id);
+        let id = |told: &SurveyedServer| told.said.as_ref().ok().map(|knows| knows.id);
         let at_address = self.told.iter().find(|told| told.address == address).and_then(id)?;
         let member = self.latest.list.iter().find(|member| member.id == Some(at_address));
         let earlier = || self.told.iter().find(|told| id(told) == Some(at_address));
@@ -150,14 +150,14 @@ impl Survey {
 
     /// Returns the server that answered for this member: one with its id, else whatever is at its address.
     fn place_of(&self, member: &Member) -> Option<usize> {
-        let is_it = |told: &Told| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
-        let by_id = |told: &&Told| is_it(told) && told.address == member.address;
-        let place = |told: &Told| self.told.iter().position(|other| std::ptr::eq(other, told));
+        let is_it = |told: &SurveyedServer| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
+        let by_id = |told: &&SurveyedServer| is_it(told) && told.address == member.address;
+        let place = |told: &SurveyedServer| self.told.iter().position(|other| std::ptr::eq(other, told));
         let found = self.told.iter().find(by_id).or_else(|| self.told.iter().find(|told| is_it(told)));
         found.or_else(|| self.told.iter().find(|told| told.address == member.address)).and_then(place)
     }
 
-    fn row_of(&self, member: &Member, told: Option<&Told>) -> Row {
+    fn row_of(&self, member: &Member, told: Option<&SurveyedServer>) -> Row {
         let hexadecimal = |id: u128| format!("{id:032x}");
         let Some(told) = told else {
             return Row {
@@ -204,7 +204,7 @@ fn name_of(address: &str) -> String {
     address.trim_start_matches("unix://").to_owned()
 }
 
-fn row(told: &Told, standing: Standing) -> Row {
+fn row(told: &SurveyedServer, standing: Standing) -> Row {
     let knows = told.said.as_ref().ok();
     Row {
         number: told.number,
@@ -234,12 +234,12 @@ mod tests {
         Members { version, list: members.iter().map(member).collect() }
     }
 
-    fn told(number: Option<usize>, address: &str, id: u128, members: &Members) -> Told {
+    fn told(number: Option<usize>, address: &str, id: u128, members: &Members) -> SurveyedServer {
         let knows = Knows { id, members: members.clone(), max_ttl_ms: 60_000, ..Knows::default() };
-        Told { number, name: address.to_owned(), address: address.to_owned(), said: Ok(knows) }
+        SurveyedServer { number, name: address.to_owned(), address: address.to_owned(), said: Ok(knows) }
     }
 
-    fn standings(latest: &Members, told: Vec<Told>) -> Vec<(Option<usize>, String, Standing)> {
+    fn standings(latest: &Members, told: Vec<SurveyedServer>) -> Vec<(Option<usize>, String, Standing)> {
         let survey = Survey { latest: latest.clone(), told };
         survey.rows().into_iter().map(|row| (row.number, row.node, row.standing)).collect()
     }

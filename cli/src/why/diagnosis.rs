@@ -2,10 +2,10 @@
 //! This module asks no nodes.
 
 use palisade_client::Why;
-use palisade_quorum::{Known, known};
+use palisade_quorum::{HoldStatus, known};
 use serde::Serialize;
 
-use super::facts::{Facts, NodeSaid, Told};
+use super::facts::{Facts, NodeFacts, NodeSaid};
 use crate::lock_view::{EXCLUSIVE, GrantView, LockView, unconfirmed};
 use crate::moment;
 use crate::node_failure::{advice, words};
@@ -140,7 +140,7 @@ impl Facts {
             Err(_) => true,
         };
         let unsure = self.nodes.iter().filter(cannot_say).count();
-        (known(self.nodes.len(), first.nodes, unsure) == Known::Unknown).then_some((first, unsure))
+        (known(self.nodes.len(), first.nodes, unsure) == HoldStatus::Unknown).then_some((first, unsure))
     }
 
     /// Returns the advice if too few nodes can be asked.
@@ -227,18 +227,18 @@ impl Facts {
                     found("node", format!("{}: {}: {}", node.name, words(failure), advice(failure)))
                 }
                 Err(failure) => found("node", format!("{}: {}", node.name, words(failure))),
-                Ok(Told { guard: Some((ms, reason)), .. }) => {
+                Ok(NodeFacts { guard: Some((ms, reason)), .. }) => {
                     let then = if is_well { ": it serves again by itself" } else { "" };
                     found("node", format!("{}: guarded for {} ({reason}){then}", node.name, time(*ms)));
                 }
-                Ok(Told { guarded_slots: slots @ 1.., .. }) => {
+                Ok(NodeFacts { guarded_slots: slots @ 1.., .. }) => {
                     found("node", format!("{}: {slots} of its slots are guarded, maybe that of this lock", node.name));
                 }
                 Ok(_) => {}
             }
         }
         for node in &self.nodes {
-            if let Ok(Told { kept: Some((owner, ms)), .. }) = &node.told {
+            if let Ok(NodeFacts { kept: Some((owner, ms)), .. }) = &node.told {
                 found("kept", format!("on {} for {}, for {} more", node.name, self.waiter(owner), time(*ms)));
             }
         }

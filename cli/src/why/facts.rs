@@ -29,12 +29,12 @@ pub struct Facts {
 #[derive(Clone, Debug)]
 pub struct NodeSaid {
     pub name: String,
-    pub told: Result<Told, Why>,
+    pub told: Result<NodeFacts, Why>,
 }
 
 /// The answer of a node that can be asked.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct NodeFacts {
     /// The remaining guard in milliseconds, and its reason.
     pub guard: Option<(u64, String)>,
     /// The number of holders there.
@@ -54,7 +54,7 @@ impl Facts {
     }
 
     /// Returns the answers of nodes that can be asked.
-    pub fn told(&self) -> impl Iterator<Item = &Told> {
+    pub fn told(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.iter().filter_map(|node| node.told.as_ref().ok())
     }
 

@@ -11,7 +11,7 @@ use redis::{FromRedisValue, cmd};
 use serde::Serialize;
 
 use self::diagnosis::{Diagnosis, diagnose};
-use self::facts::{Facts, NodeSaid, Told};
+use self::facts::{Facts, NodeFacts, NodeSaid};
 use crate::clock;
 use crate::exit::{End, Failure};
 use crate::fields::Fields;
@@ -26,7 +26,7 @@ const EVENTS: usize = 3;
 
 /// The JSON output for programs.
 #[derive(Serialize)]
-struct Said<'a> {
+struct WhyOutput<'a> {
     key: &'a str,
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
@@ -47,9 +47,9 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let question = question_of_all(key);
     let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
     let guarded = if nodes.has_cluster() { guarded_slots(nodes).await } else { HashMap::new() };
-    let said = |said: &nodes::Said<Reply>| {
+    let said = |said: &nodes::ServerAnswer<Reply>| {
         let guarded_slots = guarded.get(&said.server).copied().unwrap_or(0);
-        let told = |reply| Told { guarded_slots, ..told(reply) };
+        let told = |reply| NodeFacts { guarded_slots, ..told(reply) };
         NodeSaid { name: said.server.clone(), told: said.said.as_ref().map(told).map_err(Clone::clone) }
     };
     let together = Together::of(answers(&replies).map(|reply| reply.value.clone()), nodes.majority());
@@ -67,7 +67,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let Together { grants, queue, .. } = &facts.together;
     let Together { holders, waiters, waiters_behind, .. } = facts.together;
     let (key, log) = (&facts.key, &facts.log);
-    let said = Said { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
+    let said = WhyOutput { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
     print(as_json, &said, || text(&diagnosis))?;
     // The nodes' problems were explained above.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
@@ -83,12 +83,12 @@ async fn guarded_slots(nodes: &Nodes) -> HashMap<String, u64> {
 }
 
 /// Returns one node's answer.
-fn told(reply: &Reply) -> Told {
+fn told(reply: &Reply) -> NodeFacts {
     let fields = Fields::of(reply.value.clone()).unwrap_or_default();
     let there = Together::of([reply.value.clone()], 1);
     let kept_ms: u64 = fields.get("reserved_ms");
     let owner = hex(&fields.get::<Vec<u8>>("reserved"));
-    Told {
+    NodeFacts {
         guard: reply.guard.clone(),
         grants: there.grants.len(),
         lease_ms: there.grants.iter().map(|grant| grant.ttl_ms).max().unwrap_or(0),

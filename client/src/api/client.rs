@@ -8,7 +8,7 @@ use tracing::instrument::WithSubscriber;
 use tracing::{Instrument, debug_span};
 
 use crate::net::nodes::Nodes;
-use crate::run::kept::Kept;
+use crate::run::kept::SessionLife;
 use crate::run::locking::{self, Sought, Turns};
 use crate::run::members;
 use crate::run::orders;
@@ -341,7 +341,7 @@ impl Client {
         key: &[u8],
         wanted: Wanted,
         waits: bool,
-        session: Option<&Arc<Kept>>,
+        session: Option<&Arc<SessionLife>>,
     ) -> Result<Guard, Error> {
         let (options, checked) = (&*self.options, self.options.checked()?);
         let (nodes, turns) = (self.nodes(), Arc::clone(&self.inner.turns));

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use palisade_quorum::Wanted;
 use tokio::time::Instant;
 
-use crate::run::kept::{Kept, SessionEnd};
+use crate::run::kept::{SessionEnd, SessionLife};
 use crate::{Client, Error, ErrorKind, Guard, Released};
 
 /// Several locks that are kept together. They are extended in the same rounds, in one write to each node. The first
@@ -37,7 +37,7 @@ use crate::{Client, Error, ErrorKind, Guard, Released};
 #[must_use = "its locks are given back when a session is dropped"]
 pub struct Session {
     client: Client,
-    kept: Arc<Kept>,
+    kept: Arc<SessionLife>,
     /// The locks, by key.
     locks: Mutex<BTreeMap<Vec<u8>, Arc<Guard>>>,
     /// The keys that tasks of this session are acquiring now.
@@ -85,7 +85,12 @@ impl Client {
 
 impl Session {
     pub(crate) fn begin(client: &Client) -> Self {
-        Self { client: client.clone(), kept: Arc::new(Kept::begin()), locks: Mutex::default(), asked: Mutex::default() }
+        Self {
+            client: client.clone(),
+            kept: Arc::new(SessionLife::begin()),
+            locks: Mutex::default(),
+            asked: Mutex::default(),
+        }
     }
 
     /// Acquires another lock, waiting for it in turn. The session keeps it; the returned guard shows its state.
@@ -190,7 +195,8 @@ impl Session {
         self.is_open()?;
         let owned = |text| Error::new(ErrorKind::Owned, text);
         // A task that waited for a lock which its own session is about to get would wait for ever.
-        let _asked = Asked::begin(self, key).ok_or_else(|| owned("another task of this session asks for the lock"))?;
+        let _asked =
+            PendingKey::begin(self, key).ok_or_else(|| owned("another task of this session asks for the lock"))?;
         if self.get(key).is_some() {
             return Err(owned("this session has the lock already"));
         }
@@ -343,19 +349,19 @@ impl Drop for Session {
 }
 
 /// A key that a task is acquiring.
-struct Asked<'a> {
+struct PendingKey<'a> {
     session: &'a Session,
     key: &'a [u8],
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PendingKey<'a> {
     /// Marks `key` as being acquired. Returns `None` if another task of the session is acquiring it.
     fn begin(session: &'a Session, key: &'a [u8]) -> Option<Self> {
         session.asked().insert(key.to_vec()).then(|| Self { session, key })
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingKey<'_> {
     fn drop(&mut self) {
         self.session.asked().remove(self.key);
     }

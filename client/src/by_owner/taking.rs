@@ -73,7 +73,7 @@ pub struct Came {
 }
 
 /// A request to acquire a lock, and its arrival.
-struct Asked<'a> {
+struct OneRequest<'a> {
     this: &'a ByOwner,
     take: &'a Take,
     id: &'a Id,
@@ -105,7 +105,7 @@ impl ByOwner {
 async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Result<Option<Granted>, Error> {
     let id = Id { key: (*take.key).into(), owner: (*take.owner).into() };
     let slot = this.table.slot(&id);
-    let asked = Asked { this, take, id: &id, checked, came };
+    let asked = OneRequest { this, take, id: &id, checked, came };
     let granted = asked.run(&slot).await;
     this.table.forget(&id, slot);
     match granted {
@@ -116,7 +116,7 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
     }
 }
 
-impl Asked<'_> {
+impl OneRequest<'_> {
     async fn run(&self, slot: &Slot) -> Result<Granted, Error> {
         if let Some(granted) = self.again(slot).await? {
             return Ok(granted);

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{
-    BootTime, Has, Known, Mode, NodeId, Token, is_named_by, known,
+    BootTime, HoldStatus, Mode, NodeId, OwnGrant, Token, is_named_by, known,
     limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX},
     majority,
 };
@@ -125,7 +125,7 @@ impl Views {
     }
 
     /// Returns what is known of an attempt that these nodes have `shown`.
-    fn known(&self, shown: &[(usize, &GrantView)]) -> Known {
+    fn known(&self, shown: &[(usize, &GrantView)]) -> HoldStatus {
         let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
         let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);
         let unsure = self.by_node.iter().enumerate().filter(|(place, view)| is_unsure(view) && !shows(*place)).count();
@@ -154,10 +154,10 @@ impl Views {
 
     /// Returns what each node has of this attempt, as input of [`palisade_quorum::resume`]. A guarded node that shows
     /// nothing has not answered.
-    pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<Has>)>> {
+    pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<OwnGrant>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
-            let has = grant.map(|grant| Has { token: grant.token, left_ms: grant.left_ms });
+            let has = grant.map(|grant| OwnGrant { token: grant.token, left_ms: grant.left_ms });
             (has.is_some() || view.unsure.is_none()).then_some((view.id, has))
         };
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
@@ -171,11 +171,11 @@ impl Views {
 
     /// Returns whether the nodes that cannot say are too few to change which grants a majority has.
     pub fn is_decided(&self) -> bool {
-        let each: Vec<Known> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
+        let each: Vec<HoldStatus> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
         // An attempt that no node shows.
         let hidden = self.known(&[]);
-        let is_known = each.contains(&Known::Held) || hidden == Known::NotHeld;
-        self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&Known::Unknown)
+        let is_known = each.contains(&HoldStatus::Held) || hidden == HoldStatus::NotHeld;
+        self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&HoldStatus::Unknown)
     }
 
     /// Returns the grants that a majority has, oldest first.

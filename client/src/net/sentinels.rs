@@ -43,7 +43,7 @@ struct Sentinel {
 
 /// The answer of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Says {
+enum MasterReport {
     /// The master is there, since the fail-over with this number.
     There { epoch: u64, host: String, port: u16 },
     /// The Sentinel watches no master of that name.
@@ -119,22 +119,22 @@ impl Sentinels {
 }
 
 /// Returns the address of the master since the newest fail-over that any of them knows.
-fn newest(said: &[Says]) -> Option<(&str, u16)> {
+fn newest(said: &[MasterReport]) -> Option<(&str, u16)> {
     let known = said.iter().filter_map(|says| match says {
-        Says::There { epoch, host, port } => Some((epoch, (&**host, *port))),
-        Says::Unknown => None,
+        MasterReport::There { epoch, host, port } => Some((epoch, (&**host, *port))),
+        MasterReport::Unknown => None,
     });
     known.max_by_key(|(epoch, _)| **epoch).map(|(_, place)| place)
 }
 
 impl Sentinel {
     /// Returns its address, and its answer.
-    async fn asked(&self, master: &str) -> (&str, Result<Says, Why>) {
+    async fn asked(&self, master: &str) -> (&str, Result<MasterReport, Why>) {
         let answer = timeout(PATIENCE, self.ask(master)).await;
         (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
     }
 
-    async fn ask(&self, master: &str) -> Result<Says, Why> {
+    async fn ask(&self, master: &str) -> Result<MasterReport, Why> {
         let mut place = self.line.lock().await;
         // The connection is kept only if the Sentinel answers; otherwise the next request opens a new one.
         let mut line = match place.take() {
@@ -149,14 +149,14 @@ impl Sentinel {
 }
 
 /// Converts the replies to both questions.
-fn says(replies: &[Result<Value, Why>]) -> Result<Says, Why> {
+fn says(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     };
     match replies {
-        [Ok(Value::Nil), _] => Ok(Says::Unknown),
+        [Ok(Value::Nil), _] => Ok(MasterReport::Unknown),
         [Ok(Value::Array(place)), info] => {
             let (host, port) = match &place[..] {
                 [host, port] => (text(host), text(port).and_then(|port| port.parse().ok())),
@@ -165,7 +165,7 @@ fn says(replies: &[Result<Value, Why>]) -> Result<Says, Why> {
             // Without the right to the second command, the Sentinel counts as one that knows of no fail-over.
             let epoch = info.as_ref().ok().and_then(|info| wire::text(info, "config-epoch")?.parse().ok()).unwrap_or(0);
             let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
-            Ok(Says::There { epoch, host, port })
+            Ok(MasterReport::There { epoch, host, port })
         }
         [Err(why), _] => Err(why.clone()),
         _ => Err(no_answer()),
@@ -182,19 +182,22 @@ mod tests {
 
     #[test]
     fn the_newest_fail_over_counts() {
-        let there = |epoch, host: &str| Says::There { epoch, host: host.to_owned(), port: 1 };
-        assert_eq!(newest(&[there(3, "old"), there(4, "new"), Says::Unknown, there(3, "old")]), Some(("new", 1)));
-        assert_eq!(newest(&[Says::Unknown]), None);
+        let there = |epoch, host: &str| MasterReport::There { epoch, host: host.to_owned(), port: 1 };
+        assert_eq!(
+            newest(&[there(3, "old"), there(4, "new"), MasterReport::Unknown, there(3, "old")]),
+            Some(("new", 1))
+        );
+        assert_eq!(newest(&[MasterReport::Unknown]), None);
     }
 
     #[test]
     fn what_a_sentinel_says() {
         let place = Value::Array(vec![text("h"), text("7000")]);
         let info = Value::Map(vec![(text("config-epoch"), text("12"))]);
-        let there = |epoch| Says::There { epoch, host: "h".to_owned(), port: 7000 };
+        let there = |epoch| MasterReport::There { epoch, host: "h".to_owned(), port: 7000 };
         assert_eq!(says(&[Ok(place.clone()), Ok(info)]).unwrap(), there(12));
         assert_eq!(says(&[Ok(place), Ok(Value::Nil)]).unwrap(), there(0));
-        assert_eq!(says(&[Ok(Value::Nil), Ok(Value::Nil)]).unwrap(), Says::Unknown);
+        assert_eq!(says(&[Ok(Value::Nil), Ok(Value::Nil)]).unwrap(), MasterReport::Unknown);
         assert!(says(&[Ok(Value::Int(1)), Ok(Value::Nil)]).is_err() && says(&[]).is_err());
     }
 }

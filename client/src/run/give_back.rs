@@ -22,14 +22,14 @@ use crate::values::failure::Why;
 
 /// An answer to a release, from the node at this place in the list.
 #[derive(Debug)]
-pub struct Told {
+pub struct ReleaseAnswer {
     pub place: usize,
     pub reply: Result<Value, Why>,
     /// True if the node was asked before and did not answer, so that it may have freed the lock then.
     is_repeated: bool,
 }
 
-impl Told {
+impl ReleaseAnswer {
     /// Reports the answer to `release`.
     pub fn tell(&self, release: &mut Release) {
         if self.is_repeated {
@@ -54,7 +54,7 @@ pub struct Giving {
     /// The nodes that nothing was ever sent to.
     spared: Vec<usize>,
     /// The other nodes.
-    rest: Rest<Told>,
+    rest: Rest<ReleaseAnswer>,
     _under_way: Counted,
 }
 
@@ -94,13 +94,13 @@ impl Giving {
         let (nodes, debt, given) = (Arc::clone(&self.nodes), Arc::clone(&self.debt), self.given);
         let asked = async move {
             let (reply, is_repeated) = nodes.ask_wherever(place, &debt.command, given, first).await;
-            Told { place, reply, is_repeated }
+            ReleaseAnswer { place, reply, is_repeated }
         };
         self.rest.push(asked.boxed());
     }
 
     /// Returns the first answer of the next node; `None` once all have answered.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<ReleaseAnswer> {
         let told = poll_fn(|context| self.poll_next(context)).await?;
         match &told.reply {
             Ok(_) => self.debt.is_freed(),
@@ -110,9 +110,9 @@ impl Giving {
         Some(told)
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<ReleaseAnswer>> {
         if let Some(place) = self.spared.pop() {
-            return Poll::Ready(Some(Told { place, reply: Ok(Value::Nil), is_repeated: false }));
+            return Poll::Ready(Some(ReleaseAnswer { place, reply: Ok(Value::Nil), is_repeated: false }));
         }
         while self.sent > 0
             && let Poll::Ready(Answer { tag: place, by, reply }) =
@@ -121,7 +121,7 @@ impl Giving {
             self.sent -= 1;
             self.awaited = self.awaited.saturating_sub(1);
             if is_final(&reply) {
-                return Poll::Ready(Some(Told { place, reply, is_repeated: false }));
+                return Poll::Ready(Some(ReleaseAnswer { place, reply, is_repeated: false }));
             }
             // The lock may be elsewhere: in another version, or on another master of a cluster.
             self.tell_wherever(place, Some((by, reply)));
@@ -133,7 +133,7 @@ impl Giving {
     }
 
     /// Receives the answers on the client's thread, and passes them on.
-    pub fn heard(mut self) -> mpsc::UnboundedReceiver<Told> {
+    pub fn heard(mut self) -> mpsc::UnboundedReceiver<ReleaseAnswer> {
         let (told, answers) = mpsc::unbounded_channel();
         let home = Arc::clone(&self.nodes.home);
         home.spawn(async move {
@@ -163,7 +163,7 @@ impl Heard {
     }
 
     /// Returns the first answer of the next node; `None` once all have answered.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<ReleaseAnswer> {
         match &mut self.0 {
             Some(giving) => giving.next().await,
             None => None,

@@ -36,14 +36,14 @@ impl fmt::Display for SessionEnd {
 
 /// The shared state of one session.
 #[derive(Debug)]
-pub struct Kept {
+pub struct SessionLife {
     /// The earliest moment of its first round.
     began: BootTime,
     /// The reason why it is over; `None` while it is not.
     ended: watch::Sender<Option<SessionEnd>>,
 }
 
-impl Kept {
+impl SessionLife {
     pub fn begin() -> Self {
         Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_first_loss_ends_it_and_a_release_does_not() {
-        let kept = Kept::begin();
+        let kept = SessionLife::begin();
         kept.is_lost(b"a", &Loss::Released);
         assert!(!kept.is_over());
         kept.is_lost(b"b", &Loss::MaxHold);

@@ -18,12 +18,12 @@ const FRESH: Duration = Duration::from_millis(200);
 
 /// The error of a refused attempt, and its moment.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct LastFailure {
     pub error: Error,
     at: Instant,
 }
 
-impl Said {
+impl LastFailure {
     /// Records `error` as of now.
     pub fn now(error: Error) -> Self {
         Self { error, at: Instant::now() }
@@ -48,7 +48,7 @@ pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> 
 /// Returns the error of an attempt on `key` that began at `began` and was `refused`. If its time was over before the
 /// nodes had answered, their answer `before` counts if it is recent. It also counts, without its holder, if the nodes
 /// answer other requests and are only slow.
-pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<Said>, refused: Error, began: Instant) -> Error {
+pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<LastFailure>, refused: Error, began: Instant) -> Error {
     match before {
         Some(before) if refused.is_cut_short() => match before.fresh() {
             Some(fresh) => fresh,
@@ -60,9 +60,9 @@ pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<Said>, refused: Error
 }
 
 /// Returns the error of a wait that ended behind others of this process, the first of which last received `seen`.
-pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<Said>, given: Given) -> Error {
+pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, given: Given) -> Error {
     let began = Instant::now();
-    if let Some(fresh) = seen.as_ref().and_then(Said::fresh) {
+    if let Some(fresh) = seen.as_ref().and_then(LastFailure::fresh) {
         return timed_out(nodes, key, fresh, given, began + LAST_TRY).await;
     }
     let look = nodes.look(key, given, began + LAST_TRY).await;

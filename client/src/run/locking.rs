@@ -19,7 +19,7 @@ use crate::net::tally::Tally;
 use crate::run::attempt::{self, Taken};
 use crate::run::checked::Checked;
 use crate::run::choosing::{self, Look};
-use crate::run::limit::{self, Said, within};
+use crate::run::limit::{self, LastFailure, within};
 use crate::run::waiting;
 use crate::values::clock;
 use crate::values::shown_key::ShownKey;
@@ -42,7 +42,7 @@ struct Turn {
     /// The requests behind the first; the nodes learn their number.
     behind: Tally,
     /// The last refusal of the first request.
-    seen: Mutex<Option<Said>>,
+    seen: Mutex<Option<LastFailure>>,
 }
 
 impl Turns {
@@ -65,7 +65,7 @@ impl Turns {
 }
 
 impl Turn {
-    fn saw(&self, said: Option<Said>) {
+    fn saw(&self, said: Option<LastFailure>) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 
@@ -75,7 +75,7 @@ impl Turn {
         timeout_at(deadline, self.queue.lock()).await
     }
 
-    fn seen(&self) -> Option<Said> {
+    fn seen(&self) -> Option<LastFailure> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -141,7 +141,7 @@ struct Taking<'a> {
     /// The name of the last attempt.
     asked_as: Arc<[u8]>,
     /// The refusal of the last attempt.
-    refused: Option<Said>,
+    refused: Option<LastFailure>,
     /// The last time the log said that it waits for nodes.
     warned: Instant,
 }
@@ -224,7 +224,7 @@ impl<'a> Taking<'a> {
         let error = limit::last_word(&self.nodes, &self.sought.key, self.refused.take(), refused, began);
         let is_lasting = error.is_lasting()
             && !(error.kind() == ErrorKind::NoQuorum && self.nodes.was_superseded(self.checked.given).await);
-        self.refused = Some(Said::now(error.clone()));
+        self.refused = Some(LastFailure::now(error.clone()));
         if self.place.is_some() {
             self.turn.saw(self.refused.clone());
         }
@@ -287,7 +287,7 @@ impl<'a> Taking<'a> {
     async fn pause(&mut self, until: BootTime, for_nodes: Option<BootTime>) -> Task {
         let (key, nodes) = (ShownKey(&self.sought.key), self.nodes.len());
         let pause = clock::until(until);
-        if let Some(Said { error, .. }) = self.refused.as_ref().filter(|_| !pause.is_zero()) {
+        if let Some(LastFailure { error, .. }) = self.refused.as_ref().filter(|_| !pause.is_zero()) {
             if for_nodes.is_some() && self.warned.elapsed() > SAID_AGAIN {
                 self.warned = Instant::now();
                 warn!(%key, nodes, %error, "waits for nodes");

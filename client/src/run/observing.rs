@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use palisade_quorum::{Observer, Says};
+use palisade_quorum::{LockReport, Observer};
 use tokio::sync::mpsc;
 
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
-use crate::run::watching::{State, Told, What, ask};
+use crate::run::watching::{NodeReport, Observation, State, ask};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
@@ -89,8 +89,8 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
         let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();
         while let Some(told) = asked.next().await {
             whys[told.node] = match &told.what {
-                What::Silent(why) => Some(why.clone()),
-                What::Says { state: State::Guarded, .. } => {
+                Observation::Silent(why) => Some(why.clone()),
+                Observation::Shows { state: State::Guarded, .. } => {
                     Some(Why::Unreachable("it is guarded: it may have forgotten who leads".to_owned()))
                 }
                 _ => None,
@@ -109,26 +109,30 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
     Err(Error::new(ErrorKind::NoQuorum, "too few nodes can tell who leads").with_nodes(nodes.errors(&whys)))
 }
 
-fn hear(machine: &mut Observer, Told { node, asked, what }: Told) {
+fn hear(machine: &mut Observer, NodeReport { node, asked, what }: NodeReport) {
     let now = clock::boot_now();
     match what {
-        What::Says { id, state, .. } => match says(state) {
+        Observation::Shows { id, state, .. } => match says(state) {
             Some(says) => machine.on_answer(node, id, says, asked, now),
             None => machine.on_silence(node),
         },
-        What::Same { id, .. } => machine.on_same(node, id, asked, now),
-        What::Silent(_) => machine.on_silence(node),
+        Observation::Same { id, .. } => machine.on_same(node, id, asked, now),
+        Observation::Silent(_) => machine.on_silence(node),
     }
 }
 
 /// Converts the holder in an answer to LOCK.INFO or LOCK.WATCH.
-fn says(state: State) -> Option<Says> {
+fn says(state: State) -> Option<LockReport> {
     match state {
-        State::Free => Some(Says::Free),
-        State::Guarded => Some(Says::Guarded),
+        State::Free => Some(LockReport::Free),
+        State::Guarded => Some(LockReport::Guarded),
         State::Held(info) => {
             let bytes = |name| wire::bytes(&info, name).map(<[u8]>::to_vec);
-            Some(Says::Held { owner: bytes("owner")?, note: bytes("note")?, sequence: wire::number(&info, "seq")? })
+            Some(LockReport::Held {
+                owner: bytes("owner")?,
+                note: bytes("note")?,
+                sequence: wire::number(&info, "seq")?,
+            })
         }
     }
 }

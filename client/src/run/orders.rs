@@ -13,7 +13,7 @@ use crate::net::tally::Counted;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::Heard;
-use crate::run::kept::Kept;
+use crate::run::kept::SessionLife;
 use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
 use crate::values::clock;
 
@@ -27,7 +27,7 @@ pub struct Orders(Mutex<Stage>);
 #[derive(Debug)]
 enum Stage {
     Young(Box<Renewer>),
-    Kept(mpsc::UnboundedSender<Order>),
+    SessionLife(mpsc::UnboundedSender<Order>),
     /// The lock was released before there was any work.
     Over,
 }
@@ -62,13 +62,13 @@ impl Orders {
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Young(renewer) => {
                 let (orders, inbox) = mpsc::unbounded_channel();
-                *stage = Stage::Kept(orders.clone());
+                *stage = Stage::SessionLife(orders.clone());
                 drop(stage);
                 renewer.start(inbox);
                 Some(orders)
             }
-            Stage::Kept(orders) => {
-                *stage = Stage::Kept(orders.clone());
+            Stage::SessionLife(orders) => {
+                *stage = Stage::SessionLife(orders.clone());
                 Some(orders)
             }
             Stage::Over => None,
@@ -117,7 +117,7 @@ pub fn start(
     taken: Taken,
     checked: Checked,
     auto: Option<Auto>,
-    session: Option<Arc<Kept>>,
+    session: Option<Arc<SessionLife>>,
 ) -> (Arc<Shared>, Arc<Orders>, Arc<Lease>) {
     let renewer = renewer::begin(taken, checked, auto, session);
     let ((shared, lease), home) = (renewer.shared(), renewer.home());

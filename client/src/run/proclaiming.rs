@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use palisade_quorum::{Held, NodeId, Noted, Proclaim, Proclamation, Tell, majority};
+use palisade_quorum::{Held, NodeId, NoteAnswer, NoteCall, Proclaim, Proclamation, majority};
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -94,8 +94,8 @@ impl Proclaiming {
         }
     }
 
-    fn tell(&mut self, tells: impl IntoIterator<Item = Tell>) {
-        for Tell { node, sequence } in tells {
+    fn tell(&mut self, tells: impl IntoIterator<Item = NoteCall>) {
+        for NoteCall { node, sequence } in tells {
             let (nodes, given) = (Arc::clone(&self.nodes), self.given);
             let command = self.lease.note(&self.note, sequence);
             let told = async move {
@@ -116,14 +116,14 @@ impl Proclaiming {
 
     fn on_reply(&mut self, (node, id, reply): Reply) {
         let noted = match reply {
-            Ok(Value::Int(sequence)) => u64::try_from(sequence).map_or(Noted::Failed, Noted::Has),
-            Ok(Value::Nil) => Noted::NotHeld,
-            Ok(_) => Noted::Failed,
+            Ok(Value::Int(sequence)) => u64::try_from(sequence).map_or(NoteAnswer::Failed, NoteAnswer::Has),
+            Ok(Value::Nil) => NoteAnswer::NotHeld,
+            Ok(_) => NoteAnswer::Failed,
             Err(failure) => {
                 let (key, token) = (self.lease.shown_key(), self.machine.term().get());
                 debug!(%key, token, node = self.nodes.list[node].name(), %failure, "not proclaimed there");
                 self.refusals[node] = failure.is_lasting().then_some(failure);
-                Noted::Failed
+                NoteAnswer::Failed
             }
         };
         self.machine.on_answer(node, id, noted);

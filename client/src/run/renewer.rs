@@ -22,7 +22,7 @@ use crate::net::tally::Counted;
 use crate::run::attempt::Taken;
 use crate::run::checked::Checked;
 use crate::run::give_back::{GiveBack, Giving, Heard};
-use crate::run::kept::Kept;
+use crate::run::kept::SessionLife;
 use crate::run::looking::{Looking, Missing};
 use crate::run::proclaiming::{Proclaimed, Proclaiming};
 use crate::values::clock;
@@ -44,7 +44,7 @@ pub struct Shared {
     not_extended: Mutex<Vec<NodeError>>,
     key: Vec<u8>,
     /// The lock's session, if it has one.
-    session: Option<Arc<Kept>>,
+    session: Option<Arc<SessionLife>>,
 }
 
 impl Shared {
@@ -105,7 +105,7 @@ pub enum Order {
 }
 
 /// Creates the renewer of an acquired lock, in the rounds of its session if it has one.
-pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<Kept>>) -> Renewer {
+pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<SessionLife>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
         token: AtomicU64::new(taken.held.token().get()),
@@ -252,7 +252,7 @@ impl Renewer {
                     self.on_missing(&missing)
                 }
                 () = self.nodes.superseded() => self.move_on(),
-                () = Kept::is_done(&session), if session.is_some() => {
+                () = SessionLife::is_done(&session), if session.is_some() => {
                     session = None;
                     self.keeper.end_session();
                     self.on_time()

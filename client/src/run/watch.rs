@@ -13,7 +13,7 @@ use crate::Holder;
 use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::net::wire;
-use crate::run::watching::{self, State, What};
+use crate::run::watching::{self, Observation, State};
 
 /// The holder on one node: the owner, the number of its note, and the public part.
 type View = Option<(Vec<u8>, u64, Holder)>;
@@ -48,15 +48,15 @@ async fn watch_version(
         asked.push(ask(told.node, known, after));
         ids[told.node] = told.what.id();
         match told.what {
-            What::Says { state: State::Free, .. } => views[told.node] = Some(None),
-            What::Says { state: State::Held(info), .. } => {
+            Observation::Shows { state: State::Free, .. } => views[told.node] = Some(None),
+            Observation::Shows { state: State::Held(info), .. } => {
                 let owner = wire::bytes(&info, "owner").map(<[u8]>::to_vec);
                 let sequence = wire::number(&info, "seq").unwrap_or(0);
                 let holder = wire::holder(&info);
                 views[told.node] = owner.zip(holder).map(|(owner, holder)| Some((owner, sequence, holder)));
             }
-            What::Says { state: State::Guarded, .. } | What::Silent(_) => views[told.node] = None,
-            What::Same { .. } => {}
+            Observation::Shows { state: State::Guarded, .. } | Observation::Silent(_) => views[told.node] = None,
+            Observation::Same { .. } => {}
         }
         let Some(news) = agreed(&ids, &views).and_then(|agreed| news(last.as_ref(), agreed)) else { continue };
         if tell.send(news.as_ref().map(|(_, _, holder)| holder.clone())).await.is_err() {

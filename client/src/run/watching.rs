@@ -31,17 +31,17 @@ pub type Known = Option<(u64, u64)>;
 
 /// The outcome of asking a node.
 #[derive(Debug)]
-pub struct Told {
+pub struct NodeReport {
     pub node: usize,
     /// The time at which it was asked.
     pub asked: BootTime,
-    pub what: What,
+    pub what: Observation,
 }
 
 #[derive(Debug)]
-pub enum What {
+pub enum Observation {
     /// The node reports this state.
-    Says { id: NodeId, state: State, known: Known },
+    Shows { id: NodeId, state: State, known: Known },
     /// Nothing changed.
     Same { id: NodeId, known: Known },
     /// The node did not answer, for this reason.
@@ -58,23 +58,25 @@ pub enum State {
     Held(Value),
 }
 
-impl What {
+impl Observation {
     /// Returns the server that answered.
     pub fn id(&self) -> Option<NodeId> {
         match self {
-            Self::Says { id, .. } | Self::Same { id, .. } => Some(*id),
+            Self::Shows { id, .. } | Self::Same { id, .. } => Some(*id),
             Self::Silent(_) => None,
         }
     }
 }
 
-impl Told {
+impl NodeReport {
     /// Returns what to ask this node for next, and after how long.
     pub fn next(&self) -> (Known, Duration) {
         match &self.what {
-            What::Says { known: known @ Some(_), .. } | What::Same { known, .. } => (*known, Duration::ZERO),
-            What::Says { known: None, .. } => (None, GUARDED_AGAIN),
-            What::Silent(_) => (None, AGAIN),
+            Observation::Shows { known: known @ Some(_), .. } | Observation::Same { known, .. } => {
+                (*known, Duration::ZERO)
+            }
+            Observation::Shows { known: None, .. } => (None, GUARDED_AGAIN),
+            Observation::Silent(_) => (None, AGAIN),
         }
     }
 }
@@ -87,7 +89,7 @@ pub fn ask(
     known: Known,
     given: Given,
     after: Duration,
-) -> BoxFuture<'static, Told> {
+) -> BoxFuture<'static, NodeReport> {
     async move {
         sleep(after).await;
         let asked = clock::boot_now();
@@ -99,29 +101,29 @@ pub fn ask(
             None => nodes.list[node].ask(&wire::info(&key), given, None).await,
         };
         let what = match (id, reply) {
-            (Some(id), Ok(Value::Nil)) if known.is_some() => What::Same { id, known },
+            (Some(id), Ok(Value::Nil)) if known.is_some() => Observation::Same { id, known },
             (Some(id), Ok(info)) => match known_of(&info) {
                 Some((0, _)) => {
                     // A lock that a guarded node has forgotten looks the same.
                     let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
                     match reply {
                         Ok(_) if server != Some(id) => {
-                            What::Silent(Why::Broken("it was replaced by another server".to_owned()))
+                            Observation::Silent(Why::Broken("it was replaced by another server".to_owned()))
                         }
                         Ok(reply) if wire::text(&reply, "state").as_deref() == Some("serving") => {
-                            What::Says { id, state: State::Free, known: Some((0, 0)) }
+                            Observation::Shows { id, state: State::Free, known: Some((0, 0)) }
                         }
-                        Ok(_) => What::Says { id, state: State::Guarded, known: None },
-                        Err(why) => What::Silent(why),
+                        Ok(_) => Observation::Shows { id, state: State::Guarded, known: None },
+                        Err(why) => Observation::Silent(why),
                     }
                 }
-                Some(known) => What::Says { id, state: State::Held(info), known: Some(known) },
-                None => What::Silent(Why::Broken(format!("it answered {info:?}"))),
+                Some(known) => Observation::Shows { id, state: State::Held(info), known: Some(known) },
+                None => Observation::Silent(Why::Broken(format!("it answered {info:?}"))),
             },
-            (_, Err(why)) => What::Silent(why),
-            (None, Ok(_)) => What::Silent(Why::Broken("it is not known which server answered".to_owned())),
+            (_, Err(why)) => Observation::Silent(why),
+            (None, Ok(_)) => Observation::Silent(Why::Broken("it is not known which server answered".to_owned())),
         };
-        Told { node, asked, what }
+        NodeReport { node, asked, what }
     }
     .boxed()
 }

@@ -31,14 +31,14 @@ const WANTED: [Wanted; 6] = [
 
 /// A grant, or a reservation.
 #[derive(Clone, Copy, Debug)]
-struct Has {
+struct ListedGrant {
     owner: u8,
     mode: Mode,
     until: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waits {
+struct ListedWaiter {
     ticket: u64,
     id: u64,
     owner: u8,
@@ -53,11 +53,11 @@ struct Waits {
 /// The plain implementation: lists, searched from the front.
 #[derive(Default)]
 struct Plain {
-    grants: Vec<Has>,
-    kept: Vec<Has>,
+    grants: Vec<ListedGrant>,
+    kept: Vec<ListedGrant>,
     /// The number of consecutive unused turns.
     unused: u32,
-    queue: Vec<Waits>,
+    queue: Vec<ListedWaiter>,
 }
 
 impl Plain {
@@ -80,10 +80,11 @@ impl Plain {
     }
 
     /// Returns the next request without a reservation, if it can have the lock.
-    fn first(&self) -> Option<(Waits, Mode)> {
+    fn first(&self) -> Option<(ListedWaiter, Mode)> {
         let longest = self.queue.iter().min_by_key(|waiter| waiter.id)?;
         let first = if self.unused < UNUSED_MAX { &self.queue[0] } else { longest };
-        let same = |waiter: &&Waits| waiter.owner == first.owner && waiter.wanted == first.wanted && waiter.ttl > 0;
+        let same =
+            |waiter: &&ListedWaiter| waiter.owner == first.owner && waiter.wanted == first.wanted && waiter.ttl > 0;
         let next = self.queue.iter().find(same).unwrap_or(first);
         if next.ttl == 0 && self.turn_of(next.owner).is_some() {
             return None;
@@ -95,7 +96,7 @@ impl Plain {
         self.kept.iter().find(|kept| kept.owner == owner).map(|kept| kept.mode)
     }
 
-    fn goes_with(&self, mode: Mode, all: &[Has]) -> bool {
+    fn goes_with(&self, mode: Mode, all: &[ListedGrant]) -> bool {
         all.iter().all(|other| other.mode.is_compatible(mode))
     }
 
@@ -118,7 +119,7 @@ impl Plain {
     }
 
     /// Ends these reservations.
-    fn end_turns(&mut self, such: impl Fn(&Has) -> bool) {
+    fn end_turns(&mut self, such: impl Fn(&ListedGrant) -> bool) {
         let before = self.kept.len();
         self.kept.retain(|kept| !such(kept));
         self.unused += (before - self.kept.len()) as u32;
@@ -129,7 +130,7 @@ impl Plain {
 
     fn keep(&mut self, owner: u8, mode: Mode, now: u64) {
         self.kept.retain(|kept| kept.owner != owner);
-        self.kept.push(Has { owner, mode, until: now + KEPT_MS });
+        self.kept.push(ListedGrant { owner, mode, until: now + KEPT_MS });
         self.queue.retain(|waiter| waiter.owner != owner || waiter.ttl > 0 || !waiter.wanted.is(mode));
         if self.queue.is_empty() {
             self.unused = 0;
@@ -141,7 +142,7 @@ impl Plain {
         let until = now + own.map(|waiter| waiter.ttl).chain([ttl]).max().unwrap();
         self.queue.retain(|waiter| waiter.owner != owner);
         self.kept.retain(|kept| kept.owner != owner);
-        self.grants.push(Has { owner, mode, until });
+        self.grants.push(ListedGrant { owner, mode, until });
         self.unused = 0;
     }
 
@@ -150,13 +151,13 @@ impl Plain {
         let (ticket, at, place) = match (ticket, own) {
             (Some(ticket), _) => (ticket, self.queue.iter().take_while(|waiter| waiter.ticket <= ticket).count(), id),
             (None, Some(own)) => {
-                let Waits { ticket, place, .. } = self.queue[own];
+                let ListedWaiter { ticket, place, .. } = self.queue[own];
                 let same = self.queue[own..].iter().take_while(|waiter| waiter.place == place);
                 (ticket, own + same.count(), place)
             }
             (None, None) => (self.queue.last().map_or(0, |last| last.ticket), self.queue.len(), id),
         };
-        self.queue.insert(at, Waits { ticket, id, owner, wanted, ttl, until, place });
+        self.queue.insert(at, ListedWaiter { ticket, id, owner, wanted, ttl, until, place });
     }
 
     /// Converts the grant of `owner` if possible, and returns whether it was.
@@ -298,7 +299,7 @@ impl Both {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
             prop_assert!(self.key.node.stop_watching(WaiterId(id)));
             self.watchers.remove(place);
-        } else if !watches && let Some(&Waits { id, .. }) = self.plain.queue.get(place) {
+        } else if !watches && let Some(&ListedWaiter { id, .. }) = self.plain.queue.get(place) {
             prop_assert!(self.key.node.leave_queue(WaiterId(id), at(self.key.now).boot).is_some());
             self.plain.queue.remove(place);
             self.open.remove(&id);

@@ -1,6 +1,6 @@
 //! The context of a request, shared by its stages.
 
-use super::step::Said;
+use super::step::Finding;
 use crate::history::ending::Ending;
 use crate::history::grant_events::Happened;
 use crate::lock::Lock;
@@ -13,7 +13,7 @@ use crate::values::time::Now;
 pub(super) struct At<'a> {
     pub key: Key<'a>,
     pub held: Option<&'a mut Lock>,
-    pub said: Said,
+    pub said: Finding,
     pub node: &'a mut Node,
     pub now: Now,
 }

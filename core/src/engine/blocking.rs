@@ -2,7 +2,7 @@
 
 use super::at::At;
 use super::run::{Run, Stage};
-use super::step::{Question, Reply, Request, Said, Step};
+use super::step::{Finding, Question, Reply, Request, Step};
 use crate::lock::Lock;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
 use crate::queue::shares::{Asker, UserId};
@@ -47,8 +47,8 @@ impl Run<'_> {
     /// Returns the user of the request, or refuses it if there is no room for it.
     fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
         let asker = match at.said {
-            Said::Asks(asker) => asker,
-            Said::Refused(refusal) => return Err(refusal),
+            Finding::Asks(asker) => asker,
+            Finding::Refused(refusal) => return Err(refusal),
             _ => Asker::default(),
         };
         let about = match *self.request {
@@ -62,13 +62,13 @@ impl Run<'_> {
     /// for the disk either.
     #[cold]
     pub(super) fn blocked(&mut self, user: UserId, for_disk: bool, at: &mut At<'_>) -> Option<Step> {
-        if let Said::Blocked(id) = at.said
+        if let Finding::Blocked(id) = at.said
             && let Some((mut waiter, ticket)) = waiter(self.request, id, for_disk, at.now)
         {
             waiter.user = user;
             self.join(waiter, ticket, for_disk, at);
         }
-        let cannot_wait = for_disk && at.said == Said::No;
+        let cannot_wait = for_disk && at.said == Finding::No;
         self.answer(if cannot_wait { Err(Refusal::NotYet) } else { Ok(Reply::Later) })
     }
 

@@ -3,7 +3,7 @@
 use super::at::At;
 use super::passing::Passing;
 use super::run::{Run, Stage};
-use super::step::{By, Event, Reply, Request, Said, Step};
+use super::step::{By, Event, Finding, Reply, Request, Step};
 use crate::history::ending::Ending;
 use crate::node::Node;
 use crate::queue::breaking::Breaking;
@@ -39,7 +39,7 @@ impl Run<'_> {
     /// Blocks the client until all grants with `token` are broken. A client that cannot be blocked (in a script or a
     /// transaction) is refused, since it would keep the server from all others for as long as that takes.
     pub(super) fn break_later(&mut self, token: Token, at: &mut At<'_>) -> Option<Step> {
-        let Said::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
+        let Finding::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
         break_lock(self.key, at.held.as_deref_mut(), Some(token), at.node, at.now);
         let Key { db, name } = self.key;
         at.node.breaking.push_back(Breaking { db, name: name.into(), token, client });

@@ -3,7 +3,7 @@
 use super::at::At;
 use super::passing::Passing;
 use super::run::{Run, Stage};
-use super::step::{By, Event, Reply, Request, Said, Step};
+use super::step::{By, Event, Finding, Reply, Request, Step};
 use crate::history::ending::Ending;
 use crate::history::grant_events::Happened;
 use crate::lock::Lock;
@@ -130,17 +130,17 @@ impl Run<'_> {
             Ok(Acquired::Queues) => self.block(false),
             Ok(Acquired::WaitsForDisk) => self.block(true),
             Ok(Acquired::Joined(id)) => {
-                let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+                let at = &mut At { key: self.key, held, said: Finding::Yes, node, now };
                 at.notice(id, Happened::Granted);
                 self.changed(id, Some(Event::Acquired), granted(at.held.as_deref(), id), at)
             }
             Ok(Acquired::Prolonged(id)) => {
                 let reply = granted(held.as_deref(), id);
-                let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+                let at = &mut At { key: self.key, held, said: Finding::Yes, node, now };
                 self.changed(id, Some(Event::Extended), reply, at)
             }
             Ok(Acquired::Unchanged(id)) => self.answer(Ok(granted(held.as_deref(), id))),
-            Err(refusal) => self.refuse(refusal, &mut At { key: self.key, held, said: Said::Yes, node, now }),
+            Err(refusal) => self.refuse(refusal, &mut At { key: self.key, held, said: Finding::Yes, node, now }),
         }
     }
 
@@ -160,7 +160,7 @@ impl Run<'_> {
             self.stage = Stage::Answers(Ok(Reply::Holds(0)));
             return Some(Step::Delete(Some(Event::Released)));
         }
-        let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+        let at = &mut At { key: self.key, held, said: Finding::Yes, node, now };
         match released {
             Released::Freed => self.go_on(Stage::Passes(Passing::ended(Event::Released, By::Command), Reply::Holds(0))),
             Released::Left(own) => self.leave(own, at),
@@ -182,7 +182,7 @@ impl Run<'_> {
         now: Now,
     ) -> Option<Step> {
         let done = extend(held.as_deref_mut(), ask, node, now);
-        let at = &mut At { key: self.key, held, said: Said::Yes, node, now };
+        let at = &mut At { key: self.key, held, said: Finding::Yes, node, now };
         self.on_grant(done, Some(Event::Extended), Reply::Token, at)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{By, Event, Key as At, Question, Reply, Request, Run, Said, Step, Work};
+use super::{By, Event, Finding, Key as At, Question, Reply, Request, Run, Step, Work};
 use crate::fixture::{KEY, asks, at, key_of, node, owner, releases, token, ttl};
 use crate::format::record::{Applied, Arrival, Here, apply, decode_told, encode, encode_change, encode_end};
 use crate::lock::Lock;
@@ -38,7 +38,7 @@ pub struct Key {
     /// Milliseconds since boot.
     pub now: u64,
     /// The server's answer, or `None` for the usual one.
-    pub says: fn(Question) -> Option<Said>,
+    pub says: fn(Question) -> Option<Finding>,
     /// Clients can be blocked.
     pub blocks: bool,
     /// The steps of the latest request.
@@ -108,7 +108,7 @@ impl Key {
 
     fn steps_of(&mut self, name: &[u8], held: &mut Option<Lock>, request: &Request<'_>) -> Result<Reply, Refusal> {
         let (key, now) = (At { db: 0, name }, at(self.now));
-        let (mut run, mut said) = (Run::new(key, request), Said::Yes);
+        let (mut run, mut said) = (Run::new(key, request), Finding::Yes);
         self.steps.clear();
         if name == b"k" && held.is_none() {
             // Tests delete it too.
@@ -117,7 +117,7 @@ impl Key {
         for _ in 0..STEPS_MAX {
             let step = run.next(held.as_mut(), said, &mut self.node, now);
             self.steps.push(step);
-            said = Said::Yes;
+            said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
                     let lock = *run.granted().expect("there is something to store");
@@ -140,13 +140,13 @@ impl Key {
                     self.node.unlinked(key, &mut lock);
                     self.replica = self.replica.take().filter(|_| name != b"k");
                 }
-                Step::Ask(question) => said = (self.says)(question).unwrap_or(Said::Yes),
+                Step::Ask(question) => said = (self.says)(question).unwrap_or(Finding::Yes),
                 Step::TellWatchers => {
                     let told = self.node.take_told(key, held.as_ref(), usize::MAX, now.boot);
                     self.told.extend(told.iter().map(|id| id.0));
                 }
-                Step::Block if !self.blocks => said = Said::No,
-                Step::Block => said = Said::Blocked(self.new_id()),
+                Step::Block if !self.blocks => said = Finding::No,
+                Step::Block => said = Finding::Blocked(self.new_id()),
                 Step::Tell(_) | Step::LookAtSlots | Step::Redirect | Step::Write => {}
                 Step::Done(answer) => {
                     assert!(name != b"k" || self.written(held.as_ref()) == self.written(self.replica.as_ref()));
@@ -361,18 +361,18 @@ impl Key {
     }
 
     /// Answers that the server grants nothing.
-    pub fn says_poisoned(question: Question) -> Option<Said> {
-        matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::Poisoned))
+    pub fn says_poisoned(question: Question) -> Option<Finding> {
+        matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::Poisoned))
     }
 
     /// Answers that the user of the second waiter has lost the permission.
-    pub fn says_second_is_forbidden(question: Question) -> Option<Said> {
-        (question == Question::IsPermitted(WaiterId(2))).then_some(Said::Refused(Refusal::Forbidden))
+    pub fn says_second_is_forbidden(question: Question) -> Option<Finding> {
+        (question == Question::IsPermitted(WaiterId(2))).then_some(Finding::Refused(Refusal::Forbidden))
     }
 
     /// Answers that the server grants nothing for now, except to the command's own client.
-    pub fn says_not_yet(question: Question) -> Option<Said> {
-        (question == Question::MayGrant(By::Itself)).then_some(Said::Refused(Refusal::NotYet))
+    pub fn says_not_yet(question: Question) -> Option<Finding> {
+        (question == Question::MayGrant(By::Itself)).then_some(Finding::Refused(Refusal::NotYet))
     }
 }
 

@@ -37,4 +37,4 @@ mod tests;
 pub use crate::values::key::Key;
 pub use due::Work;
 pub use run::Run;
-pub use step::{By, Event, Question, Reply, Request, Said, Step};
+pub use step::{By, Event, Finding, Question, Reply, Request, Step};

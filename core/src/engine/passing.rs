@@ -4,7 +4,7 @@
 //! The stages stand in the order in which they happen.
 
 use super::at::At;
-use super::step::{By, Event, Question, Said, Step};
+use super::step::{By, Event, Finding, Question, Step};
 use crate::history::ending::Ending;
 use crate::history::grant_events::Happened;
 use crate::lock::Lock;
@@ -98,7 +98,7 @@ impl Passing {
             Stage::Slot if at.node.slots.is_in_cluster() && at.held.is_none() => {
                 (Stage::SlotSaid, Some(Step::Ask(Question::IsServedHere)))
             }
-            Stage::SlotSaid if at.said == Said::No => (Stage::Stays, Some(Step::Redirect)),
+            Stage::SlotSaid if at.said == Finding::No => (Stage::Stays, Some(Step::Redirect)),
             Stage::Slot | Stage::SlotSaid => (Stage::First, None),
             Stage::First => self.find_first(at),
             Stage::FirstSaid(first) => at.first_said(first),
@@ -132,7 +132,7 @@ impl Passing {
     }
 
     fn may_grant_said(&mut self, at: &mut At<'_>) -> (Stage, Option<Step>) {
-        if let Said::Refused(refusal) = at.said {
+        if let Finding::Refused(refusal) = at.said {
             return (at.postpone(refusal), None);
         }
         self.may_grant = true;
@@ -198,7 +198,7 @@ impl At<'_> {
 
     /// Refuses the first request if its user has lost the permission since it came.
     fn first_said(&mut self, first: WaiterId) -> (Stage, Option<Step>) {
-        let Said::Refused(refusal) = self.said else { return (Stage::Waits, None) };
+        let Finding::Refused(refusal) = self.said else { return (Stage::Waits, None) };
         self.node.queues().refuse(first, refusal, self.now.boot);
         (Stage::Again, None)
     }

@@ -5,7 +5,7 @@
 use super::at::At;
 use super::passing::Passing;
 use super::preconditions::{Precondition, unmet};
-use super::step::{By, Event, Question, Reply, Request, Said, Step};
+use super::step::{By, Event, Finding, Question, Reply, Request, Step};
 use crate::history::ending::Ending;
 use crate::lock::Lock;
 use crate::lock::deadlines::Due;
@@ -116,13 +116,13 @@ impl<'a> Run<'a> {
         self.touches_queue
     }
 
-    /// Returns the next step. `held` is the key's present content, and `said` answers the step before ([`Said::Yes`] at
+    /// Returns the next step. `held` is the key's present content, and `said` answers the step before ([`Finding::Yes`] at
     /// first). The run ends with [`Step::Done`].
     // Inlined into the server's driver, which has one call: the usual case runs straight through, and the stages, which
     // are much code, are separate. Together, every command would pay for code that hardly any needs: a tenth of its own
     // instructions (`make instructions`).
     #[inline(always)]
-    pub fn next(&mut self, mut held: Option<&mut Lock>, said: Said, node: &mut Node, now: Now) -> Step {
+    pub fn next(&mut self, mut held: Option<&mut Lock>, said: Finding, node: &mut Node, now: Now) -> Step {
         if let Stage::Arrived = self.stage
             && self.is_plain(held.as_deref(), node, now)
         {
@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
     #[inline(never)]
     fn connection_said(&mut self, at: &mut At<'_>) -> Option<Step> {
         match at.said {
-            Said::No => {
+            Finding::No => {
                 if let Request::Renew(renewal) = self.request {
                     at.node.keepalives.end(renewal);
                     if let Some((lock, own)) = kept(at.held.as_deref_mut(), renewal, at.now) {
@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
                 }
                 self.answer(Ok(Reply::Null))
             }
-            Said::Refused(refusal) => self.answer(Err(refusal)),
+            Finding::Refused(refusal) => self.answer(Err(refusal)),
             _ => self.prepare(Precondition::OnDisk, at),
         }
     }

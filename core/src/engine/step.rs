@@ -68,7 +68,7 @@ pub enum Step {
     /// The key has changed, and its lock has watchers: send the key's present content to those of
     /// [`crate::Node::take_told`].
     TellWatchers,
-    /// Block the client, and say under which id it is answered. [`Said::No`] if it cannot be blocked. (It then named no
+    /// Block the client, and say under which id it is answered. [`Finding::No`] if it cannot be blocked. (It then named no
     /// time to wait, and would wait for the disk, or for the end of a BREAK in slices.)
     Block,
     /// Have the node's state written; nobody waits for that.
@@ -88,7 +88,7 @@ pub enum Question {
     MayGrant(By),
     /// Asks whether this connection is open, and the server lets the node renew its client's lease.
     MayRenew(ClientId),
-    /// Asks for the sender of the request, which has to wait. [`Said::Refused`] if the server has no memory for that.
+    /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for that.
     WhoAsks,
     /// Asks for what is on the disk by now ([`crate::Node::written`]), and for what the start proves if that has not
     /// been judged yet.
@@ -97,7 +97,7 @@ pub enum Question {
 
 /// The driver's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Finding {
     /// Yes, or the step is done.
     Yes,
     /// No.

@@ -99,7 +99,7 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Lock, Damaged> {
 
 /// The content of a record, as it is `here`.
 #[derive(Debug)]
-pub enum Told {
+pub enum Decoded {
     /// A whole lock.
     Whole(Lock),
     /// A change.
@@ -107,13 +107,13 @@ pub enum Told {
 }
 
 /// Decodes a record: a whole lock, or one change of a joint lock.
-pub fn decode_told(bytes: &[u8], here: Here) -> Result<Told, Damaged> {
+pub fn decode_told(bytes: &[u8], here: Here) -> Result<Decoded, Damaged> {
     if let [joint::VERSION, rest @ ..] = bytes
         && let Some(change) = joint::decode_change(Fields(rest), here)?
     {
-        return Ok(Told::Change(change));
+        return Ok(Decoded::Change(change));
     }
-    decode(bytes, here).map(Told::Whole)
+    decode(bytes, here).map(Decoded::Whole)
 }
 
 /// The effect of a record on its key.
@@ -128,23 +128,23 @@ pub enum Applied {
 }
 
 /// Applies a record to the key's lock, if there is one. An impossible change is refused, and nothing changes.
-pub fn apply(told: Told, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
+pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged> {
     const MODE: Damaged = Damaged::Field("mode");
     match (told, held) {
-        (Told::Whole(lock), _) => Ok(Applied::Anew(lock)),
+        (Decoded::Whole(lock), _) => Ok(Applied::Anew(lock)),
         // It is one of several, so a record of the others must have come before.
-        (Told::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
-        (Told::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
+        (Decoded::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
+        (Decoded::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
             holders.put(mode, grant).map(Applied::Grant).ok_or(MODE)
         }
-        (Told::Change(Change::Ended(ended)), Some(lock)) => {
+        (Decoded::Change(Change::Ended(ended)), Some(lock)) => {
             let own = Owner::new(ended.owner()).ok().and_then(|owner| lock.find(owner));
             match own.and_then(|own| lock.take(own)) {
                 Some(_) => Ok(Applied::Gone),
                 None => Err(Damaged::Field("owner")),
             }
         }
-        (Told::Change(Change::Ended(_)), None) => Err(Damaged::Field("owner")),
+        (Decoded::Change(Change::Ended(_)), None) => Err(Damaged::Field("owner")),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use crate::values::limits::HOLDS_MAX;
     use proptest::prelude::*;
 
-    fn told(bytes: &[u8]) -> Result<Told, Damaged> {
+    fn told(bytes: &[u8]) -> Result<Decoded, Damaged> {
         decode_told(bytes, Here { arrival: Arrival::Stream, now: ms(11_000), boot: HERE })
     }
 
@@ -311,7 +311,7 @@ mod tests {
         bytes.clear();
         encode_change(&shared, me, ms(11_000), HERE, &mut bytes);
         match told(&bytes) {
-            Ok(Told::Change(Change::Grant(Mode::Shared, grant))) => assert!(grant.is_adopted()),
+            Ok(Decoded::Change(Change::Grant(Mode::Shared, grant))) => assert!(grant.is_adopted()),
             told => panic!("{told:?}"),
         }
     }

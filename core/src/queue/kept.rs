@@ -10,7 +10,7 @@ use crate::values::time::BootTime;
 
 /// A turn with a reservation.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReservedTurn {
     mode: Mode,
     until: BootTime,
     /// The time since which its owner had waited.
@@ -19,15 +19,15 @@ struct Told {
 
 /// The reservations of one lock. There can be several if their modes are compatible.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
-    turns: BTreeMap<Box<[u8]>, Told>,
+pub(crate) struct Reservations {
+    turns: BTreeMap<Box<[u8]>, ReservedTurn>,
     ends: BTreeSet<(BootTime, Box<[u8]>)>,
     modes: Modes,
     /// The bytes of all owners.
     owner_bytes: usize,
 }
 
-impl Kept {
+impl Reservations {
     /// Returns the load of the turns of the lock `name`.
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let turns = self.turns.len() as u64;
@@ -43,12 +43,12 @@ impl Kept {
         self.modes.add(mode);
         self.owner_bytes += owner.len();
         self.ends.insert((until, owner.clone()));
-        self.turns.insert(owner, Told { mode, until, since });
+        self.turns.insert(owner, ReservedTurn { mode, until, since });
     }
 
     /// Ends the reservation of `owner`; returns whether there was one.
     pub(crate) fn end(&mut self, owner: &[u8]) -> bool {
-        let Some((owner, Told { mode, until, .. })) = self.turns.remove_entry(owner) else { return false };
+        let Some((owner, ReservedTurn { mode, until, .. })) = self.turns.remove_entry(owner) else { return false };
         self.modes.remove(mode);
         self.owner_bytes -= owner.len();
         self.ends.remove(&(until, owner));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn turns_stand_side_by_side_and_end_one_by_one() {
-        let (mut kept, held) = (Kept::default(), Modes::default());
+        let (mut kept, held) = (Reservations::default(), Modes::default());
         kept.keep(owner("a"), permit(1, 3), at(20).boot, at(0).boot);
         kept.keep(owner("b"), permit(2, 3), at(10).boot, at(0).boot);
         assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3, 3)));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_too() {
-        let (mut kept, mut held) = (Kept::default(), Modes::default());
+        let (mut kept, mut held) = (Reservations::default(), Modes::default());
         kept.keep(owner("a"), permit(1, 3), at(20).boot, at(0).boot);
         held.add(permit(2, 3));
         assert_eq!(kept.admitted(owner("c"), ANY, &held), Some(permit(3, 3)));

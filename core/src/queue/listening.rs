@@ -28,12 +28,12 @@ pub struct News {
     /// The request's owner.
     pub owner: Box<[u8]>,
     /// The outcome.
-    pub told: Told,
+    pub told: NewsBody,
 }
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum NewsBody {
     /// An answer of the rules.
     Answer(Answer),
     /// An error of the server, code first.
@@ -48,7 +48,7 @@ impl News {
 
 /// A request with a listener.
 #[derive(Clone, Debug)]
-struct Heard {
+struct HeardRequest {
     listener: ClientId,
     /// The number of the listener: a connection can be several, one after the other.
     number: u64,
@@ -58,7 +58,7 @@ struct Heard {
     key_bytes: usize,
 }
 
-impl Heard {
+impl HeardRequest {
     fn load(&self) -> Load {
         Load::of_entry(true, &[&self.about])
     }
@@ -99,7 +99,7 @@ pub(crate) enum Left {
 pub struct Listeners {
     all: HashMap<ClientId, Listener>,
     names: HashMap<Arc<[u8]>, ClientId>,
-    requests: BTreeMap<WaiterId, Heard>,
+    requests: BTreeMap<WaiterId, HeardRequest>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
     /// Listeners that ask and have news.
     ready: BTreeSet<ClientId>,
@@ -214,7 +214,7 @@ impl Listeners {
         let id = WaiterId::heard(self.last);
         let about = [key, owner.bytes()].concat().into();
         let (number, user) = (listener.number, listener.user_id);
-        let heard = Heard { listener: client, number, user, about, key_bytes: key.len() };
+        let heard = HeardRequest { listener: client, number, user, about, key_bytes: key.len() };
         listener.requests.insert(id);
         listener.load = listener.load.plus(heard.load_with_queue());
         self.loads.add(user, heard.load());
@@ -230,7 +230,7 @@ impl Listeners {
     }
 
     /// Adds the outcome of the request to the news of its listener. It is dropped if the listener ended.
-    pub fn tell(&mut self, id: WaiterId, told: Told) {
+    pub fn tell(&mut self, id: WaiterId, told: NewsBody) {
         let Some(heard) = self.take_request(id) else { return };
         let listener = self.all.get_mut(&heard.listener).filter(|listener| listener.number == heard.number);
         let Some(listener) = listener else { return self.loads.remove(heard.user, heard.load()) };
@@ -244,7 +244,7 @@ impl Listeners {
         }
     }
 
-    fn take_request(&mut self, id: WaiterId) -> Option<Heard> {
+    fn take_request(&mut self, id: WaiterId) -> Option<HeardRequest> {
         self.requests.remove(&id)
     }
 
@@ -381,8 +381,8 @@ mod tests {
         let count = NEWS_AT_A_TIME_MAX + 5;
         for n in 0..count {
             let id = node.listeners.begin(ClientId(7), b"k", owner(&n.to_string())).unwrap();
-            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
-            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
+            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
         }
         assert_eq!(node.listeners.take_ready(), None, "nobody asks");
         let first = asks(&mut node, 7, 1).unwrap();
@@ -395,8 +395,9 @@ mod tests {
         node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         let id = node.listeners.begin(ClientId(7), b"key", owner("me")).unwrap();
         assert_eq!((node.listeners.take_ready(), node.listeners.take_timed_out(at(100).boot)), (None, None));
-        node.listeners.tell(id, Told::Error("MOVED 1 there".into()));
-        let told = News { key: b"key"[..].into(), owner: b"me"[..].into(), told: Told::Error("MOVED 1 there".into()) };
+        node.listeners.tell(id, NewsBody::Error("MOVED 1 there".into()));
+        let told =
+            News { key: b"key"[..].into(), owner: b"me"[..].into(), told: NewsBody::Error("MOVED 1 there".into()) };
         assert_eq!(node.listeners.take_ready(), Some((WaiterId(70), vec![told])));
         node.listeners.waits(ClientId(7), WaiterId(70), at(100).boot);
         assert_eq!(node.listeners.next_due(), Some(at(100).boot.plus_us(1)));
@@ -413,7 +414,7 @@ mod tests {
         // The first is larger than an answer may be; of the others two fit in one.
         for len in [2 * NEWS_BYTES_AT_A_TIME_MAX, half - 1, half - 1, 1, half, half] {
             let id = node.listeners.begin(ClientId(7), &vec![b'k'; len], owner("a")).unwrap();
-            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
         }
         let parts: Vec<_> = (0..5).map(|_| asks(&mut node, 7, 1).unwrap().len()).collect();
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
@@ -430,7 +431,7 @@ mod tests {
             let asker = Asker { listener: Some(ClientId(7)), ..Asker::default() };
             node.ensure_may_wait(Key { db: 0, name: b"k" }, about(), asker)?;
             let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
-            node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+            node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
             Ok(())
         };
         node.configure(Settings { max_waiters: 6, ..Settings::default() });
@@ -455,7 +456,7 @@ mod tests {
         for n in 0..2 * many {
             let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
             if n % 2 == 0 {
-                node.listeners.tell(id, Told::Answer(Answer::Turn(1)));
+                node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
             }
         }
         let places = |node: &Node| node.load().places as usize;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::history::log::InVain;
 use crate::lock::modes::Modes;
-use crate::queue::kept::Kept;
+use crate::queue::kept::Reservations;
 use crate::queue::shares::{Load, UserId};
 use crate::request::{Behind, Note, Owner, Ttl};
 use crate::values::mode::{Mode, Wanted};
@@ -155,7 +155,7 @@ pub(crate) struct Queue {
     /// The number of callers behind all of them in their clients, each owner's counted once.
     behind: u64,
     /// The announced turns, with their reservations.
-    pub(crate) kept: Kept,
+    pub(crate) kept: Reservations,
     /// The number of consecutive turns that were unused while others waited.
     unused_turns: u32,
     /// The time until which all requests in the queue can wait: others were refused.

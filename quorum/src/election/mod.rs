@@ -33,6 +33,6 @@ mod proclamation;
 #[cfg(test)]
 mod storm;
 
-pub use observer::{Leader, Observed, Observer, Says};
-pub use proclaim::{Noted, Proclaim, Tell};
+pub use observer::{Leader, LockReport, Observed, Observer};
+pub use proclaim::{NoteAnswer, NoteCall, Proclaim};
 pub use proclamation::{Proclamation, VALUE_BYTES_MAX};

@@ -8,7 +8,7 @@ use crate::values::token::Token;
 
 /// A node's statement about the lock, from LOCK.WATCH or LOCK.INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum LockReport {
     /// The lock is free, and the node is not guarded.
     Free,
     /// The lock is free, but the node may have forgotten its holder.
@@ -48,7 +48,7 @@ pub struct Observed<'a> {
 /// Combines the nodes' statements.
 #[derive(Clone, Debug)]
 pub struct Observer {
-    nodes: Vec<Option<Seen>>,
+    nodes: Vec<Option<LastReport>>,
     leader: Option<Best>,
     /// A majority said that the leader's grants are gone.
     ended: bool,
@@ -63,7 +63,7 @@ pub struct Observer {
 
 /// A node's last statement.
 #[derive(Clone, Debug)]
-struct Seen {
+struct LastReport {
     id: NodeId,
     /// The lock's owner there.
     owner: Option<Vec<u8>>,
@@ -104,11 +104,11 @@ impl Observer {
     }
 
     /// Handles an answer from `node`, which is the server `id`: asked at `asked`, answered at `now`.
-    pub fn on_answer(&mut self, node: usize, id: NodeId, says: Says, asked: BootTime, now: BootTime) {
+    pub fn on_answer(&mut self, node: usize, id: NodeId, says: LockReport, asked: BootTime, now: BootTime) {
         let (owner, counts, proclamation) = match says {
-            Says::Free => (None, true, None),
-            Says::Guarded => (None, false, None),
-            Says::Held { owner, note, sequence } => {
+            LockReport::Free => (None, true, None),
+            LockReport::Guarded => (None, false, None),
+            LockReport::Held { owner, note, sequence } => {
                 // Sequence 0 proves nothing, whatever the note says.
                 let proclamation =
                     Proclamation::read(&note).filter(|_| sequence > 0).map(|proclamation| (proclamation, sequence));
@@ -120,9 +120,9 @@ impl Observer {
         }
         let had =
             self.nodes[node].as_ref().is_some_and(|before| before.id == id && (before.had || self.is_leaders(before)));
-        let seen = Seen { id, owner, counts, asked, had };
+        let seen = LastReport { id, owner, counts, asked, had };
         let had = seen.had && !self.is_leaders(&seen);
-        self.nodes[node] = Some(Seen { had, ..seen });
+        self.nodes[node] = Some(LastReport { had, ..seen });
         self.judge(now);
     }
 
@@ -173,17 +173,17 @@ impl Observer {
         }
     }
 
-    fn is_leaders(&self, seen: &Seen) -> bool {
+    fn is_leaders(&self, seen: &LastReport) -> bool {
         self.leader.as_ref().is_some_and(|best| seen.owner.as_ref() == Some(&best.owner))
     }
 
-    fn is_fresh(&self, seen: &Seen, now: BootTime) -> bool {
+    fn is_fresh(&self, seen: &LastReport, now: BootTime) -> bool {
         seen.counts && seen.asked.plus_us(self.fresh_us) > now
     }
 
     /// Returns whether this answer shows that the leader is gone there: the node had its grant before, or was asked
     /// after the leader was seen. An earlier answer may be from before the leader's time.
-    fn is_gone(&self, seen: &Seen, now: BootTime) -> bool {
+    fn is_gone(&self, seen: &LastReport, now: BootTime) -> bool {
         let since = self.leader.as_ref().map(|best| best.since);
         #[cfg(test)]
         let since = since.filter(|_| !self.believes_the_earlier);
@@ -205,10 +205,10 @@ impl Observer {
     }
 
     /// Counts the servers for which this holds, under every name that they have.
-    fn servers(&self, is: impl Fn(&Seen) -> bool) -> usize {
+    fn servers(&self, is: impl Fn(&LastReport) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
         let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();
-        let counts = |seen: &Seen| all().filter(|other| other.id == seen.id).all(&is);
+        let counts = |seen: &LastReport| all().filter(|other| other.id == seen.id).all(&is);
         let named = self.nodes.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.as_ref()?)));
         named.filter(|(n, seen)| first_as(&ids, *n).is_none() && counts(seen)).count()
     }
@@ -221,13 +221,13 @@ mod tests {
 
     const FRESH_MS: u32 = 1_000;
 
-    fn held(owner: &str, term: u64, sequence: u64) -> Says {
+    fn held(owner: &str, term: u64, sequence: u64) -> LockReport {
         let note = Proclamation { term: token(term), value: format!("{owner} {sequence}").into_bytes() }.note();
-        Says::Held { owner: owner.into(), note, sequence }
+        LockReport::Held { owner: owner.into(), note, sequence }
     }
 
     /// Builds an observer from (node, server, answer); each is asked and answers a millisecond after the one before.
-    fn observer(nodes: usize, answers: &[(usize, u128, Says)]) -> (Observer, u64) {
+    fn observer(nodes: usize, answers: &[(usize, u128, LockReport)]) -> (Observer, u64) {
         let mut observer = Observer::new(nodes, FRESH_MS);
         for (n, (node, id, says)) in answers.iter().enumerate() {
             observer.on_answer(*node, NodeId(*id), says.clone(), ms(n as u64), ms(n as u64));
@@ -254,9 +254,9 @@ mod tests {
 
     #[test]
     fn each_report_has_its_leader() {
-        use Says::{Free, Guarded};
+        use LockReport::{Free, Guarded};
         let (a, a2, b, candidate) = (held("a", 10, 1), held("a", 10, 2), held("b", 20, 1), held("c", 30, 0));
-        let cases: &[(&str, &[(usize, u128, Says)], _)] = &[
+        let cases: &[(&str, &[(usize, u128, LockReport)], _)] = &[
             ("nothing is known", &[], (None, false)),
             ("one node of three", &[(0, 0, Free)], (None, false)),
             ("a majority", &[(0, 0, Free), (1, 1, Free)], (None, true)),
@@ -318,7 +318,7 @@ mod tests {
             ),
             (
                 "another note is no proclamation",
-                &[(0, 0, Says::Held { owner: vec![1], note: vec![], sequence: 4 })],
+                &[(0, 0, LockReport::Held { owner: vec![1], note: vec![], sequence: 4 })],
                 (None, false),
             ),
         ];
@@ -340,14 +340,14 @@ mod tests {
         it.on_silence(0);
         assert!(!it.observed(ms(1_100)).is_fresh);
         // One server says that the grant is gone; the other said so too long ago.
-        let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, Says::Free)]);
-        it.on_answer(1, NodeId(1), Says::Free, ms(1_002), ms(1_002));
+        let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, LockReport::Free)]);
+        it.on_answer(1, NodeId(1), LockReport::Free, ms(1_002), ms(1_002));
         assert_eq!(it.observed(ms(1_002)).leader.map(|leader| leader.term), Some(token(10)));
     }
 
     #[test]
     fn nobody_leads_as_soon_as_those_asked_later_say_so() {
-        let (mut it, _) = observer(3, &[(0, 0, Says::Free), (1, 1, Says::Free), (2, 2, held("a", 10, 1))]);
+        let (mut it, _) = observer(3, &[(0, 0, LockReport::Free), (1, 1, LockReport::Free), (2, 2, held("a", 10, 1))]);
         assert!(!it.is_agreed());
         it.on_same(0, NodeId(0), ms(3), ms(4));
         assert!(it.observed(ms(4)).leader.is_some());

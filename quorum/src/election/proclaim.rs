@@ -20,7 +20,7 @@ pub struct Proclaim {
 
 /// A LOCK.NOTE to send, with this sequence number and without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tell {
+pub struct NoteCall {
     /// The node's place in the list.
     pub node: usize,
     /// The sequence number of the proclamation.
@@ -29,7 +29,7 @@ pub struct Tell {
 
 /// A node's answer to LOCK.NOTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum NoteAnswer {
     /// The note's sequence number now.
     Has(u64),
     /// Null: this owner does not hold the lock there. The rounds of extension find that out too, and heal the node.
@@ -55,37 +55,37 @@ impl Proclaim {
     }
 
     /// Begins to proclaim another value, under the next sequence number.
-    pub fn advance(&mut self) -> Vec<Tell> {
+    pub fn advance(&mut self) -> Vec<NoteCall> {
         self.sequence += 1;
         self.again()
     }
 
     /// Repeats the proclamation to all nodes, since one may have lost its note.
-    pub fn again(&self) -> Vec<Tell> {
+    pub fn again(&self) -> Vec<NoteCall> {
         let all = 0..if self.sequence == 0 { 0 } else { self.has.len() };
-        all.map(|node| Tell { node, sequence: self.sequence }).collect()
+        all.map(|node| NoteCall { node, sequence: self.sequence }).collect()
     }
 
     /// Notes that `node` granted the lock anew, so it has no proclamation.
-    pub fn on_grant(&mut self, node: usize) -> Option<Tell> {
+    pub fn on_grant(&mut self, node: usize) -> Option<NoteCall> {
         self.has[node] = None;
-        (self.sequence > 0).then_some(Tell { node, sequence: self.sequence })
+        (self.sequence > 0).then_some(NoteCall { node, sequence: self.sequence })
     }
 
     /// Moves to another set, of `nodes` nodes, which all receive the proclamation.
-    pub fn move_to(&mut self, nodes: usize) -> Vec<Tell> {
+    pub fn move_to(&mut self, nodes: usize) -> Vec<NoteCall> {
         self.has = vec![None; nodes];
         self.again()
     }
 
     /// Handles the answer of `node`, which is the server `id`.
-    pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: Noted) {
+    pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, answer: NoteAnswer) {
         match (answer, id) {
-            (Noted::Has(sequence), Some(id)) => {
+            (NoteAnswer::Has(sequence), Some(id)) => {
                 let before = self.has[node].filter(|(server, _)| *server == id).map_or(0, |(_, sequence)| sequence);
                 self.has[node] = Some((id, sequence.max(before)));
             }
-            (Noted::NotHeld, _) => self.has[node] = None,
+            (NoteAnswer::NotHeld, _) => self.has[node] = None,
             _ => {}
         }
     }
@@ -116,18 +116,21 @@ mod tests {
         let mut it = proclaim(5);
         assert!(it.again().is_empty() && !it.is_proclaimed(0), "nothing is proclaimed yet");
         assert_eq!(it.on_grant(3), None);
-        assert_eq!(it.advance(), (0..5).map(|node| Tell { node, sequence: 1 }).collect::<Vec<_>>());
+        assert_eq!(it.advance(), (0..5).map(|node| NoteCall { node, sequence: 1 }).collect::<Vec<_>>());
         assert_eq!(it.term(), token(100));
         // One server under two names, an unknown one, a failure.
-        for (node, server, answer) in
-            [(0, id(0), Noted::Has(1)), (1, id(0), Noted::Has(1)), (2, None, Noted::Has(1)), (3, id(3), Noted::Failed)]
-        {
+        for (node, server, answer) in [
+            (0, id(0), NoteAnswer::Has(1)),
+            (1, id(0), NoteAnswer::Has(1)),
+            (2, None, NoteAnswer::Has(1)),
+            (3, id(3), NoteAnswer::Failed),
+        ] {
             it.on_answer(node, server, answer);
             assert!(!it.is_proclaimed(1), "{node}");
         }
-        it.on_answer(4, id(4), Noted::Has(1));
+        it.on_answer(4, id(4), NoteAnswer::Has(1));
         assert!(!it.is_proclaimed(1));
-        it.on_answer(3, id(3), Noted::Has(1));
+        it.on_answer(3, id(3), NoteAnswer::Has(1));
         assert!(it.is_proclaimed(1));
         it.advance();
         assert!(it.is_proclaimed(1) && !it.is_proclaimed(2));
@@ -137,11 +140,11 @@ mod tests {
     fn another_set_of_nodes_is_told_all_of_it() {
         let mut it = proclaim(1);
         it.advance();
-        it.on_answer(0, id(0), Noted::Has(1));
-        assert_eq!(it.move_to(2), [Tell { node: 0, sequence: 1 }, Tell { node: 1, sequence: 1 }]);
-        it.on_answer(0, id(0), Noted::Has(1));
+        it.on_answer(0, id(0), NoteAnswer::Has(1));
+        assert_eq!(it.move_to(2), [NoteCall { node: 0, sequence: 1 }, NoteCall { node: 1, sequence: 1 }]);
+        it.on_answer(0, id(0), NoteAnswer::Has(1));
         assert!(!it.is_proclaimed(1), "one of two");
-        it.on_answer(1, id(1), Noted::Has(1));
+        it.on_answer(1, id(1), NoteAnswer::Has(1));
         assert!(it.is_proclaimed(1) && it.sequence() == 1);
     }
 
@@ -150,8 +153,8 @@ mod tests {
         let mut it = proclaim(1);
         it.advance();
         it.advance();
-        it.on_answer(0, id(0), Noted::Has(2));
-        it.on_answer(0, id(0), Noted::Has(1));
+        it.on_answer(0, id(0), NoteAnswer::Has(2));
+        it.on_answer(0, id(0), NoteAnswer::Has(1));
         assert!(it.is_proclaimed(2));
     }
 
@@ -161,21 +164,21 @@ mod tests {
         let mut it = proclaim(1);
         it.advance();
         for lose in [
-            |it: &mut Proclaim| it.on_answer(0, id(0), Noted::NotHeld),
+            |it: &mut Proclaim| it.on_answer(0, id(0), NoteAnswer::NotHeld),
             |it: &mut Proclaim| {
-                assert_eq!(it.on_grant(0), Some(Tell { node: 0, sequence: 1 }));
+                assert_eq!(it.on_grant(0), Some(NoteCall { node: 0, sequence: 1 }));
             },
         ] {
-            it.on_answer(0, id(0), Noted::Has(1));
+            it.on_answer(0, id(0), NoteAnswer::Has(1));
             assert!(it.is_proclaimed(1));
             lose(&mut it);
             assert!(!it.is_proclaimed(1));
-            assert_eq!(it.again(), [Tell { node: 0, sequence: 1 }]);
+            assert_eq!(it.again(), [NoteCall { node: 0, sequence: 1 }]);
         }
         // Another server under this name has its own sequence number, not the old server's.
         it.advance();
-        it.on_answer(0, id(0), Noted::Has(2));
-        it.on_answer(0, id(1), Noted::Has(1));
+        it.on_answer(0, id(0), NoteAnswer::Has(2));
+        it.on_answer(0, id(1), NoteAnswer::Has(1));
         assert!(!it.is_proclaimed(2));
     }
 }

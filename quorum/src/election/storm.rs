@@ -8,7 +8,7 @@ mod judge;
 
 use std::collections::BTreeMap;
 
-use super::{Noted, Observer, Proclaim, Proclamation, Says, Tell};
+use super::{LockReport, NoteAnswer, NoteCall, Observer, Proclaim, Proclamation};
 use crate::agenda::{Agenda, Clock};
 use crate::storm::node::{Node, Owner, TTL_MS, TTL_US};
 use crate::values::mode::Mode;
@@ -93,14 +93,14 @@ enum Event {
     Begins(usize),
     AtNode { name: usize, owner: Owner, says: Order, request: u64 },
     Answers { name: usize, request: u64, answer: Option<(NodeId, Answer)> },
-    Notes { name: usize, owner: Owner, id: NodeId, has: Noted },
+    Notes { name: usize, owner: Owner, id: NodeId, has: NoteAnswer },
     Extends(Owner),
     Proclaims(Owner),
     Leaves(Owner),
     Restarts(usize),
     Looks { observer: usize, name: usize },
     Looked { observer: usize, name: usize, request: u64 },
-    Seen { observer: usize, name: usize, request: u64, id: NodeId, says: Says },
+    Seen { observer: usize, name: usize, request: u64, id: NodeId, says: LockReport },
 }
 
 struct World {
@@ -272,10 +272,10 @@ impl World {
         }
     }
 
-    fn tell(&mut self, owner: Owner, tells: impl IntoIterator<Item = Tell>) {
+    fn tell(&mut self, owner: Owner, tells: impl IntoIterator<Item = NoteCall>) {
         let Some((_, proclaim)) = self.leading(owner) else { return };
         let note = Proclamation { term: proclaim.term(), value: owner_bytes(owner) }.note();
-        for Tell { node: name, sequence } in tells {
+        for NoteCall { node: name, sequence } in tells {
             self.send(self.agenda.now, name, owner, || Order::Note { sequence, note: note.clone() }, 0);
         }
     }
@@ -323,9 +323,9 @@ impl World {
                         *last = (sequence, note);
                         server.proclaimed.entry(owner).or_insert(self.agenda.now);
                     }
-                    Noted::Has(last.0)
+                    NoteAnswer::Has(last.0)
                 } else {
-                    Noted::NotHeld
+                    NoteAnswer::NotHeld
                 };
                 if let Some(takes) = self.agenda.takes(LATE_US) {
                     self.agenda.at(self.agenda.now + takes, Event::Notes { name, owner, id, has });
@@ -417,8 +417,8 @@ impl World {
             }
         }
         let says = match holder {
-            None if is_guarded && self.wrong != Some(Wrong::BelievesTheGuarded) => Says::Guarded,
-            None => Says::Free,
+            None if is_guarded && self.wrong != Some(Wrong::BelievesTheGuarded) => LockReport::Guarded,
+            None => LockReport::Free,
             Some(grant) => {
                 let (mut sequence, mut note) = server.notes.get(&grant.owner).cloned().unwrap_or_default();
                 match self.wrong {
@@ -429,7 +429,7 @@ impl World {
                     }
                     _ => {}
                 }
-                Says::Held { owner: owner_bytes(grant.owner), note, sequence }
+                LockReport::Held { owner: owner_bytes(grant.owner), note, sequence }
             }
         };
         let id = NodeId(if self.wrong == Some(Wrong::CountsNames) { name } else { self.names[name] } as u128);

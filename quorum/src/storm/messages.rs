@@ -3,17 +3,17 @@
 use super::*;
 
 impl World {
-    pub(super) fn at_node(&mut self, name: usize, owner: Owner, says: Says, request: u64) {
+    pub(super) fn at_node(&mut self, name: usize, owner: Owner, says: Message, request: u64) {
         let server = self.names[name];
         let (is_not_ready, wrong) = (self.agenda.one_in(30), self.wrong);
         let (node, clock) = &mut self.nodes[server];
         let now = clock.at(self.agenda.now);
         node.grants.retain(|grant| grant.until >= now);
         let answer = match says {
-            Says::Show => {
+            Message::Show => {
                 let own = node.grants.iter().find(|grant| grant.owner == owner);
                 let has = own.and_then(|grant| {
-                    Some(Has { token: Token::new(grant.token)?, left_ms: (grant.until - now).div_ceil(1_000) })
+                    Some(OwnGrant { token: Token::new(grant.token)?, left_ms: (grant.until - now).div_ceil(1_000) })
                 });
                 if let Some(takes) = self.agenda.takes(LATE_US) {
                     let answer = (NodeId(server as u128), has);
@@ -21,8 +21,8 @@ impl World {
                 }
                 return;
             }
-            Says::Release { is_plain } => return node.release(owner, is_plain, wrong),
-            Says::Adopt => {
+            Message::Release { is_plain } => return node.release(owner, is_plain, wrong),
+            Message::Adopt => {
                 if node.adopt(owner)
                     && let Some(takes) = self.agenda.takes(LATE_US)
                 {
@@ -30,14 +30,14 @@ impl World {
                 }
                 return;
             }
-            Says::Look(token) => {
+            Message::Look(token) => {
                 match node.grants.iter().any(|grant| grant.owner == owner && grant.token == token.get()) {
                     true => Answer::Token(token),
                     false => Answer::No,
                 }
             }
-            Says::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
-            Says::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
+            Message::Ask(..) if is_not_ready => Answer::NotYet { ms: 3 },
+            Message::Ask(ask, mode) => node.answer(owner, ask, mode, now, wrong),
         };
         if let Some(takes) = self.agenda.takes(LATE_US) {
             let answer = Some((NodeId(server as u128), answer));
@@ -99,7 +99,7 @@ impl World {
         let Some(token) = self.held(owner).and_then(|held| held.token_at(name)) else { return };
         let request = self.agenda.number();
         self.looks.insert(request, (owner, token));
-        self.send(self.agenda.now, name, owner, Says::Look(token), request);
+        self.send(self.agenda.now, name, owner, Message::Look(token), request);
     }
 
     pub(super) fn looked(&mut self, owner: Owner, name: usize, token: Token, answer: Option<(NodeId, Answer)>) {
@@ -121,7 +121,7 @@ impl World {
         let Some(token) = self.held(owner).and_then(|held| Token::new(held.token().get() + above)) else { return };
         self.raised += 1;
         for name in 0..self.names.len() {
-            let says = Says::Ask(Ask::Fence { token }, self.clients[owner.0].asks);
+            let says = Message::Ask(Ask::Fence { token }, self.clients[owner.0].asks);
             let request = self.agenda.number();
             self.send(self.agenda.now, name, owner, says, request);
         }

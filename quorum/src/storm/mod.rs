@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::node::{Node, Owner, TTL_MS, TTL_US, Wrong};
 use super::agenda::{Agenda, Clock};
 use super::floors::Floors;
-use super::{Acquire, Answer, Ask, Call, Has, Held, NodeId, Progress, Resumed, resume};
+use super::{Acquire, Answer, Ask, Call, Held, NodeId, OwnGrant, Progress, Resumed, resume};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
@@ -37,25 +37,25 @@ enum Stage {
     /// The process that acquired it, or was about to, is gone, and another one reads what the nodes have.
     Looking {
         start: BootTime,
-        seen: Vec<Option<(NodeId, Option<Has>)>>,
-        told: Told,
+        seen: Vec<Option<(NodeId, Option<OwnGrant>)>>,
+        told: OwnerView,
     },
     /// The process raises the tokens that it found.
     Raising {
         machine: Acquire,
-        told: Told,
+        told: OwnerView,
     },
     /// The lock is being adopted; this many nodes have confirmed it.
     Adopting {
         held: Held,
         adopted: usize,
-        told: Told,
+        told: OwnerView,
     },
 }
 
 /// The owner's knowledge of a lock whose process is gone: the end of its validity, and its token.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct OwnerView {
     until: BootTime,
     token: u64,
     ends: u64,
@@ -70,7 +70,7 @@ struct Client {
 }
 
 #[derive(Clone, Copy)]
-enum Says {
+enum Message {
     Ask(Ask, Mode),
     /// Asks whether the owner has this token.
     Look(Token),
@@ -89,7 +89,7 @@ enum Event {
     AtNode {
         name: usize,
         owner: Owner,
-        says: Says,
+        says: Message,
         request: u64,
     },
     Answers {
@@ -100,7 +100,7 @@ enum Event {
     Shown {
         name: usize,
         request: u64,
-        answer: (NodeId, Option<Has>),
+        answer: (NodeId, Option<OwnGrant>),
     },
     Adopted {
         owner: Owner,
@@ -285,7 +285,7 @@ impl World {
     fn call(&mut self, owner: Owner, round: u64, calls: Vec<Call>) {
         for Call { node: name, ask, after_ms } in calls {
             let sent = self.agenda.now + u64::from(after_ms) * 1_000;
-            let says = Says::Ask(ask, self.clients[owner.0].asks);
+            let says = Message::Ask(ask, self.clients[owner.0].asks);
             let request = self.agenda.number();
             self.open.insert(request, (owner, round, ask));
             self.send(sent, name, owner, says, request);
@@ -294,7 +294,7 @@ impl World {
     }
 
     /// Sends a message; some arrive twice.
-    fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Says, request: u64) {
+    fn send(&mut self, sent: u64, name: usize, owner: Owner, says: Message, request: u64) {
         let times = if self.agenda.one_in(20) { 2 } else { 1 };
         for _ in 0..times {
             if let Some(takes) = self.agenda.takes(LATE_US) {
@@ -319,7 +319,7 @@ impl World {
 
     fn give_back(&mut self, owner: Owner, is_plain: bool) {
         for name in 0..self.names.len() {
-            self.send(self.agenda.now, name, owner, Says::Release { is_plain }, 0);
+            self.send(self.agenda.now, name, owner, Message::Release { is_plain }, 0);
         }
     }
 

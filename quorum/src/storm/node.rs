@@ -6,7 +6,7 @@ use crate::ask::{Answer, Ask, NodeId, majority};
 use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
-use crate::{Has, Resumed, resume};
+use crate::{OwnGrant, Resumed, resume};
 
 /// The length of a lease, in milliseconds and microseconds.
 pub const TTL_MS: u32 = 1_000;
@@ -47,7 +47,7 @@ pub enum Wrong {
 
 impl Wrong {
     /// Returns the outcome of asking the nodes, with this mistake.
-    pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<Has>)>], now: BootTime) -> Resumed {
+    pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<OwnGrant>)>], now: BootTime) -> Resumed {
         let mut seen = seen.to_vec();
         let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
         let mut has: Vec<_> = seen.iter_mut().flatten().filter_map(|(_, has)| has.as_mut()).collect();

@@ -11,9 +11,9 @@ impl World {
             return;
         }
         let told = match &client.stage {
-            Stage::Acquiring(_) => Told { ends: u64::MAX, ..Told::default() },
+            Stage::Acquiring(_) => OwnerView { ends: u64::MAX, ..OwnerView::default() },
             Stage::Holding { held, ends, .. } => {
-                Told { until: held.valid_until(), token: held.token().get(), ends: *ends }
+                OwnerView { until: held.valid_until(), token: held.token().get(), ends: *ends }
             }
             Stage::Idle | Stage::Looking { .. } | Stage::Raising { .. } | Stage::Adopting { .. } => return,
         };
@@ -33,13 +33,13 @@ impl World {
         for name in 0..self.names.len() {
             let request = self.agenda.number();
             self.shows.insert(request, owner);
-            self.send(self.agenda.now, name, owner, Says::Show, request);
+            self.send(self.agenda.now, name, owner, Message::Show, request);
         }
         // It gives up if too few nodes answer.
         self.agenda.at(self.agenda.now + 3 * GIVEN_US, Event::GivesUp(owner));
     }
 
-    pub(super) fn shown(&mut self, name: usize, request: u64, answer: (NodeId, Option<Has>)) {
+    pub(super) fn shown(&mut self, name: usize, request: u64, answer: (NodeId, Option<OwnGrant>)) {
         let Some(owner) = self.shows.remove(&request) else { return };
         let (now, wrong) = (self.local(owner.0), self.wrong);
         let client = &mut self.clients[owner.0];
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    pub(super) fn raise(&mut self, owner: Owner, told: Told, progress: Progress) {
+    pub(super) fn raise(&mut self, owner: Owner, told: OwnerView, progress: Progress) {
         match progress {
             Progress::Goes(calls) => self.call(owner, 0, calls),
             Progress::TooLate | Progress::Impossible => self.leave(owner),
@@ -74,7 +74,7 @@ impl World {
                 for name in 0..self.names.len() {
                     let request = self.agenda.number();
                     self.adoptions.insert(request);
-                    self.send(self.agenda.now, name, owner, Says::Adopt, request);
+                    self.send(self.agenda.now, name, owner, Message::Adopt, request);
                 }
             }
         }
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    pub(super) fn take_up(&mut self, owner: Owner, held: Held, told: Told) {
+    pub(super) fn take_up(&mut self, owner: Owner, held: Held, told: OwnerView) {
         self.resumed += 1;
         if held.token().get() < told.token {
             self.broken = Some(format!("token order: {} after {} of its own", held.token().get(), told.token));

@@ -10,11 +10,11 @@ use palisade_sim::campaign::{self, agent, contender, report};
 #[command(version, about)]
 struct Cli {
     #[command(subcommand)]
-    what: What,
+    what: Task,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Task {
     /// Run a campaign, and write a report.
     Run(Settings),
     /// Run as one of its client processes.
@@ -27,9 +27,9 @@ enum What {
 
 fn main() -> ExitCode {
     match Cli::parse().what {
-        What::Client { settings } => contender::run(serde_json::from_str(&settings).expect("a campaign wrote them")),
-        What::Agent { settings } => agent::run(serde_json::from_str(&settings).expect("a campaign wrote them")),
-        What::Run(settings) => return run(settings),
+        Task::Client { settings } => contender::run(serde_json::from_str(&settings).expect("a campaign wrote them")),
+        Task::Agent { settings } => agent::run(serde_json::from_str(&settings).expect("a campaign wrote them")),
+        Task::Run(settings) => return run(settings),
     }
     ExitCode::SUCCESS
 }

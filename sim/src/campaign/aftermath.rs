@@ -9,14 +9,14 @@ use palisade_client::{Client, Options};
 use tokio::time::{Instant, sleep};
 
 use super::journal::now_us;
-use super::judge::{History, Seen};
+use super::judge::{History, JudgedEvent};
 use super::link::Link;
 use super::machine::free_port;
 use super::patience::{LOOK, PATIENCE, comes_true};
 use super::process::key_name;
 use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
-use crate::history::{Event, HeldAs, Holder, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence};
 
 /// The most memory of a server that holds no lock: a few MiB for itself, and buffers of connections and replication.
 const MEMORY_MAX: u64 = 64 << 20;
@@ -144,7 +144,7 @@ async fn take(
     who: Holder,
     history: &mut History,
 ) -> Result<(), palisade_client::Error> {
-    let mut see = |at, what| history.seen.push(Seen { event: Event { at, key, who, what }, arrival: None });
+    let mut see = |at, what| history.seen.push(JudgedEvent { event: Event { at, key, who, what }, arrival: None });
     let since = now_us();
     let begun = Instant::now();
     // The first connections may not be established yet.
@@ -155,9 +155,12 @@ async fn take(
         }
     };
     let (at, token) = (now_us(), guard.token());
-    see(at, What::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive });
+    see(
+        at,
+        Occurrence::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive },
+    );
     // At one moment, ends come first.
-    see(now_us().max(at + 1), What::Ended);
+    see(now_us().max(at + 1), Occurrence::Ended);
     guard.release().await;
     Ok(())
 }

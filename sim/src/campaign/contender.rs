@@ -22,7 +22,7 @@ use super::process::{Shared, Task, key_name};
 use super::register::Access;
 use super::through::{self, Through};
 use super::world::connect;
-use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 
 /// The most by which a claim exceeds what the crate promises, in microseconds.
 pub const CLAIM_SLACK_US: u64 = 100;
@@ -50,13 +50,13 @@ const KEEPERS: u64 = 2;
 
 /// The way in which a lock is requested.
 #[derive(Clone, Copy, Debug)]
-enum Wants {
+enum Aim {
     Alone,
     ToRead,
     Permit { limit: u16 },
 }
 
-impl Wants {
+impl Aim {
     /// Takes the lock `name`, with or without waiting for it.
     async fn take(self, client: &Client, name: &str, options: &Options, waits: bool) -> Result<(Guard, HeldAs), Error> {
         match self {
@@ -166,7 +166,7 @@ impl Contender {
             options = options.wait(self.task.ms(300, 4_000));
         }
         let name = key_name(key);
-        let wants = if self.own { Wants::Alone } else { self.wants(key) };
+        let wants = if self.own { Aim::Alone } else { self.wants(key) };
         let since = now_us();
         let taken = wants.take(&self.task.shared.client, &name, &options, waits).await;
         let at = now_us();
@@ -182,11 +182,11 @@ impl Contender {
 
     /// Draws a mode. Of four locks, two are held alone, one is read and written, and one has permits, which an
     /// exclusive request drains.
-    fn wants(&mut self, key: u32) -> Wants {
+    fn wants(&mut self, key: u32) -> Aim {
         match key % 4 {
-            2 if !self.task.once_in(4) => Wants::ToRead,
-            3 if !self.task.once_in(8) => Wants::Permit { limit: self.task.dice.random_range(2..=PERMITS_MAX) },
-            _ => Wants::Alone,
+            2 if !self.task.once_in(4) => Aim::ToRead,
+            3 if !self.task.once_in(8) => Aim::Permit { limit: self.task.dice.random_range(2..=PERMITS_MAX) },
+            _ => Aim::Alone,
         }
     }
 
@@ -194,7 +194,7 @@ impl Contender {
         let who = self.task.set_out();
         // A process that was stopped in the meantime has nothing to rely on.
         let Some(known) = claim(&guard) else { return };
-        let held = What::Held { since, until: known.until, token: known.token, mode };
+        let held = Occurrence::Held { since, until: known.until, token: known.token, mode };
         self.task.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
         let guard = Arc::new(guard);
         let (stop, stopped) = oneshot::channel();
@@ -227,7 +227,7 @@ impl Contender {
             }
             return;
         }
-        self.task.write(Line::Event(Event { at: now_us(), key, who, what: What::Ended }));
+        self.task.write(Line::Event(Event { at: now_us(), key, who, what: Occurrence::Ended }));
         if let Some(guard) = Arc::into_inner(guard).filter(|_| !self.task.once_in(5)) {
             let released = guard.release().await;
             let answer = format!("{released:?}");
@@ -305,13 +305,13 @@ impl Observer {
                 None => {
                     let at = now_us();
                     self.write(Line::Lost { at, key, who, until: self.known.until });
-                    self.write(event(at, What::Ended));
+                    self.write(event(at, Occurrence::Ended));
                     return true;
                 }
                 Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
                     // The lock was extended while it was valid, or it would be lost: at the latest just before its end.
                     let at = now.read_at.min(self.known.until - 1);
-                    self.write(event(at, What::Extended { until: now.until, token: now.token }));
+                    self.write(event(at, Occurrence::Extended { until: now.until, token: now.token }));
                     self.known = now;
                 }
                 Some(_) => {}

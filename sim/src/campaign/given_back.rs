@@ -6,7 +6,7 @@
 
 use super::faults::Wrong;
 use super::journal::Line;
-use super::judge::{Claim, Seen, claims};
+use super::judge::{Claim, JudgedEvent, claims};
 
 /// The outcome of all releases through agents.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct GivenBack {
 }
 
 /// Judges all releases.
-pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
+pub fn judge(seen: &[JudgedEvent], lines: &[Line]) -> GivenBack {
     let claims = claims(seen);
     let mut all = GivenBack::default();
     for line in lines {
@@ -43,17 +43,20 @@ pub fn judge(seen: &[Seen], lines: &[Line]) -> GivenBack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+    use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 
     const ANN: Holder = Holder { client: 1, acquisition: 1 };
     const BOB: Holder = Holder { client: 2, acquisition: 1 };
 
-    fn held(at: TimeUs, until: TimeUs, who: Holder, mode: HeldAs) -> Seen {
-        Seen { event: Event { at, key: 0, who, what: What::Held { since: at, until, token: 1, mode } }, arrival: None }
+    fn held(at: TimeUs, until: TimeUs, who: Holder, mode: HeldAs) -> JudgedEvent {
+        JudgedEvent {
+            event: Event { at, key: 0, who, what: Occurrence::Held { since: at, until, token: 1, mode } },
+            arrival: None,
+        }
     }
 
-    fn ended(at: TimeUs, who: Holder) -> Seen {
-        Seen { event: Event { at, key: 0, who, what: What::Ended }, arrival: None }
+    fn ended(at: TimeUs, who: Holder) -> JudgedEvent {
+        JudgedEvent { event: Event { at, key: 0, who, what: Occurrence::Ended }, arrival: None }
     }
 
     #[test]
@@ -61,7 +64,7 @@ mod tests {
         use HeldAs::{Exclusive, Shared};
         let told = [Line::ToldHeld { sent: 30, at: 35, key: 0, who: ANN }];
         let ann = |mode| held(1, 10, ANN, mode);
-        let cases: [(&str, Vec<Seen>, usize); 6] = [
+        let cases: [(&str, Vec<JudgedEvent>, usize); 6] = [
             ("nobody else came", vec![ann(Exclusive)], 0),
             ("bob has it", vec![ann(Exclusive), held(20, 40, BOB, Exclusive)], 1),
             ("bob came while it was asked", vec![ann(Exclusive), held(31, 40, BOB, Exclusive)], 0),

@@ -26,7 +26,7 @@ pub fn wall_us() -> u64 {
 
 /// A lease that the node keeps for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptLease {
     /// The moment of the request.
     pub since: TimeUs,
     /// The moment at which the holder learned of it.
@@ -70,7 +70,7 @@ pub enum Line {
     /// An agent answered a RELEASE, sent at `sent`: the owner held the lock until now.
     ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
     /// A lease that KEEPALIVE keeps begins.
-    Kept(Kept),
+    KeptLease(KeptLease),
     /// A kept lease ended.
     KeptEnded { at: TimeUs, who: Holder, how: Ended },
     /// A candidate begins to campaign.

@@ -13,7 +13,7 @@ use super::faults::Wrong;
 use super::journal::{Follower, Line, now_us};
 use super::register::Arrival;
 use super::world::World;
-use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 use crate::referee::{Laws, Referee};
 
 /// The age from which events are judged: lines of younger ones may still be on their way.
@@ -21,7 +21,7 @@ pub const LAG: Duration = Duration::from_millis(500);
 
 /// An event and, for an access to the register, whether it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct JudgedEvent {
     /// The event.
     pub event: Event,
     /// The register's record of the access.
@@ -48,23 +48,23 @@ pub struct Claim {
 }
 
 /// Returns what each holder relied on, in the order in which they began.
-pub fn claims(seen: &[Seen]) -> Vec<Claim> {
+pub fn claims(seen: &[JudgedEvent]) -> Vec<Claim> {
     let mut all: Vec<Claim> = vec![];
     let mut places: BTreeMap<Holder, usize> = BTreeMap::new();
-    for Seen { event: Event { at, key, who, what }, .. } in seen.iter().copied() {
-        if let What::Held { until, mode, token, .. } = what {
+    for JudgedEvent { event: Event { at, key, who, what }, .. } in seen.iter().copied() {
+        if let Occurrence::Held { until, mode, token, .. } = what {
             places.insert(who, all.len());
             all.push(Claim { key, who, mode, token, from: at, until, valid_until: until });
         }
         let Some(claim) = places.get(&who).map(|place| &mut all[*place]) else { continue };
         match what {
-            What::Extended { until, token } => {
+            Occurrence::Extended { until, token } => {
                 (claim.until, claim.valid_until) = (claim.until.max(until), claim.valid_until.max(until));
                 claim.token = token;
             }
-            What::Ended => claim.until = claim.until.min(at),
+            Occurrence::Ended => claim.until = claim.until.min(at),
             // No client of a campaign converts.
-            What::Held { .. } | What::Converted { .. } | What::Wrote { .. } => {}
+            Occurrence::Held { .. } | Occurrence::Converted { .. } | Occurrence::Wrote { .. } => {}
         }
     }
     all
@@ -76,7 +76,7 @@ pub struct History {
     followers: Vec<Follower>,
     arrivals: usize,
     /// The events, in the order of time after [`History::sort`].
-    pub seen: Vec<Seen>,
+    pub seen: Vec<JudgedEvent>,
     /// The lines that are not for the referee.
     pub lines: Vec<Line>,
 }
@@ -95,10 +95,10 @@ impl History {
         for line in self.followers.iter_mut().flat_map(Follower::read) {
             match line {
                 Line::Event(event) => {
-                    if let What::Held { token, .. } | What::Extended { token, .. } = event.what {
+                    if let Occurrence::Held { token, .. } | Occurrence::Extended { token, .. } = event.what {
                         highest = highest.max(token);
                     }
-                    self.seen.push(Seen { event, arrival: None });
+                    self.seen.push(JudgedEvent { event, arrival: None });
                 }
                 line => self.lines.push(line),
             }
@@ -106,14 +106,15 @@ impl History {
         world.highest_token.fetch_max(highest, Ordering::Relaxed);
         let arrivals = world.register.arrivals_from(self.arrivals);
         self.arrivals += arrivals.len();
-        self.seen.extend(arrivals.into_iter().map(|arrival| Seen { event: arrival.event, arrival: Some(arrival) }));
+        self.seen
+            .extend(arrivals.into_iter().map(|arrival| JudgedEvent { event: arrival.event, arrival: Some(arrival) }));
     }
 
     /// Returns when each key was first held after `from`.
     pub fn first_held(&self, from: TimeUs) -> BTreeMap<u32, TimeUs> {
         let mut first = BTreeMap::new();
-        for Seen { event, .. } in &self.seen {
-            if event.at >= from && matches!(event.what, What::Held { .. }) {
+        for JudgedEvent { event, .. } in &self.seen {
+            if event.at >= from && matches!(event.what, Occurrence::Held { .. }) {
                 let at = first.entry(event.key).or_insert(event.at);
                 *at = event.at.min(*at);
             }
@@ -124,8 +125,10 @@ impl History {
     /// Returns the largest token with which `key` was held.
     pub fn highest_token(&self, key: u32) -> u64 {
         let tokens = self.seen.iter().filter(|seen| seen.event.key == key).map(|seen| match seen.event.what {
-            What::Held { token, .. } | What::Extended { token, .. } | What::Converted { token, .. } => token,
-            What::Ended | What::Wrote { .. } => 0,
+            Occurrence::Held { token, .. }
+            | Occurrence::Extended { token, .. }
+            | Occurrence::Converted { token, .. } => token,
+            Occurrence::Ended | Occurrence::Wrote { .. } => 0,
         });
         tokens.max().unwrap_or(0)
     }
@@ -133,11 +136,11 @@ impl History {
     /// Sorts everything by true time. At one moment, ends come before beginnings, and accesses stay in the register's
     /// order.
     pub fn sort(&mut self) {
-        let rank = |what: What| match what {
-            What::Ended => 0,
-            What::Held { .. } => 1,
-            What::Extended { .. } | What::Converted { .. } => 2,
-            What::Wrote { .. } => 3,
+        let rank = |what: Occurrence| match what {
+            Occurrence::Ended => 0,
+            Occurrence::Held { .. } => 1,
+            Occurrence::Extended { .. } | Occurrence::Converted { .. } => 2,
+            Occurrence::Wrote { .. } => 3,
         };
         self.seen.sort_by_key(|seen| (seen.event.at, rank(seen.event.what)));
     }
@@ -155,7 +158,7 @@ impl History {
         // A holder that has broken a law is ignored from then on: its later violations would only follow from the
         // first.
         let mut out: BTreeSet<Holder> = BTreeSet::new();
-        for Seen { event, arrival } in self.seen.iter().take_while(|seen| seen.event.at <= until) {
+        for JudgedEvent { event, arrival } in self.seen.iter().take_while(|seen| seen.event.at <= until) {
             let mut add = |what: String| wrong.push(Wrong { at: event.at, key: Some(event.key), what });
             if arrival.is_some_and(|arrival| arrival.lost_update) {
                 add(format!("counter: {} overwrote an update of key {}", event.who, event.key));
@@ -200,28 +203,29 @@ mod tests {
     const A: Holder = Holder { client: 1, acquisition: 1 };
     const B: Holder = Holder { client: 2, acquisition: 1 };
 
-    fn seen(at: TimeUs, who: Holder, what: What) -> Seen {
-        Seen { event: Event { at, key: 0, who, what }, arrival: None }
+    fn seen(at: TimeUs, who: Holder, what: Occurrence) -> JudgedEvent {
+        JudgedEvent { event: Event { at, key: 0, who, what }, arrival: None }
     }
 
-    fn access(at: TimeUs, who: Holder, token: u64, taken: bool) -> Seen {
-        let seen = seen(at, who, What::Wrote { token, mode: HeldAs::Exclusive });
+    fn access(at: TimeUs, who: Holder, token: u64, taken: bool) -> JudgedEvent {
+        let seen = seen(at, who, Occurrence::Wrote { token, mode: HeldAs::Exclusive });
         let arrival = Arrival { event: seen.event, taken, writes: true, lost_update: false };
-        Seen { arrival: Some(arrival), ..seen }
+        JudgedEvent { arrival: Some(arrival), ..seen }
     }
 
-    fn judged(seen: Vec<Seen>) -> Vec<String> {
+    fn judged(seen: Vec<JudgedEvent>) -> Vec<String> {
         let mut history = History { seen, ..History::default() };
         history.judge(TimeUs::MAX).into_iter().map(|wrong| wrong.what).collect()
     }
 
     #[test]
     fn lines_of_several_processes_are_put_into_order() {
-        let held = |since, until, token| What::Held { since, until, token, mode: HeldAs::Exclusive };
+        let held = |since, until, token| Occurrence::Held { since, until, token, mode: HeldAs::Exclusive };
         let (a, b) = (held(0, 9, 5), held(3, 20, 6));
-        let good = vec![seen(4, B, b), seen(1, A, a), seen(4, A, What::Ended), access(5, A, 5, true)];
+        let good = vec![seen(4, B, b), seen(1, A, a), seen(4, A, Occurrence::Ended), access(5, A, 5, true)];
         assert_eq!(judged(good), [""; 0]);
-        let overlap = judged(vec![seen(4, B, b), seen(1, A, a), seen(5, B, What::Extended { until: 30, token: 6 })]);
+        let overlap =
+            judged(vec![seen(4, B, b), seen(1, A, a), seen(5, B, Occurrence::Extended { until: 30, token: 6 })]);
         assert_eq!(overlap.len(), 1, "{overlap:?}");
         assert!(overlap[0].starts_with("exclusion"), "{overlap:?}");
     }

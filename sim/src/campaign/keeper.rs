@@ -9,7 +9,7 @@ use redis::RedisResult;
 use tokio::time::sleep;
 
 use super::connection::{Connection, Reply};
-use super::journal::{Ended, Kept, Line, now_us};
+use super::journal::{Ended, KeptLease, Line, now_us};
 use super::process::Task;
 use super::register::Access;
 use crate::history::{HeldAs, Holder, TimeUs};
@@ -52,8 +52,8 @@ impl Task {
             Reply::List(list) => list[0],
             Reply::Number(_) | Reply::Null => return Ok(()),
         };
-        let kept = Kept { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
-        self.write(Line::Kept(kept));
+        let kept = KeptLease { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
+        self.write(Line::KeptLease(kept));
         let end = now_us() + self.dice.random_range(500..ms + 2_500) * 1_000;
         let how = self.holds(&mut node_says, &name, (who, token), end).await.unwrap_or(Some(Ended::Unknown));
         let how = match how {

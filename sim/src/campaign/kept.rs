@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::faults::{Fault, On, Wrong};
-use super::journal::{Ended, Kept, Line};
+use super::journal::{Ended, KeptLease, Line};
 
 use crate::history::{Holder, TimeUs};
 
@@ -34,7 +34,7 @@ pub struct KeptLeases {
 
 /// Judges all kept leases. `lives` has the client of each process, from life 1 on.
 pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
-    let kept = lines.iter().filter_map(|line| if let Line::Kept(kept) = line { Some(*kept) } else { None });
+    let kept = lines.iter().filter_map(|line| if let Line::KeptLease(kept) = line { Some(*kept) } else { None });
     let ends: BTreeMap<Holder, (TimeUs, Ended)> = lines
         .iter()
         .filter_map(|line| if let Line::KeptEnded { at, who, how } = line { Some((*who, (*at, *how))) } else { None })
@@ -49,7 +49,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
             continue;
         }
         let mut is_wrong = |what: &str| {
-            let Kept { who, node, ttl_ms, until, since, .. } = kept;
+            let KeptLease { who, node, ttl_ms, until, since, .. } = kept;
             let what = format!(
                 "KEEPALIVE: {who} {what}, on node {}, ttl {ttl_ms} ms, asked at {since}, for until {until}, found at {at}",
                 node + 1
@@ -69,7 +69,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
 }
 
 /// Returns true if a fault affected the node or the connection of this lease before `at`.
-fn is_done_to(fault: &Fault, kept: &Kept, client: usize, at: TimeUs) -> bool {
+fn is_done_to(fault: &Fault, kept: &KeptLease, client: usize, at: TimeUs) -> bool {
     let is_near = match fault.on {
         On::Node(node) => node == kept.node,
         On::Client(of) => of == client,
@@ -88,8 +88,8 @@ mod tests {
     const WHO: Holder = Holder { client: 1, acquisition: 3 };
 
     fn judged(at: TimeUs, how: Ended, faults: &[Fault]) -> (usize, usize) {
-        let kept = Kept { since: 1_000_000, at: 1_001_000, node: 2, who: WHO, ttl_ms: 1_000, until: 6_000_000 };
-        let all = judge(&[Line::Kept(kept), Line::KeptEnded { at, who: WHO, how }], faults, &[0]);
+        let kept = KeptLease { since: 1_000_000, at: 1_001_000, node: 2, who: WHO, ttl_ms: 1_000, until: 6_000_000 };
+        let all = judge(&[Line::KeptLease(kept), Line::KeptEnded { at, who: WHO, how }], faults, &[0]);
         (all.judged, all.wrong.len())
     }
 

@@ -18,7 +18,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::journal::now_us;
-use crate::history::{Event, HeldAs, Holder, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence};
 
 /// A client's request to the register: to read a key's number, or to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Register {
             *number = new;
         }
         let answer = taken.then_some(*number);
-        let event = Event { at, key, who, what: What::Wrote { token, mode } };
+        let event = Event { at, key, who, what: Occurrence::Wrote { token, mode } };
         inner.arrivals.push(Arrival { event, taken, writes: write.is_some(), lost_update });
         answer
     }

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use super::faults::{Fault, On, Wrong};
 use super::journal::{Line, now_us};
-use super::judge::{History, Seen};
+use super::judge::{History, JudgedEvent};
 use super::kinds::Kind;
 use super::world::{CLIENTS, CONTENDED_KEYS};
 use super::{Outcome, timeline};
-use crate::history::{HeldAs, Holder, TimeUs, What};
+use crate::history::{HeldAs, Holder, Occurrence, TimeUs};
 
 /// The time before and after a violation whose events are shown, in microseconds.
 const AROUND_US: u64 = 2_000_000;
@@ -102,26 +102,26 @@ impl Numbers {
             }
         }
         let mut ends: BTreeMap<u32, (Holder, TimeUs)> = BTreeMap::new();
-        for Seen { event, arrival } in &history.seen {
+        for JudgedEvent { event, arrival } in &history.seen {
             match event.what {
-                What::Held { since, until, mode, .. } => {
+                Occurrence::Held { since, until, mode, .. } => {
                     numbers.acquired += 1;
                     numbers.shared += usize::from(mode == HeldAs::Shared);
                     numbers.permits += usize::from(matches!(mode, HeldAs::Permit { .. }));
                     numbers.handed_over += usize::from(ends.get(&event.key).is_some_and(|&(_, end)| since < end));
                     ends.insert(event.key, (event.who, until));
                 }
-                What::Extended { until, .. } => {
+                Occurrence::Extended { until, .. } => {
                     numbers.extended += 1;
                     ends.entry(event.key).and_modify(|end| end.1 = until);
                 }
-                What::Ended => {
+                Occurrence::Ended => {
                     if let Some(end) = ends.get_mut(&event.key).filter(|end| end.0 == event.who) {
                         end.1 = end.1.min(event.at);
                     }
                 }
-                What::Converted { .. } => {}
-                What::Wrote { .. } => {
+                Occurrence::Converted { .. } => {}
+                Occurrence::Wrote { .. } => {
                     let taken = arrival.is_some_and(|arrival| arrival.taken);
                     numbers.refused += usize::from(!taken);
                     numbers.updates += usize::from(taken && arrival.is_some_and(|arrival| arrival.writes));
@@ -365,18 +365,18 @@ fn violation(outcome: &Outcome, wrong: &Wrong) -> String {
     }
     let Some(key) = wrong.key else { return text };
     text.push_str("\n```\n");
-    let around: Vec<&Seen> =
+    let around: Vec<&JudgedEvent> =
         outcome.history.seen.iter().filter(|seen| seen.event.key == key && near(seen.event.at)).collect();
     let skipped = around.len().saturating_sub(AROUND_MAX);
-    for Seen { event, arrival } in &around[skipped..] {
+    for JudgedEvent { event, arrival } in &around[skipped..] {
         let what = match event.what {
-            What::Held { since, until, token, .. } => {
+            Occurrence::Held { since, until, token, .. } => {
                 format!("holds it: asked at {}, until {}, token {token}", time(outcome, since), time(outcome, until))
             }
-            What::Extended { until, token } => format!("extended until {}, token {token}", time(outcome, until)),
-            What::Ended => "relies on it no longer".to_owned(),
-            What::Converted { token, mode } => format!("relies on it as {mode:?}, token {token}"),
-            What::Wrote { token, .. } => {
+            Occurrence::Extended { until, token } => format!("extended until {}, token {token}", time(outcome, until)),
+            Occurrence::Ended => "relies on it no longer".to_owned(),
+            Occurrence::Converted { token, mode } => format!("relies on it as {mode:?}, token {token}"),
+            Occurrence::Wrote { token, .. } => {
                 let answer = if arrival.is_some_and(|arrival| arrival.taken) { "taken" } else { "refused" };
                 format!("accesses the register with token {token}: {answer}")
             }

@@ -12,7 +12,7 @@ use super::connection::{Connection, Reply};
 use super::journal::{Line, now_us};
 use super::process::{Task, key_name};
 use super::register::Access;
-use crate::history::{Event, HeldAs, Holder, TimeUs, What};
+use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 
 /// The number of such tasks in a client process.
 pub const TASKS: u64 = 3;
@@ -149,10 +149,10 @@ impl Through {
             return Ok(());
         }
         let held = Held { key, who, mode, token, until, ttl_ms };
-        self.task.write(Line::Event(Event { at, key, who, what: What::Held { since, until, token, mode } }));
+        self.task.write(Line::Event(Event { at, key, who, what: Occurrence::Held { since, until, token, mode } }));
         let held = self.hold(held, &name, &owner).await;
         let is_lost = now_us() >= held.until;
-        self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: What::Ended }));
+        self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: Occurrence::Ended }));
         // A holder that lost the lock and does not check: another one may have it by then, with an extension that
         // reached only some nodes still running.
         if is_lost && self.task.once_in(2) {
@@ -220,7 +220,7 @@ impl Through {
             return false;
         }
         (held.until, held.token) = (held.until.max(valid_until(sent, 0, held.ttl_ms)), token);
-        let what = What::Extended { until: held.until, token };
+        let what = Occurrence::Extended { until: held.until, token };
         self.task.write(Line::Event(Event { at, key: held.key, who: held.who, what }));
         true
     }

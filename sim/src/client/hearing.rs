@@ -7,7 +7,7 @@ use palisade_core::{BootTime, Now};
 
 use super::keeping::Keeping;
 use super::{Client, Open, Stage, Status, Step};
-use crate::messages::{Hears, Reply, Says};
+use crate::messages::{Hears, Payload, Reply};
 use crate::rules::{Rule, Without};
 
 impl Client {
@@ -44,8 +44,8 @@ impl Client {
 
     fn is_not_answered(&mut self, open: Open, now: Now) -> Step {
         match open.says {
-            Says::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
-            Says::Look => self.on_view(&open, None),
+            Payload::Ask(_) => self.on_answer(open, None, Answer::Failed, now),
+            Payload::Look => self.on_view(&open, None),
             _ => self.after_wait(now, |waiter, random| waiter.on_failure(open.seat, false, 0, now.boot, random)),
         }
     }
@@ -95,7 +95,7 @@ impl Client {
             WaitTask::Go => Step::default(),
             WaitTask::Ask { node, after_ms } => {
                 let ms = Waiter::at_a_time_ms(waiter.until(), 0, now.boot.plus_ms(after_ms), random);
-                let says = Says::Wait { ms, ticket: self.ticket };
+                let says = Payload::Wait { ms, ticket: self.ticket };
                 Step { sends: vec![(after_ms, self.request(node, 0, says, now))], says: None }
             }
             WaitTask::Acquire(number) => Step { sends: vec![], says: Some(Status::Told(Some(number))) },
@@ -104,7 +104,7 @@ impl Client {
     }
 
     fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
-        let Says::Ask(ask) = open.says else { return Step::default() };
+        let Payload::Ask(ask) = open.says else { return Step::default() };
         let (node, random) = (open.seat, self.random());
         // Without the rule, an answer counts as if it had come at once.
         let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
@@ -147,7 +147,7 @@ impl Client {
             for call in &calls {
                 if let Ask::Fence { token } = call.ask {
                     let seat = call.node;
-                    let open = Open { seat, round: 0, says: Says::Ask(call.ask), sent: now.boot };
+                    let open = Open { seat, round: 0, says: Payload::Ask(call.ask), sent: now.boot };
                     let id = self.ids.get(&seat).copied();
                     let step = self.on_answer(open, id, Answer::Token(token), now);
                     if step.says.is_some() {

@@ -16,7 +16,7 @@ use palisade_core::quorum::{Acquire, Call, Choice, Held, NodeId, Refused, Waiter
 use palisade_core::{BootTime, Now, Token, Wanted};
 
 use crate::history::{HeldAs, Holder};
-use crate::messages::{Request, Says};
+use crate::messages::{Payload, Request};
 use crate::rules::{Rule, Without};
 
 use keeping::Keeping;
@@ -78,7 +78,7 @@ enum Stage {
 struct Open {
     seat: usize,
     round: u64,
-    says: Says,
+    says: Payload,
     sent: BootTime,
 }
 
@@ -253,7 +253,7 @@ impl Client {
     pub fn look_for_permit(&mut self, now: Now) -> Step {
         self.stage = Stage::Looking(Choice::begin(self.members().len()));
         self.open.clear();
-        self.tell_all(Says::Look, now)
+        self.tell_all(Payload::Look, now)
     }
 
     /// Waits for its turn after a refusal, once at each node, under a new name, in its ticket's place.
@@ -282,7 +282,7 @@ impl Client {
         self.begin_name();
         self.stage = Stage::Waiting(Waiter::begin(self.members().len(), until));
         self.open.clear();
-        self.tell_all(Says::Wait { ms, ticket: self.ticket }, now)
+        self.tell_all(Payload::Wait { ms, ticket: self.ticket }, now)
     }
 
     /// Extends the lock now.
@@ -323,7 +323,7 @@ impl Client {
     fn give_back(&mut self, says: Status, now: Now) -> Step {
         self.stage = Stage::Idle;
         self.open.clear();
-        let step = self.tell_all(Says::Release, now);
+        let step = self.tell_all(Payload::Release, now);
         self.open.clear();
         Step { says: Some(says), ..step }
     }
@@ -367,23 +367,23 @@ impl Client {
     fn sends(&mut self, round: u64, calls: Vec<Call>, now: Now) -> Step {
         let sends = calls
             .into_iter()
-            .map(|call| (call.after_ms, self.request(call.node, round, Says::Ask(call.ask), now)))
+            .map(|call| (call.after_ms, self.request(call.node, round, Payload::Ask(call.ask), now)))
             .collect();
         Step { sends, says: None }
     }
 
-    fn tell_all(&mut self, says: Says, now: Now) -> Step {
+    fn tell_all(&mut self, says: Payload, now: Now) -> Step {
         let sends = (0..self.members().len()).map(|seat| (0, self.request(seat, 0, says, now))).collect();
         Step { sends, says: None }
     }
 
-    fn request(&mut self, seat: usize, round: u64, says: Says, now: Now) -> Request {
+    fn request(&mut self, seat: usize, round: u64, says: Payload, now: Now) -> Request {
         self.requests += 1;
         let number = self.requests;
         self.open.insert(number, Open { seat, round, says, sent: now.boot });
         let (node, meant) = self.asks.seat(self.members().start + seat);
         let wanted = match says {
-            Says::Wait { .. } => self.wanted,
+            Payload::Wait { .. } => self.wanted,
             // Without the rule, the node counts holders, whatever their numbers.
             _ if self.without.is(Rule::NumbersNotCounts) => match self.mode {
                 HeldAs::Permit { limit, .. } => Wanted::Permit { limit, number: None },

@@ -3,13 +3,13 @@
 use clap::ValueEnum;
 
 use super::rules::FamilyRule;
-use super::state::{Bounds, Checked, Wants};
+use super::state::{Bounds, Checked, LockMode};
 use crate::checker::Bounded;
 
 /// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm.
 pub fn broken() -> Vec<Bounded<FamilyRule>> {
     use FamilyRule::*;
-    use Wants::{Exclusive, Permit, Shared};
+    use LockMode::{Exclusive, Permit, Shared};
     let bounds = |rule| match rule {
         // Nodes, clients, turns of each, proposals.
         NumbersNotCounts => (3, vec![Permit(2), Permit(2)], 1, 1),

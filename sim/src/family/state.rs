@@ -10,7 +10,7 @@ use crate::checker::{Bounded, Explained};
 
 /// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum LockMode {
     /// The exclusive lock; the holder may share it later.
     Exclusive,
     /// A shared lock.
@@ -25,7 +25,7 @@ pub struct Bounds {
     /// The number of nodes.
     pub nodes: usize,
     /// The request of each client.
-    pub clients: Vec<Wants>,
+    pub clients: Vec<LockMode>,
     /// The number of times each client asks.
     pub turns: u8,
     /// The largest token that clients propose; the smallest is 1.
@@ -42,7 +42,7 @@ impl Default for Bounds {
 
 /// Returns the sound models, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
-    use Wants::{Exclusive, Permit, Shared};
+    use LockMode::{Exclusive, Permit, Shared};
     let all = [
         (
             "three nodes, a writer that becomes a reader, two readers",
@@ -177,7 +177,7 @@ impl Model for Checked {
             match stage {
                 Stage::Idle if turns == 0 => {}
                 Stage::Idle => {
-                    let numbers = if let Wants::Permit(limit) = clients[client] { limit } else { 1 };
+                    let numbers = if let LockMode::Permit(limit) = clients[client] { limit } else { 1 };
                     for number in 1..=numbers {
                         actions.extend((1..=*proposals).map(|proposal| Action::Starts { client, number, proposal }));
                     }
@@ -224,9 +224,9 @@ impl Model for Checked {
         match action {
             Action::Starts { client, number, proposal } => {
                 let mode = match self.0.clients[client] {
-                    Wants::Exclusive => Mode::Exclusive,
-                    Wants::Shared => Mode::Shared,
-                    Wants::Permit(limit) => permit(number, limit),
+                    LockMode::Exclusive => Mode::Exclusive,
+                    LockMode::Shared => Mode::Shared,
+                    LockMode::Permit(limit) => permit(number, limit),
                 };
                 state.clients[client] = (Stage::Asks { mode, proposal, asked: 0 }, before.clients[client].1 - 1);
             }

@@ -24,7 +24,7 @@ pub enum LateMessages {
 
 /// A client of a model.
 #[derive(Clone, Debug)]
-pub struct Wants {
+pub struct ClientPlan {
     /// The server that each name of the client's list leads to.
     pub names: Vec<usize>,
     /// The lead of the client's wall clock, in ticks.
@@ -45,7 +45,7 @@ pub struct Config {
     /// The number of servers.
     pub servers: usize,
     /// The clients.
-    pub clients: Vec<Wants>,
+    pub clients: Vec<ClientPlan>,
     /// The number of keys, at most two.
     pub keys: u32,
     /// The length of a lease, in ticks.
@@ -78,7 +78,7 @@ impl Config {
     pub fn of(servers: usize, clients: u32) -> Self {
         let wants = |n: u32| {
             let ahead_ticks = if n == 0 { 2 } else { 0 };
-            Wants {
+            ClientPlan {
                 names: (0..servers).collect(),
                 ahead_ticks,
                 from_tick: 0,
@@ -155,7 +155,7 @@ pub fn broken() -> Vec<Bounded<Rule>> {
         without(ServersNotNames, 3, 2, |config| {
             config.ttl_ticks = 3;
             config.clients[0] =
-                Wants { names: vec![0, 0, 2], extensions: 2, releases: false, ..config.clients[0].clone() };
+                ClientPlan { names: vec![0, 0, 2], extensions: 2, releases: false, ..config.clients[0].clone() };
             config.clients[1].from_tick = 4;
         }),
         without(MajoritiesMeet, 3, 2, |_| {}),

@@ -7,7 +7,7 @@ use stateright::{Model, Property};
 use super::config::{Checked, Config, LateMessages, TICK_US};
 use super::state::State;
 use crate::checker::Explained;
-use crate::messages::{Reply, Request, Says};
+use crate::messages::{Payload, Reply, Request};
 
 /// A possible next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Model for Checked {
         }
         for &request in &state.requests {
             actions.push(Action::Deliver(request));
-            if state.duplicates > 0 && !matches!(request.says, Says::Wait { .. }) {
+            if state.duplicates > 0 && !matches!(request.says, Payload::Wait { .. }) {
                 actions.push(Action::DeliverOnce(request));
             }
         }

@@ -9,9 +9,9 @@ use palisade_core::engine::Key;
 use palisade_core::quorum::NodeId;
 use palisade_core::{Armed, BootTime, FileId, Found as Ties, Lock, NodeState, Now, StripeCeiling, Token, WaiterId};
 
-use super::config::{Config, KEYS_MAX, TICK_US, Wants};
+use super::config::{ClientPlan, Config, KEYS_MAX, TICK_US};
 use crate::client::{Client, Status, Step, owner};
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, Holder, Occurrence};
 use crate::messages::{Reply, Request};
 use crate::referee::{Laws, Referee, Violation};
 use crate::server::{Found, Server, name};
@@ -56,7 +56,7 @@ impl State {
             // The node has never granted anything, and its operator confirms that.
             Arc::new(Node::new(lifted(server), wall_off_us))
         };
-        let client = |(n, wants): (usize, &Wants)| {
+        let client = |(n, wants): (usize, &ClientPlan)| {
             Arc::new(Client::new(n as u32, wants.names.len(), config.ttl_ms(), config.without))
         };
         Self {
@@ -129,11 +129,11 @@ impl State {
             Some(says @ (Status::Held | Status::Extended)) => client.holding().map(|(held, since, until)| {
                 let (until, token, since) = (until.as_us(), held.token().get(), since.as_us());
                 match says {
-                    Status::Held => What::Held { since, until, token, mode: client.mode() },
-                    _ => What::Extended { until, token },
+                    Status::Held => Occurrence::Held { since, until, token, mode: client.mode() },
+                    _ => Occurrence::Extended { until, token },
                 }
             }),
-            Some(Status::Ended) => Some(What::Ended),
+            Some(Status::Ended) => Some(Occurrence::Ended),
             _ => None,
         };
         if let Some(what) = what {

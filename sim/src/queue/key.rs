@@ -1,6 +1,6 @@
 //! The key of the model: an in-memory driver of the engine, with the answers that clients received.
 
-use palisade_core::engine::{Key, Reply, Request, Run, Said, Step, Work};
+use palisade_core::engine::{Finding, Key, Reply, Request, Run, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
 use palisade_core::{Answer, BootTime, Evictee, Lock, Node, Now, Refusal, Settings, Waiter, WaiterId, Want, Wanted};
 
@@ -226,10 +226,10 @@ impl OneKey {
     fn perform(&mut self, request: &Request<'_>, owner: u8) -> Result<Reply, Refusal> {
         let now = self.now();
         let mut run = Run::new(AT, request);
-        let mut said = Said::Yes;
+        let mut said = Finding::Yes;
         loop {
             let step = run.next(self.lock.as_mut(), said, &mut self.node, now);
-            said = Said::Yes;
+            said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
                     if let Some(lock) = run.granted() {
@@ -241,7 +241,7 @@ impl OneKey {
                     }
                 }
                 Step::Delete(_) => drop(self.take_out()),
-                Step::Block => said = Said::Blocked(self.join(owner)),
+                Step::Block => said = Finding::Blocked(self.join(owner)),
                 Step::Done(answer) => return answer,
                 Step::Changed(..)
                 | Step::Left(_)

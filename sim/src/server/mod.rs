@@ -17,7 +17,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 use palisade_core::BootId;
-use palisade_core::engine::{Event, Question, Reply as Outcome, Request as Does, Run, Said, Step, Work};
+use palisade_core::engine::{Event, Finding, Question, Reply as Outcome, Request as Does, Run, Step, Work};
 use palisade_core::quorum::NodeId;
 use palisade_core::record;
 use palisade_core::{BootTime, IncarnationId, Lock, Mode, Node, NodeState, Now, Refusal, Waiter, WaiterId, Want};
@@ -29,7 +29,7 @@ pub use watch::Wrong;
 use self::keys::{DB, key_of};
 use self::watch::Watch;
 use crate::client::owner;
-use crate::messages::{Hears, Request, Says};
+use crate::messages::{Hears, Payload, Request};
 use crate::rules::{Rule, Without};
 
 /// A running node.
@@ -79,15 +79,15 @@ impl Server {
             return Some(why).filter(|_| request.is_answered());
         }
         match request.says {
-            Says::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, request.wanted, now))),
-            Says::Release => {
+            Payload::Ask(ask) => Some(Hears::Answer(self.ask(key, &owner, ask, request.wanted, now))),
+            Payload::Release => {
                 self.release(key, &owner, now);
                 None
             }
-            Says::Command(command) => self.command(request, command, &owner, now).map(Hears::Replied),
-            Says::Look => Some(Hears::Free(self.free(key, request.wanted, now))),
-            Says::Wait { .. } if !self.serves(key) => Some(Hears::Told(0)),
-            Says::Wait { ms, ticket } => {
+            Payload::Command(command) => self.command(request, command, &owner, now).map(Hears::Replied),
+            Payload::Look => Some(Hears::Free(self.free(key, request.wanted, now))),
+            Payload::Wait { .. } if !self.serves(key) => Some(Hears::Told(0)),
+            Payload::Wait { ms, ticket } => {
                 match self.wait(key, &owner, (request.wanted, ms, ticket), request.waiter(), now) {
                     Ok(told) => {
                         let waits = request.joined.filter(|_| told.is_none());
@@ -110,10 +110,10 @@ impl Server {
     ) -> Result<Outcome, Refusal> {
         let name = name(key);
         let mut run = Run::new(key_of(&name), request);
-        let mut said = Said::Yes;
+        let mut said = Finding::Yes;
         loop {
             let step = run.next(self.locks.get_mut(&key), said, &mut self.node, now);
-            said = Said::Yes;
+            said = Finding::Yes;
             match step {
                 Step::Store(_) | Step::Replace => {
                     if let Some(lock) = run.granted() {
@@ -137,10 +137,10 @@ impl Server {
                     }
                 }
                 Step::Delete(_) => self.end(key),
-                Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Said::No,
+                Step::Ask(Question::IsServedHere) if !self.serves(key) => said = Finding::No,
                 Step::Redirect => self.sent_away.extend(self.node.dismiss(key_of(&name), usize::MAX, now.boot)),
                 Step::Block => {
-                    said = waiter.map_or(Said::No, Said::Blocked);
+                    said = waiter.map_or(Finding::No, Finding::Blocked);
                     if self.without.is(Rule::FirstInFirstOut) {
                         self.first_to_the_end(key, now);
                     }

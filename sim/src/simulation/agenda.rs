@@ -3,7 +3,7 @@
 use palisade_core::quorum::NodeId;
 use palisade_core::{BootTime, NodeState};
 
-use super::changer::{Answers, Asks, Message};
+use super::changer::{Answers, ChangerRequest, Message};
 use crate::history::{HeldAs, Holder};
 use crate::messages::{Reply, Request};
 
@@ -34,7 +34,7 @@ pub(super) enum Next {
         mode: HeldAs,
     },
     /// A message of a program that changes the set reaches a node.
-    ToMember(Box<Message<Asks>>),
+    ToMember(Box<Message<ChangerRequest>>),
     /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
     /// A program stops waiting for answers.

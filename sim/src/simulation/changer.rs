@@ -24,7 +24,7 @@ pub(super) struct Changer {
 
 /// A program's question to a node.
 #[derive(Clone, Debug)]
-pub(super) enum Asks {
+pub(super) enum ChangerRequest {
     /// LOCK.NODE and LOCK.MEMBERS.
     Look,
     /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the intended member.
@@ -39,7 +39,7 @@ pub(super) enum Answers {
     /// The last version that the node learned of.
     Knows(Members),
     /// This member's answer to a message.
-    Says(usize, TellMember, MemberSays),
+    Payload(usize, TellMember, MemberSays),
 }
 
 /// A message to or from the program of fault `of`.

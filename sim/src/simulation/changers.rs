@@ -12,7 +12,7 @@ use palisade_core::quorum::{Change, ChangeProgress, MemberSays, NodeId, TellMemb
 use rand::RngExt;
 
 use super::agenda::Next;
-use super::changer::{Answers, Asks, Changer, Message};
+use super::changer::{Answers, Changer, ChangerRequest, Message};
 use super::outcome::Failure;
 use super::sets::{address, place};
 use super::world::World;
@@ -34,7 +34,7 @@ impl World<'_> {
         let Some(changer) = self.changers.get_mut(&of) else { return };
         changer.look += 1;
         (changer.ids, changer.attempt) = (BTreeMap::new(), None);
-        (0..self.plan.nodes.len()).for_each(|node| self.changer_sends(of, node, Asks::Look));
+        (0..self.plan.nodes.len()).for_each(|node| self.changer_sends(of, node, ChangerRequest::Look));
         self.changer_waits(of, 0);
     }
 
@@ -46,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    fn changer_sends(&mut self, of: usize, node: usize, says: Asks) {
+    fn changer_sends(&mut self, of: usize, node: usize, says: ChangerRequest) {
         let Some(changer) = self.changers.get_mut(&of) else { return };
         let look = changer.look;
         if let Some(left) = &mut changer.dies_after {
@@ -64,10 +64,10 @@ impl World<'_> {
     }
 
     /// Delivers a program's question to a node.
-    pub(super) fn member_hears(&mut self, Message { of, look, node, says }: Message<Asks>) {
+    pub(super) fn member_hears(&mut self, Message { of, look, node, says }: Message<ChangerRequest>) {
         let answers = match says {
-            Asks::Look => self.on_server(node, |server, _| Answers::Knows(server.members().clone())),
-            Asks::Tell(member, told) => {
+            ChangerRequest::Look => self.on_server(node, |server, _| Answers::Knows(server.members().clone())),
+            ChangerRequest::Tell(member, told) => {
                 let latest = self.changers.get(&of).map(|changer| changer.latest.list.clone()).unwrap_or_default();
                 let taken_for = latest.get(member).and_then(|member| member.id);
                 let taken_for = taken_for.filter(|_| self.without.is(Rule::MembersHaveIds));
@@ -75,9 +75,9 @@ impl World<'_> {
                     self.on_server(node, |server, now| server.hear_changer(&told, taken_for, now).ok()).flatten();
                 let says = says.filter(|_| self.writes_members(node)).unwrap_or(MemberSays::No);
                 self.tell(|| format!("node {node} is told {told:?}, says {says:?}"));
-                self.nodes[node].server.is_some().then_some(Answers::Says(member, told, says))
+                self.nodes[node].server.is_some().then_some(Answers::Payload(member, told, says))
             }
-            Asks::Decided(members) => {
+            ChangerRequest::Decided(members) => {
                 let version = members.version;
                 if self.on_server(node, |server, now| server.decides(members, now)) == Some(true) {
                     self.tell(|| format!("node {node} is told that version {version} is decided"));
@@ -115,7 +115,7 @@ impl World<'_> {
                     changer.latest = members;
                 }
             }
-            Answers::Says(member, told, says) => {
+            Answers::Payload(member, told, says) => {
                 let Some(attempt) = &mut changer.attempt else { return Ok(()) };
                 let one_is_enough = self.without.is(Rule::MajorityAccepts) && says == MemberSays::Accepted;
                 let is_any = self.without.is(Rule::MembersHaveIds);
@@ -147,7 +147,7 @@ impl World<'_> {
             _ => changer.latest.list.iter().map(|member| place(&member.address)).collect::<Vec<_>>(),
         };
         for (member, node) in nodes.into_iter().enumerate() {
-            self.changer_sends(of, node, Asks::Tell(member, tell.clone()));
+            self.changer_sends(of, node, ChangerRequest::Tell(member, tell.clone()));
         }
     }
 
@@ -160,7 +160,7 @@ impl World<'_> {
         let mut nodes: Vec<_> = before.list.iter().chain(&decided.list).map(|member| place(&member.address)).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.into_iter().for_each(|node| self.changer_sends(of, node, Asks::Decided(decided.clone())));
+        nodes.into_iter().for_each(|node| self.changer_sends(of, node, ChangerRequest::Decided(decided.clone())));
         self.changer_waits(of, 0);
         Ok(())
     }

@@ -8,8 +8,8 @@ use super::caller::PATIENCE_US;
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Client, Status, Step};
-use crate::history::{Event, HeldAs, Holder, TimeUs, What};
-use crate::messages::Says;
+use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
+use crate::messages::Payload;
 
 /// The time, in microseconds, after which a client that relies on a lock without a right to checks it again.
 const HOPES_US: u64 = 1_000;
@@ -149,14 +149,14 @@ impl World<'_> {
             client.holding().map(|(held, since, until)| (machine.when(since), machine.when(until), held.token().get()));
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
-            if matches!(request.says, Says::Ask(_) | Says::Look) {
+            if matches!(request.says, Payload::Ask(_) | Payload::Look) {
                 // The timeout counts from the delayed sending.
                 self.plan_at(
                     self.at + u64::from(after_ms) * 1_000 + timeout_us,
                     Next::Wakes(who, Wake::Misses(request.number)),
                 );
             }
-            if let Says::Wait { ms, ticket } = request.says {
+            if let Payload::Wait { ms, ticket } = request.says {
                 if self.taking[number as usize].as_ref().is_some_and(|taking| taking.ticket != ticket) {
                     let wrong = "it joins the queues with another ticket than before";
                     return Err(Failure::Conduct { client: number, wrong });
@@ -221,16 +221,16 @@ impl World<'_> {
         let (who, what) = match (says, holding) {
             (Some(Status::Held), Some((since, until, token))) => {
                 self.totals.counts(mode);
-                (who, What::Held { since, until, token, mode })
+                (who, Occurrence::Held { since, until, token, mode })
             }
             (Some(Status::Converted), Some((_, _, token))) => {
                 self.totals.converted += 1;
-                (who, What::Converted { token, mode })
+                (who, Occurrence::Converted { token, mode })
             }
             // A token may rise before its holder knows that the lock was broken everywhere.
             (Some(Status::Extended), Some((since, ..))) if self.is_broken_since(key, since) => return Ok(()),
-            (Some(Status::Extended), Some((_, until, token))) => (who, What::Extended { until, token }),
-            (Some(Status::Ended), _) => (before, What::Ended),
+            (Some(Status::Extended), Some((_, until, token))) => (who, Occurrence::Extended { until, token }),
+            (Some(Status::Ended), _) => (before, Occurrence::Ended),
             _ => return Ok(()),
         };
         self.judge(Event { at: self.at, key, who, what }).map(drop)

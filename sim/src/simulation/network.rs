@@ -6,7 +6,7 @@ use rand::rngs::ChaCha8Rng;
 use super::agenda::Next;
 use super::kinds::Kind;
 use super::world::World;
-use crate::messages::{Reply, Request, Says};
+use crate::messages::{Payload, Reply, Request};
 
 impl World<'_> {
     /// Returns the server that receives a request: the node's own, or the one that serves the slot in its place.
@@ -19,7 +19,7 @@ impl World<'_> {
         let mut copies = self.copies(n, client, true);
         // A client that waits, or locks on one node, uses a connection, which neither loses anything silently nor
         // duplicates anything.
-        if matches!(request.says, Says::Wait { .. } | Says::Command(_)) {
+        if matches!(request.says, Payload::Wait { .. } | Payload::Command(_)) {
             copies.truncate(1);
         }
         for delay in copies {

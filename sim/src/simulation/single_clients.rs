@@ -10,7 +10,7 @@ use super::outcome::Failure;
 use super::world::World;
 use crate::client::{Status, Step};
 use crate::history::{HeldAs, Holder};
-use crate::messages::{Command, Says};
+use crate::messages::{Command, Payload};
 use crate::server::Server;
 use crate::single_client::{FIRST, SingleClient};
 
@@ -181,7 +181,7 @@ impl World<'_> {
             return Err(Failure::Answered { client: number, wrong });
         }
         for (after_ms, request) in step.sends {
-            if let Says::Command(Command::Acquire { wait_ms, retry, .. }) = request.says
+            if let Payload::Command(Command::Acquire { wait_ms, retry, .. }) = request.says
                 && wait_ms > 0
                 && !retry
                 && !self.quiet
@@ -193,7 +193,7 @@ impl World<'_> {
                 }
             }
             let wait_ms = match request.says {
-                Says::Command(Command::Acquire { wait_ms, .. }) => wait_ms,
+                Payload::Command(Command::Acquire { wait_ms, .. }) => wait_ms,
                 _ => 0,
             };
             let late = u64::from(wait_ms) * 1_000 + LATE_US;

@@ -9,7 +9,7 @@ use super::caller::{PATIENCE_US, Taking};
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::Client;
-use crate::history::{Event, Holder, What};
+use crate::history::{Event, Holder, Occurrence};
 use crate::rules::Rule;
 
 /// One in this number of callers is refused for good after a few attempts.
@@ -284,7 +284,10 @@ impl World<'_> {
 
     /// Records for all callers of its key that the lock was held.
     pub(super) fn is_had_by_somebody(&mut self, event: &Event) {
-        if matches!(event.what, What::Held { .. } | What::Extended { .. } | What::Converted { .. } | What::Ended) {
+        if matches!(
+            event.what,
+            Occurrence::Held { .. } | Occurrence::Extended { .. } | Occurrence::Converted { .. } | Occurrence::Ended
+        ) {
             let of_key = self.taking.iter_mut().flatten().filter(|taking| taking.key == event.key);
             of_key.for_each(|taking| taking.must_get_it = false);
         }

@@ -15,7 +15,7 @@ use super::node::Node;
 use super::outcome::{Failure, Totals};
 use super::plan::{self, Plan};
 use crate::client::Client;
-use crate::history::{Event, TimeUs, What};
+use crate::history::{Event, Occurrence, TimeUs};
 use crate::messages::{Hears, Reply};
 use crate::referee::Referee;
 use crate::rules::Without;
@@ -234,7 +234,7 @@ impl<'a> World<'a> {
             Next::Wakes(who, wake) => return self.on_wake(who, wake),
             Next::SingleWakes(who, wake) => return self.on_single_wake(who, wake),
             Next::Writes { key, who, token, mode } => {
-                let taken = self.judge(Event { at: self.at, key, who, what: What::Wrote { token, mode } })?;
+                let taken = self.judge(Event { at: self.at, key, who, what: Occurrence::Wrote { token, mode } })?;
                 *(if taken { &mut self.totals.taken } else { &mut self.totals.fenced_out }) += 1;
             }
             Next::ToMember(message) => self.member_hears(*message),

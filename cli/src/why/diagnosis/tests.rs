@@ -14,7 +14,7 @@ fn grant(holder: &str, nodes: usize, ttl_ms: u64) -> GrantView {
 
 /// Returns five nodes that serve, on which nothing is held.
 fn idle() -> Facts {
-    let node = |n| NodeSaid { name: format!("n{n}"), told: Ok(Told::default()) };
+    let node = |n| NodeSaid { name: format!("n{n}"), told: Ok(NodeFacts::default()) };
     Facts {
         key: "k".to_owned(),
         nodes: (1..=5).map(node).collect(),
@@ -32,7 +32,7 @@ fn held(grants: &[GrantView]) -> Facts {
     let mut free = facts.nodes.iter_mut();
     for grant in grants {
         for node in free.by_ref().take(grant.nodes) {
-            node.told = Ok(Told { grants: 1, lease_ms: grant.ttl_ms, ..Told::default() });
+            node.told = Ok(NodeFacts { grants: 1, lease_ms: grant.ttl_ms, ..NodeFacts::default() });
         }
     }
     facts.together.grants = grants.to_vec();
@@ -62,7 +62,7 @@ fn each_reason_has_its_state_and_its_advice() {
     let noperm = Why::answered("NOPERM", "this user …");
     let late = Why::late();
     let mut slots = idle();
-    slots.nodes[0].told = Ok(Told { guarded_slots: 2, ..Told::default() });
+    slots.nodes[0].told = Ok(NodeFacts { guarded_slots: 2, ..NodeFacts::default() });
     let cases: [(&str, Facts, State, &str, &str); 17] = [
         (
             "slots came without their locks",
@@ -198,7 +198,7 @@ fn each_reason_has_its_state_and_its_advice() {
             "kept",
             {
                 let mut facts = idle();
-                facts.nodes[0].told = Ok(Told { kept: Some(("6f".to_owned(), 12)), ..Told::default() });
+                facts.nodes[0].told = Ok(NodeFacts { kept: Some(("6f".to_owned(), 12)), ..NodeFacts::default() });
                 facts.together.waiters = 2;
                 facts
             },
@@ -291,7 +291,7 @@ fn everything_that_was_found_is_told() {
     facts.together.queue = vec![waiter];
     facts.together.waiters = 10;
     facts.together.waiters_behind = 6;
-    facts.nodes[3].told = Ok(Told { kept: Some(("6f".to_owned(), 12)), ..Told::default() });
+    facts.nodes[3].told = Ok(NodeFacts { kept: Some(("6f".to_owned(), 12)), ..NodeFacts::default() });
     facts.log_untold = "n2: NOPERM this user …".to_owned();
     let found: Vec<_> = diagnose(&facts).findings.into_iter().map(|f| format!("{} {}", f.about, f.found)).collect();
     assert_eq!(

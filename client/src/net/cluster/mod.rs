@@ -43,7 +43,7 @@ pub struct Cluster {
     place: usize,
     /// The servers that the user named.
     seeds: Vec<Way>,
-    known: watch::Sender<Known>,
+    known: watch::Sender<MapStatus>,
     /// The masters by address: those of the map, and those that redirections named.
     masters: Mutex<HashMap<Place, Master>>,
     /// Number of masters so far.
@@ -55,7 +55,7 @@ pub struct Cluster {
 
 /// The known map.
 #[derive(Clone, Debug)]
-enum Known {
+enum MapStatus {
     /// No server has answered yet.
     Nothing,
     /// No map, for this reason.
@@ -102,7 +102,7 @@ impl Cluster {
             name,
             place,
             seeds,
-            known: watch::Sender::new(Known::Nothing),
+            known: watch::Sender::new(MapStatus::Nothing),
             masters: Mutex::default(),
             count: AtomicU64::new(0),
             stale: Notify::new(),
@@ -118,25 +118,25 @@ impl Cluster {
     /// Returns its masters, as far as they are known.
     pub fn masters(&self) -> Vec<Arc<Node>> {
         match &*self.known.borrow() {
-            Known::Map(map) => map.masters.clone(),
-            Known::Nothing | Known::Failed(_) => vec![],
+            MapStatus::Map(map) => map.masters.clone(),
+            MapStatus::Nothing | MapStatus::Failed(_) => vec![],
         }
     }
 
     /// Returns the master of `key`, if it is known.
     pub fn known_master(&self, key: &[u8]) -> Option<Arc<Node>> {
         match &*self.known.borrow() {
-            Known::Map(map) => map.master(Slot::for_key(key)).map(Arc::clone),
-            Known::Nothing | Known::Failed(_) => None,
+            MapStatus::Map(map) => map.master(Slot::for_key(key)).map(Arc::clone),
+            MapStatus::Nothing | MapStatus::Failed(_) => None,
         }
     }
 
     /// Returns whether a request about `key` makes sense; also if it gets a lasting error at once.
     pub fn is_worth_asking(&self, key: &[u8]) -> bool {
         match &*self.known.borrow() {
-            Known::Nothing => true,
-            Known::Failed(failure) => failure.is_lasting(),
-            Known::Map(map) => map.master(Slot::for_key(key)).is_some_and(|node| node.is_worth_asking()),
+            MapStatus::Nothing => true,
+            MapStatus::Failed(failure) => failure.is_lasting(),
+            MapStatus::Map(map) => map.master(Slot::for_key(key)).is_some_and(|node| node.is_worth_asking()),
         }
     }
 
@@ -161,11 +161,11 @@ impl Cluster {
     /// Returns the map. Waits for the very first one.
     async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
         let mut known = self.known.subscribe();
-        let known = timeout_at(by, known.wait_for(|known| !matches!(known, Known::Nothing))).await;
+        let known = timeout_at(by, known.wait_for(|known| !matches!(known, MapStatus::Nothing))).await;
         match known.ok().and_then(Result::ok).as_deref() {
-            Some(Known::Map(map)) => Ok(Arc::clone(map)),
-            Some(Known::Failed(failure)) => Err(failure.clone()),
-            Some(Known::Nothing) | None => Err(Why::Unreachable("no server of it has answered yet".to_owned())),
+            Some(MapStatus::Map(map)) => Ok(Arc::clone(map)),
+            Some(MapStatus::Failed(failure)) => Err(failure.clone()),
+            Some(MapStatus::Nothing) | None => Err(Why::Unreachable("no server of it has answered yet".to_owned())),
         }
     }
 
@@ -231,7 +231,7 @@ impl Cluster {
         let before = all.len();
         all.retain(|place, _| places.contains_key(place));
         if all.len() != before
-            || !matches!(&*self.known.borrow(), Known::Map(old) if old.masters.len() == map.masters.len())
+            || !matches!(&*self.known.borrow(), MapStatus::Map(old) if old.masters.len() == map.masters.len())
         {
             info!(
                 cluster = self.name(),
@@ -241,7 +241,7 @@ impl Cluster {
             );
         }
         drop(all);
-        self.known.send_replace(Known::Map(Arc::new(map)));
+        self.known.send_replace(MapStatus::Map(Arc::new(map)));
         self.common.answers_again.notify_waiters();
     }
 
@@ -251,7 +251,7 @@ impl Cluster {
         let mut all = self.all_masters();
         let master = self.master_at(&mut all, place);
         self.known.send_if_modified(|known| {
-            let Known::Map(map) = known else { return false };
+            let MapStatus::Map(map) = known else { return false };
             if map.master(slot).is_some_and(|node| Arc::ptr_eq(node, &master)) {
                 return false;
             }

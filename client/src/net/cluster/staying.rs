@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::map::{SLOTS, View};
 use super::views::{best, questions, read, told_by, view_of};
-use super::{Cluster, Known};
+use super::{Cluster, MapStatus};
 use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::node::Node;
 use crate::net::pace::Given;
@@ -37,19 +37,19 @@ impl Cluster {
                     debug!(cluster = self.name(), %failure, "no map of the cluster");
                     self.known.send_if_modified(|known| match known {
                         // The old map is better than none.
-                        Known::Map(_) => false,
+                        MapStatus::Map(_) => false,
                         _ => {
-                            *known = Known::Failed(failure);
+                            *known = MapStatus::Failed(failure);
                             true
                         }
                     });
                 }
             }
             let is_calm = match &*self.known.borrow() {
-                Known::Map(map) => {
+                MapStatus::Map(map) => {
                     map.slots.len() == usize::from(SLOTS) && map.masters.iter().all(|node| node.is_worth_asking())
                 }
-                Known::Nothing | Known::Failed(_) => false,
+                MapStatus::Nothing | MapStatus::Failed(_) => false,
             };
             let pause = if is_calm { CALM } else { TROUBLED };
             let jittered = pause.mul_f64(rand::rng().random_range(0.7..1.0));
@@ -66,8 +66,8 @@ impl Cluster {
         if said.iter().all(Result::is_err) {
             // All other known servers are asked, also replicas: one of them may be a master by now.
             let replicas = match &*self.known.borrow() {
-                Known::Map(map) => map.replicas.clone(),
-                Known::Nothing | Known::Failed(_) => vec![],
+                MapStatus::Map(map) => map.replicas.clone(),
+                MapStatus::Nothing | MapStatus::Failed(_) => vec![],
             };
             let replicas = replicas.iter().map(|place| self.seeds[0].to(&place.host, place.port));
             let ways: Vec<_> = self.seeds.iter().cloned().chain(replicas).collect();

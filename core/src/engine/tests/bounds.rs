@@ -1,7 +1,7 @@
 //! Bounds on what may wait, and on what is done at once.
 
 use super::super::fixture::{Key, granted};
-use super::super::{Question, Reply, Request, Said};
+use super::super::{Finding, Question, Reply, Request};
 use crate::fixture::*;
 use crate::queue::shares::{Asker, Load, UserId};
 use crate::queue::waiting::Answer;
@@ -106,9 +106,9 @@ fn what_need_not_wait_needs_no_room() {
 }
 
 /// Answers that the sender is this user.
-fn says_user(question: Question, name: &[u8]) -> Option<Said> {
+fn says_user(question: Question, name: &[u8]) -> Option<Finding> {
     let asker = Asker { user: UserId::of(name), listener: None };
-    (question == Question::WhoAsks).then_some(Said::Asks(asker))
+    (question == Question::WhoAsks).then_some(Finding::Asks(asker))
 }
 
 /// Requests of one user leave room for those of another.
@@ -140,7 +140,7 @@ fn no_user_takes_the_places_of_others() {
 fn without_memory_nobody_begins_to_wait() {
     let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
-    key.says = |question| (question == Question::WhoAsks).then_some(Said::Refused(Refusal::OutOfMemory));
+    key.says = |question| (question == Question::WhoAsks).then_some(Finding::Refused(Refusal::OutOfMemory));
     assert_eq!(key.wait("c", 5_000, None), Err(Refusal::OutOfMemory));
     assert_eq!(key.wait("c", 0, None), Ok((Reply::Turn(0), 0)), "who does not wait is told");
     assert_eq!((key.release("a"), granted(&key.settle()).len()), (Some(0), 1));

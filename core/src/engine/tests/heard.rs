@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::engine::{Request, Run, Said, Step};
+use crate::engine::{Finding, Request, Run, Step};
 use crate::fixture::*;
 use crate::keepalive::ClientId;
 use crate::node::Node;
-use crate::queue::listening::{News, Told};
+use crate::queue::listening::{News, NewsBody};
 use crate::queue::of_key::{WaiterId, Want};
 use crate::queue::shares::Load;
 use crate::request::{Behind, ListenerName, Note, Patience, Wait};
@@ -28,21 +28,21 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     let ask = Wait { owner: owner(who), wanted: Wanted::Exclusive, patience, ticket: None, note, behind };
     let request = Request::Wait(ask);
     let mut lock = exclusive(owner("holder"), note, token(1), at(0).boot, ttl(60_000));
-    let (mut run, mut said, mut id) = (Run::new(KEY, &request), Said::Yes, None);
+    let (mut run, mut said, mut id) = (Run::new(KEY, &request), Finding::Yes, None);
     loop {
         match run.next(Some(&mut lock), said, node, at(now)) {
             Step::Done(_) => return id,
             Step::Block => {
                 id = node.listeners.begin(ClientId(listener), b"k", owner(who));
-                said = Said::Blocked(id.unwrap());
+                said = Finding::Blocked(id.unwrap());
             }
-            _ => said = Said::Yes,
+            _ => said = Finding::Yes,
         }
     }
 }
 
 /// A node, and the expected news of its three listeners.
-struct Heard {
+struct ListenersFixture {
     node: Node,
     /// The waiting requests, each with its listener and owner.
     open: Vec<(WaiterId, u64, String)>,
@@ -54,7 +54,7 @@ struct Heard {
 
 type Checked = Result<(), TestCaseError>;
 
-impl Heard {
+impl ListenersFixture {
     fn new() -> Self {
         Self { node: node(), open: vec![], untold: Default::default(), lives: [false; 3], now: 0 }
     }
@@ -105,7 +105,7 @@ impl Heard {
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {
-            self.node.listeners.tell(id, Told::Answer(answer));
+            self.node.listeners.tell(id, NewsBody::Answer(answer));
             if let Some(place) = self.open.iter().position(|(other, ..)| *other == id) {
                 let (_, listener, owner) = self.open.remove(place);
                 self.untold[listener as usize].push(owner);
@@ -145,7 +145,7 @@ proptest! {
     fn each_request_is_news_once_or_leaves(
         steps in prop::collection::vec((0u8..6, 0u64..3, 0u8..4, 1u64..60), 1..80)
     ) {
-        let mut heard = Heard::new();
+        let mut heard = ListenersFixture::new();
         for (n, (what, listener, who, ms)) in steps.into_iter().enumerate() {
             heard.now += ms / 6;
             heard.step(what, listener, format!("{who}-{n}"), ms)?;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::engine::fixture::Key;
-use crate::engine::{Question, Request, Said};
+use crate::engine::{Finding, Question, Request};
 use crate::fixture::{KEY, at, keep_alive};
 use crate::guard::evicted::Evictee;
 use crate::history::ending::Ending;
@@ -140,7 +140,7 @@ fn each_way_in_which_a_wait_comes_to_nothing() {
     key.now = 62;
     key.release("back");
     assert_eq!(last(&key), ("back".to_owned(), Ending::Withdrawn, 62, 0, 1));
-    key.says = |question| matches!(question, Question::IsPermitted(_)).then_some(Said::Refused(Refusal::Forbidden));
+    key.says = |question| matches!(question, Question::IsPermitted(_)).then_some(Finding::Refused(Refusal::Forbidden));
     key.now = 63;
     key.release("holder");
     assert_eq!(last(&key), ("refused".to_owned(), Ending::Refused(Refusal::Forbidden), 63, 0, 0));
@@ -153,7 +153,7 @@ fn a_lease_that_was_kept_alive_ended_with_its_connection_unless_it_was_extended_
         let mut key = logging();
         key.acquire("me", 1_000, 0).unwrap();
         keep_alive(&mut key.node, 1, 60_000, 0);
-        key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Said::No);
+        key.says = |question| matches!(question, Question::MayRenew(_)).then_some(Finding::No);
         key.now = 500;
         key.settle();
         if extends {

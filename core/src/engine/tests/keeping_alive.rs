@@ -1,7 +1,7 @@
 //! KEEPALIVE, from the check of a lease to its renewal.
 
 use super::super::fixture::Key;
-use super::super::{Question, Request, Said, Step};
+use super::super::{Finding, Question, Request, Step};
 use crate::fixture::*;
 use crate::keepalive::ClientId;
 use crate::refusal::Refusal;
@@ -15,7 +15,7 @@ fn kept() -> Key {
 }
 
 /// Returns until when "me" holds it, if the server gives this answer and all due work is done at each millisecond.
-fn held_until(key: &mut Key, says: fn(Question) -> Option<Said>, until: u64) -> u64 {
+fn held_until(key: &mut Key, says: fn(Question) -> Option<Finding>, until: u64) -> u64 {
     key.says = says;
     while key.now < until && key.holder().is_some() {
         key.now += 1;
@@ -24,12 +24,12 @@ fn held_until(key: &mut Key, says: fn(Question) -> Option<Said>, until: u64) -> 
     key.now
 }
 
-fn is_gone(question: Question) -> Option<Said> {
-    (question == Question::MayRenew(ClientId(7))).then_some(Said::No)
+fn is_gone(question: Question) -> Option<Finding> {
+    (question == Question::MayRenew(ClientId(7))).then_some(Finding::No)
 }
 
-fn is_refused(question: Question) -> Option<Said> {
-    matches!(question, Question::MayRenew(_)).then_some(Said::Refused(Refusal::NotYet))
+fn is_refused(question: Question) -> Option<Finding> {
+    matches!(question, Question::MayRenew(_)).then_some(Finding::Refused(Refusal::NotYet))
 }
 
 #[test]

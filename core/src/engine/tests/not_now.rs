@@ -1,7 +1,7 @@
 //! The obstacles that keep a free lock from waiting requests: a guard, an eviction, the disk, the server, a permission.
 
 use super::super::fixture::{Key, granted};
-use super::super::{Event, Question, Reply, Request, Said, Step, Work};
+use super::super::{Event, Finding, Question, Reply, Request, Step, Work};
 use crate::fixture::*;
 use crate::guard::evicted::Evictee;
 use crate::queue::of_key::{Waiter, WaiterId, Want};
@@ -167,7 +167,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
 #[test]
 fn what_may_not_be_granted_is_free() {
     let (mut key, [b]) = Key::with_queue(["b"]);
-    key.says = |question| matches!(question, Question::MayGrant(_)).then_some(Said::Refused(Refusal::NotYet));
+    key.says = |question| matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::NotYet));
     key.release("a");
     assert_eq!(key.effects(), [Step::Tell(Event::Released), Step::Delete(None)]);
     assert_eq!((key.settle(), key.lock.is_none()), (vec![], true));
@@ -192,7 +192,8 @@ fn what_may_not_be_granted_is_free() {
 fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
     let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
     assert_eq!((b, c), (1, 2));
-    key.says = |question| (question == Question::IsPermitted(WaiterId(1))).then_some(Said::Refused(Refusal::Forbidden));
+    key.says =
+        |question| (question == Question::IsPermitted(WaiterId(1))).then_some(Finding::Refused(Refusal::Forbidden));
     key.release("a");
     let answers = key.settle();
     assert_eq!(answers[0], (b, Answer::Refused(Refusal::Forbidden)));

@@ -1,7 +1,7 @@
 //! Every short history of a slot that leaves a node and returns, perhaps with a lock that was granted elsewhere. No two
 //! owners hold it at a time, and no token repeats or falls.
 
-use super::super::{Question, Reply, Request, Run, Said, Step};
+use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
 use crate::guard::slots::{SlotSet, slot_of};
 use crate::lock::Lock;
@@ -166,10 +166,10 @@ impl Cluster {
     /// Asks the node for the lock.
     fn ask(&mut self) {
         let ask = Request::Acquire(Acquire { ttl: ttl(TTL_MS), ..asks("me") });
-        let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Said::Yes, self.lock.take(), self.now());
+        let (mut run, mut said, mut held, now) = (Run::new(KEY, &ask), Finding::Yes, self.lock.take(), self.now());
         let answer = loop {
             let step = run.next(held.as_mut(), said, &mut self.node, now);
-            said = Said::Yes;
+            said = Finding::Yes;
             match step {
                 Step::Store(_) => held = run.granted().map(|lock| *lock),
                 Step::LookAtSlots => self.look(),

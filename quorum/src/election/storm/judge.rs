@@ -1,11 +1,11 @@
 //! Hands answers to observers, and checks what they believe against what happened.
 
-use super::{FRESH_US, Says, Server, World, Wrong, owner_bytes};
+use super::{FRESH_US, LockReport, Server, World, Wrong, owner_bytes};
 use crate::values::time::BootTime;
 use crate::{NodeId, majority};
 
 impl World {
-    pub(super) fn see(&mut self, observer: usize, name: usize, request: u64, id: NodeId, says: Says) {
+    pub(super) fn see(&mut self, observer: usize, name: usize, request: u64, id: NodeId, says: LockReport) {
         let it = &mut self.watchers[observer];
         let (awaited, asked) = it.asks[name];
         if awaited != request {

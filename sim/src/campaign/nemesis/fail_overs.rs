@@ -20,7 +20,7 @@ const PROMOTION: Duration = Duration::from_secs(20);
 
 /// The way in which the replica takes over.
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum Manner {
     /// The master is killed, and returns later. The replica does not know the master's last grant, and is examined on
     /// it.
     Killed,
@@ -36,7 +36,7 @@ enum How {
 /// Fails over one shard at a time, in each way in turn. A storm lasts until a replica has taken over.
 pub async fn shards(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
-    let ways = [How::Killed, How::SteppedDown, How::CutOff, How::PassedOver];
+    let ways = [Manner::Killed, Manner::SteppedDown, Manner::CutOff, Manner::PassedOver];
     // A brief campaign has one turn: the way in which a grant is lost.
     let mut turn = if world.settings.brief { 0 } else { dice.below(ways.len()) };
     let mut took_over = false;
@@ -46,18 +46,18 @@ pub async fn shards(world: Arc<World>, mut dice: Dice) {
         let (shard, how) = (dice.below(SHARDS), ways[turn % ways.len()]);
         if take_over(&world, cluster, shard, how, &mut dice).await {
             turn += 1;
-            took_over |= !matches!(how, How::CutOff);
+            took_over |= !matches!(how, Manner::CutOff);
         }
     }
 }
 
 /// Lets the replica of a shard take over. Returns true if that was possible.
-async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dice: &mut Dice) -> bool {
+async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, dice: &mut Dice) -> bool {
     // A replica takes over by the votes of a majority, so no other server may be down while its master dies. Nobody
     // else waits for two.
     let mut others = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
-        if matches!(how, How::Killed) && node % SHARDS != shard {
+        if matches!(how, Manner::Killed) && node % SHARDS != shard {
             others.push(slot.machine.lock().await);
         }
     }
@@ -66,7 +66,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
     let Some((master, replica)) = roles(world, shard).await else { return false };
     let old = if master == shard { &mut *one } else { &mut *other };
     match how {
-        How::Killed => {
+        Manner::Killed => {
             let _fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
             // The replica never hears of the last grant.
             let link = &world.links[0][master];
@@ -83,9 +83,9 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
                 exam.examine(world, &socket, exam::GUARD, tokens, "a replica that took over").await;
             }
         }
-        How::SteppedDown | How::PassedOver => {
+        Manner::SteppedDown | Manner::PassedOver => {
             let (kind, words): (_, &[&str]) = match how {
-                How::SteppedDown => ("CLUSTER FAILOVER", &["CLUSTER", "FAILOVER"]),
+                Manner::SteppedDown => ("CLUSTER FAILOVER", &["CLUSTER", "FAILOVER"]),
                 _ => ("CLUSTER FAILOVER FORCE", &["CLUSTER", "FAILOVER", "FORCE"]),
             };
             if say::<()>(world, replica, words).await.is_err() {
@@ -94,7 +94,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: How, dic
             let _fault = world.log.begin(kind, On::Node(replica), "");
             promoted(world, replica).await;
         }
-        How::CutOff => {
+        Manner::CutOff => {
             let time = dice.ms(500, 8_000);
             let _fault =
                 world.log.begin("cut off from its cluster", On::Node(master), format!("{} ms", time.as_millis()));
