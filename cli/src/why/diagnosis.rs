@@ -101,6 +101,11 @@ impl Facts {
             );
             return (State::Unknown, summary, advice);
         }
+        self.held_by_nobody(&key, count, majority)
+    }
+
+    /// Decides where no majority holds the lock, and enough nodes serve.
+    fn held_by_nobody(&self, key: &str, count: usize, majority: usize) -> (State, String, String) {
         let partly = unconfirmed(&self.together.grants, count);
         let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));
         // What is more follows the end of a lease.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use palisade_quorum::{
     Acquire, Answer, Ask, Held, NodeId, Obstacle, Out, Progress, Wanted, first_as, granted_after, majority,
 };
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -64,16 +65,24 @@ async fn reached(by: Option<Instant>) {
     }
 }
 
+/// Waits for a turn to begin an attempt.
+///
+/// # Errors
+/// `by` is reached first.
+async fn turn(nodes: &Nodes, by: Option<Instant>) -> Result<Option<SemaphorePermit<'_>>, Error> {
+    tokio::select! {
+        biased;
+        turn = nodes.admission.turn() => Ok(turn),
+        () = async { home().await; reached(by).await }, if by.is_some() => Err(not_begun()),
+    }
+}
+
 /// Acquires the lock with one round to all nodes, and a second one if their tokens differ; until `by`, if there is a
 /// limit. If this is dropped or refused, the lock is released everywhere.
 pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
     // The turn comes before the clock is read: the lease does not run while this waits.
-    let _turn = tokio::select! {
-        biased;
-        turn = nodes.admission.turn() => turn,
-        () = async { home().await; reached(by).await }, if by.is_some() => return Err(not_begun()),
-    };
+    let _turn = turn(nodes, by).await?;
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);

@@ -54,6 +54,20 @@ impl Request<'_> {
         let longest = Duration::from_millis(at_a_time_ms.into()) + LATE;
         (node, endpoint.ask_to_wait(&command, self.lease, longest).await)
     }
+
+    /// Passes the reply of a node to `waiter`, and returns what to do next.
+    fn on_reply(&self, waiter: &mut Waiter, node: usize, id: Option<NodeId>, reply: Result<Value, Why>) -> WaitTask {
+        let (now, random) = (clock::boot_now(), rand::random());
+        let kept = reply.as_ref().ok().and_then(wire::kept_number);
+        match (reply, id.zip(kept)) {
+            (Ok(_), Some((id, number))) => waiter.on_told(node, id, number, random),
+            (Ok(_), None) => waiter.on_nothing(node, now, random),
+            (Err(why), _) => {
+                let waits = self.nodes.list[node].waits_heard(&self.lease.key);
+                waiter.on_failure(node, why.is_lasting(), waits, now, random)
+            }
+        }
+    }
 }
 
 /// Waits in the queues until a majority reports the lock as free for this acquisition, for up to `patience`. `None`: it
@@ -91,19 +105,10 @@ pub async fn turn(
             () = &mut over => break waiter.leave(),
             else => break waiter.leave(),
         };
-        let (now, random) = (clock::boot_now(), rand::random());
-        let kept = reply.as_ref().ok().and_then(wire::kept_number);
-        let task = match (reply, id.zip(kept)) {
-            (Ok(_), Some((id, number))) => waiter.on_told(node, id, number, random),
-            (Ok(_), None) => waiter.on_nothing(node, now, random),
-            (Err(failure), _) => {
-                let waits = nodes.list[node].waits_heard(&lease.key);
-                let is_lasting = failure.is_lasting();
-                whys[node] = is_lasting.then_some(failure);
-                waiter.on_failure(node, is_lasting, waits, now, random)
-            }
-        };
-        match task {
+        if let Err(why) = &reply {
+            whys[node] = why.is_lasting().then(|| why.clone());
+        }
+        match request.on_reply(&mut waiter, node, id, reply) {
             WaitTask::Go => {}
             WaitTask::Ask { node, after_ms } => {
                 asked.push(request.ask(node, Duration::from_millis(after_ms.into())));
