@@ -52,7 +52,7 @@ fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[Server
 fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     let first = &view.first;
     let state = match may_be_held {
-        true => "held by nobody, or by one whom too few nodes show".to_owned(),
+        true => "held by nobody, or by an owner that too few nodes show".to_owned(),
         false => view.state_line(nodes.len()),
     };
     let mut text = format!("{} is {state}\n", printable(view.key.as_bytes()));
