@@ -69,6 +69,8 @@ fn a_client_that_listens_later_hears_of_changes() {
     for (classes, line, expected) in told {
         me.say(&format!("CONFIG SET notify-keyspace-events {classes}"));
         me.say(line);
-        expected.map(|expected| assert_eq!(next(&mut events), expected));
+        if let Some(expected) = expected {
+            assert_eq!(next(&mut events), expected);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use palisade_client::{Client, ErrorKind};
 
-use crate::fixture::{Nodes, address, connected, until};
+use crate::fixture::{Nodes, address, connected};
 use crate::harness::{Setup, follow};
 #[cfg(feature = "tls")]
 use crate::harness::{has_tls, issue, make_authority, not_here, with_mutual_tls};
@@ -133,7 +133,7 @@ async fn what_does_not_agree_on_tls() {
         ("redis", encrypted, own.clone(), TlsFault::Encrypted),
     ] {
         let client = Client::builder().node(format!("{scheme}://127.0.0.1:{port}")).tls(tls).build().unwrap();
-        until("it is said", async || {
+        crate::fixture::until("it is said", async || {
             let error = client.try_lock("k").await.unwrap_err();
             error.is_lasting() && error.nodes().iter().any(|node| node.why == Why::Tls(fault.clone()))
         })
