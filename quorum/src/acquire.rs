@@ -33,7 +33,7 @@ enum State {
     /// No answer yet.
     Asked,
     /// Granted or acknowledged with this token.
-    OwnGrant(Token),
+    Granted(Token),
     /// Granted with this token, and asked to raise it.
     Raising(Token),
     Out(Out),
@@ -74,7 +74,7 @@ impl Acquire {
     ) -> (Self, Progress) {
         let mut seats = vec![Seat { id: None, state: State::Out(Out::Failed) }; nodes];
         for (node, id, token) in has {
-            seats[node] = Seat { id: Some(id), state: State::OwnGrant(token) };
+            seats[node] = Seat { id: Some(id), state: State::Granted(token) };
         }
         let mut acquire = Self { ttl_ms, start, proposal, seats, target: None };
         let progress = acquire.proceed(now);
@@ -96,7 +96,7 @@ impl Acquire {
             (_, Answer::Token(token)) => {
                 let others = self.seats.iter().enumerate().filter(|(other, _)| *other != node);
                 let twice = others.map(|(_, seat)| seat).any(|seat| seat.id == id && seat.token().is_some());
-                if id.is_none() || twice { State::Out(Out::Duplicate) } else { State::OwnGrant(token) }
+                if id.is_none() || twice { State::Out(Out::Duplicate) } else { State::Granted(token) }
             }
             (_, Answer::Guarded { ms }) => State::Out(Out::Guarded { ms }),
             (Ask::Acquire { .. }, Answer::No) => State::Out(Out::Contended),
@@ -134,7 +134,7 @@ impl Acquire {
                 return self.done(target);
             }
             for (node, seat) in self.seats.iter_mut().enumerate() {
-                if let State::OwnGrant(token) = seat.state
+                if let State::Granted(token) = seat.state
                     && token < target
                 {
                     seat.state = State::Raising(token);
@@ -172,7 +172,7 @@ impl Acquire {
 impl Seat {
     fn token(&self) -> Option<Token> {
         match self.state {
-            State::OwnGrant(token) | State::Raising(token) => Some(token),
+            State::Granted(token) | State::Raising(token) => Some(token),
             State::Asked | State::Out(_) => None,
         }
     }

@@ -118,7 +118,7 @@ pub fn has_to_leave() -> bool {
 /// Work that a caller began on its own task.
 pub trait Begun: Send + Sync {
     /// Handles work that has not ended in its time.
-    fn is_overdue(&self);
+    fn on_overdue(&self);
 }
 
 /// An item that is left to the client's thread.
@@ -234,7 +234,7 @@ impl Home {
         match left {
             Left::Begun(begun) => {
                 if let Some(begun) = begun.upgrade() {
-                    begun.is_overdue();
+                    begun.on_overdue();
                 }
             }
             Left::Rest(mut rest) => {

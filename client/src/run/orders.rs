@@ -27,7 +27,7 @@ pub struct Orders(Mutex<Stage>);
 #[derive(Debug)]
 enum Stage {
     Young(Box<Renewer>),
-    SessionLife(mpsc::UnboundedSender<Order>),
+    Kept(mpsc::UnboundedSender<Order>),
     /// The lock was released before there was any work.
     Over,
 }
@@ -62,13 +62,13 @@ impl Orders {
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Young(renewer) => {
                 let (orders, inbox) = mpsc::unbounded_channel();
-                *stage = Stage::SessionLife(orders.clone());
+                *stage = Stage::Kept(orders.clone());
                 drop(stage);
                 renewer.start(inbox);
                 Some(orders)
             }
-            Stage::SessionLife(orders) => {
-                *stage = Stage::SessionLife(orders.clone());
+            Stage::Kept(orders) => {
+                *stage = Stage::Kept(orders.clone());
                 Some(orders)
             }
             Stage::Over => None,
@@ -81,7 +81,7 @@ impl Orders {
 }
 
 impl Begun for Orders {
-    fn is_overdue(&self) {
+    fn on_overdue(&self) {
         self.kept();
     }
 }
@@ -124,7 +124,7 @@ pub fn start(
     let is_busy = renewer.is_busy_before(clock::after(YOUNG));
     let orders = Arc::new(Orders(Mutex::new(Stage::Young(Box::new(renewer)))));
     if is_busy || is_home() {
-        orders.is_overdue();
+        orders.on_overdue();
     } else {
         let begun: Weak<Orders> = Arc::downgrade(&orders);
         home.takes_over(begun);

@@ -70,7 +70,7 @@ pub enum Line {
     /// An agent answered a RELEASE, sent at `sent`: the owner held the lock until now.
     ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
     /// A lease that KEEPALIVE keeps begins.
-    KeptLease(KeptLease),
+    Kept(KeptLease),
     /// A kept lease ended.
     KeptEnded { at: TimeUs, who: Holder, how: Ended },
     /// A candidate begins to campaign.

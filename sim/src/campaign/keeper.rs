@@ -53,7 +53,7 @@ impl Task {
             Reply::Number(_) | Reply::Null => return Ok(()),
         };
         let kept = KeptLease { since, at: now_us(), node, who, ttl_ms, until: since + ms * 1_000 };
-        self.write(Line::KeptLease(kept));
+        self.write(Line::Kept(kept));
         let end = now_us() + self.dice.random_range(500..ms + 2_500) * 1_000;
         let how = self.holds(&mut node_says, &name, (who, token), end).await.unwrap_or(Some(Ended::Unknown));
         let how = match how {

@@ -34,7 +34,7 @@ pub struct KeptLeases {
 
 /// Judges all kept leases. `lives` has the client of each process, from life 1 on.
 pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
-    let kept = lines.iter().filter_map(|line| if let Line::KeptLease(kept) = line { Some(*kept) } else { None });
+    let kept = lines.iter().filter_map(|line| if let Line::Kept(kept) = line { Some(*kept) } else { None });
     let ends: BTreeMap<Holder, (TimeUs, Ended)> = lines
         .iter()
         .filter_map(|line| if let Line::KeptEnded { at, who, how } = line { Some((*who, (*at, *how))) } else { None })
@@ -89,7 +89,7 @@ mod tests {
 
     fn judged(at: TimeUs, how: Ended, faults: &[Fault]) -> (usize, usize) {
         let kept = KeptLease { since: 1_000_000, at: 1_001_000, node: 2, who: WHO, ttl_ms: 1_000, until: 6_000_000 };
-        let all = judge(&[Line::KeptLease(kept), Line::KeptEnded { at, who: WHO, how }], faults, &[0]);
+        let all = judge(&[Line::Kept(kept), Line::KeptEnded { at, who: WHO, how }], faults, &[0]);
         (all.judged, all.wrong.len())
     }
 

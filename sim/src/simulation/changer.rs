@@ -39,7 +39,7 @@ pub(super) enum Answers {
     /// The last version that the node learned of.
     Knows(Members),
     /// This member's answer to a message.
-    Payload(usize, TellMember, MemberSays),
+    Member(usize, TellMember, MemberSays),
 }
 
 /// A message to or from the program of fault `of`.

@@ -75,7 +75,7 @@ impl World<'_> {
                     self.on_server(node, |server, now| server.hear_changer(&told, taken_for, now).ok()).flatten();
                 let says = says.filter(|_| self.writes_members(node)).unwrap_or(MemberSays::No);
                 self.tell(|| format!("node {node} is told {told:?}, says {says:?}"));
-                self.nodes[node].server.is_some().then_some(Answers::Payload(member, told, says))
+                self.nodes[node].server.is_some().then_some(Answers::Member(member, told, says))
             }
             ChangerRequest::Decided(members) => {
                 let version = members.version;
@@ -115,7 +115,7 @@ impl World<'_> {
                     changer.latest = members;
                 }
             }
-            Answers::Payload(member, told, says) => {
+            Answers::Member(member, told, says) => {
                 let Some(attempt) = &mut changer.attempt else { return Ok(()) };
                 let one_is_enough = self.without.is(Rule::MajorityAccepts) && says == MemberSays::Accepted;
                 let is_any = self.without.is(Rule::MembersHaveIds);

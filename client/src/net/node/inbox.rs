@@ -102,7 +102,7 @@ impl Inbox {
 }
 
 impl Begun for Inbox {
-    fn is_overdue(&self) {
+    fn on_overdue(&self) {
         let mut arrived = self.arrived();
         arrived.is_overdue = true;
         let waits = arrived.waits.take();
