@@ -241,8 +241,8 @@ impl Client {
     /// and no lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
     ///
     /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended: for
-    /// the longest lease that they allow (`lock.max-ttl`). A node that is added must answer, and is added once it is no
-    /// longer guarded, however long its guard is armed for. Drop the future to stop waiting, and call again to
+    /// the longest lease that they allow (`lock.max-ttl`). A node that is added must answer within 10 s, and is added once
+    /// it is no longer guarded, however long its guard is armed for. Drop the future to stop waiting, and call again to
     /// continue. A node that is removed may be dead. The first change writes the set down on the nodes; before it they
     /// know of no set, and all clients must have been given the same nodes.
     ///

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use crate::cluster_changes::{Judge, take_turns_with};
 use crate::fixture::{Nodes, address, connected, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
-use crate::proxy::before_each;
+use crate::proxy::{Proxy, before_each};
 
 /// Leases of locks that are held throughout. A step waits until earlier leases have ended. After it all clients
 /// reconnect to all nodes, which takes seconds on a machine that is busy with other tests.
@@ -288,6 +289,60 @@ async fn a_node_is_added_when_it_serves() {
     assert!(!guard.is_lost(), "it was held throughout");
     is_on_live(&nodes, "k", &[0, 1, 3]).await;
     assert_eq!(guard.release().await, Released::Released);
+}
+
+/// A new node does not answer in a node's time, as one under load: it is asked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_that_does_not_answer_is_asked_again() {
+    let nodes = Nodes::start_with(3, short);
+    let locks = nodes_client(&nodes, &[0, 1]).await;
+    set(&locks, some(&nodes, &[0, 1])).await;
+    let proxy = Proxy::before(&nodes.0[2]).await;
+    proxy.swallow_answers();
+    let mut change = pin!(set(&locks, [some(&nodes, &[0, 1]), vec![proxy.address()]].concat()));
+    tokio::select! {
+        () = &mut change => panic!("a node was added without an answer"),
+        () = until("it is asked again", async || proxy.connections() >= 2) => proxy.pass(),
+    }
+    change.await;
+    assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
+}
+
+/// A new node is guarded, and answers only every other connection: the change asks until it knows that the node serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
+    let nodes = Nodes::start_with(3, short);
+    let locks = nodes_client(&nodes, &[0, 1]).await;
+    set(&locks, some(&nodes, &[0, 1])).await;
+    nodes.0[2].client().say("LOCK.GUARD ARM 3600000");
+    let proxy = Proxy::before(&nodes.0[2]).await;
+    proxy.answer_every_other();
+    let mut change = pin!(set(&locks, [some(&nodes, &[0, 1]), vec![proxy.address()]].concat()));
+    tokio::select! {
+        () = &mut change => panic!("a guarded node was added"),
+        () = until("it is asked again", async || proxy.connections() >= 4) => {}
+    }
+    assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [1, 1, 0]);
+    nodes.0[2].lift();
+    proxy.pass();
+    change.await;
+    assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
+}
+
+/// A new node refuses what does not pass by itself. That ends the change, while another new one does not answer yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
+    let nodes = Nodes::start_with(4, short);
+    let locks = nodes_client(&nodes, &[0, 1]).await;
+    set(&locks, some(&nodes, &[0, 1])).await;
+    let silent = Proxy::before(&nodes.0[2]).await;
+    silent.swallow();
+    nodes.0[3].client().say("ACL SETUSER default -lock.members");
+    let new = vec![silent.address(), address(&nodes.0[3])];
+    let error = locks.set_nodes([some(&nodes, &[0, 1]), new].concat()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotAllowed, "{error}");
+    assert_eq!(error.nodes().iter().map(|node| &*node.node).collect::<Vec<_>>(), [address(&nodes.0[3])]);
+    assert_eq!([0, 1].map(|place| version(&nodes.0[place])), [1; 2]);
 }
 
 async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {

@@ -69,6 +69,17 @@ impl Nodes {
         self.0.iter().map(|server| server.client().say(line)).collect()
     }
 
+    /// Returns how often each node received this command since the statistics were reset.
+    pub fn calls(&self, command: &str) -> Vec<u64> {
+        let name = format!("cmdstat_{command}:calls=");
+        let of = |stats: &Reply| {
+            let text = stats.as_text().to_lowercase();
+            let line = text.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok());
+            line.unwrap_or(0)
+        };
+        self.say("INFO commandstats").iter().map(of).collect()
+    }
+
     /// Returns on how many nodes `key` is locked.
     pub fn holding(&self, key: &str) -> usize {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()

@@ -11,17 +11,6 @@ fn long() -> Options {
     Options::new().ttl(ms(60_000))
 }
 
-/// Returns how often a command was called on each node.
-fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
-    let stats = nodes.say("INFO commandstats").into_iter().map(|stats| stats.as_text().to_lowercase());
-    let start = format!("cmdstat_{command}:calls=");
-    let count = |stats: String| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
-        line.unwrap_or(0)
-    };
-    stats.map(count).collect()
-}
-
 /// Returns the number of keys that each node tracks.
 fn tells_of(nodes: &Nodes) -> Vec<u64> {
     nodes.0.iter().map(|server| server.client().info_field("tracking_total_keys")).collect()
@@ -48,7 +37,7 @@ async fn without_asking_again_and_again() {
         let (nodes, locks) = Nodes::with_client(count).await;
         let guard = locks.with(&long()).lock("k").await.unwrap();
         told(&nodes).await;
-        let looks = calls(&nodes, "lock.check");
+        let looks = nodes.calls("lock.check");
         assert_eq!(looks, vec![1; count], "it was looked at once");
         nodes.say(how);
         if how.starts_with("SET") {
@@ -57,7 +46,7 @@ async fn without_asking_again_and_again() {
         }
         assert!(taken_away(&guard).await > count / 2);
         assert!(guard.is_lost() && !guard.is_valid());
-        assert_eq!(calls(&nodes, "lock.extend"), vec![0; count], "nobody had to extend it to find out");
+        assert_eq!(nodes.calls("lock.extend"), vec![0; count], "nobody had to extend it to find out");
     }
 }
 
@@ -68,14 +57,14 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     let guard = locks.with(&long()).lock("k").await.unwrap();
     told(&nodes).await;
     guard.extend().await.unwrap();
-    until("it was looked at again", async || calls(&nodes, "lock.check").iter().all(|&looks| looks >= 2)).await;
+    until("it was looked at again", async || nodes.calls("lock.check").iter().all(|&looks| looks >= 2)).await;
     told(&nodes).await;
     nodes.say("CLIENT KILL TYPE normal SKIPME yes");
-    let looks = calls(&nodes, "lock.check");
+    let looks = nodes.calls("lock.check");
     until("it was looked at again", async || {
         // Until all are connected again, some extensions fail.
         let _ = guard.extend().await;
-        calls(&nodes, "lock.check").iter().zip(&looks).all(|(now, before)| now > before)
+        nodes.calls("lock.check").iter().zip(&looks).all(|(now, before)| now > before)
     })
     .await;
     nodes.say("LOCK.BREAK k");
@@ -91,7 +80,7 @@ async fn what_is_taken_away_node_by_node_is_not_taken_back() {
     for (n, server) in nodes.0.iter().enumerate().take(3) {
         assert!(!guard.is_lost(), "{n} of five");
         server.client().say("LOCK.BREAK k");
-        until("it was looked at", async || calls(&nodes, "lock.check")[n] == 2).await;
+        until("it was looked at", async || nodes.calls("lock.check")[n] == 2).await;
     }
     assert_eq!(taken_away(&guard).await, 3);
     until("it is given back to the others", async || nodes.holding("k") == 0).await;
@@ -103,7 +92,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     let guard = locks.with(&long().told_at_once(false)).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
     nodes.say("LOCK.BREAK k");
-    assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
+    assert_eq!((nodes.calls("lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
     assert!(guard.extend().await.is_err());
     assert!(taken_away(&guard).await >= 2);
     nodes.say("ACL SETUSER app on >secret ~* +@all -client|tracking");
@@ -111,7 +100,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     let locks = palisade_client::Client::new(addresses).unwrap();
     let guard = locks.with(&long()).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(calls(&nodes, "lock.check"), vec![0; 3]);
+    assert_eq!(nodes.calls("lock.check"), vec![0; 3]);
     guard.extend().await.unwrap();
     guard.release().await;
 }
@@ -123,7 +112,7 @@ async fn a_short_hold_is_not_looked_at() {
     for _ in 0..20 {
         locks.with(&long()).lock("k").await.unwrap().release().await;
     }
-    assert_eq!((calls(&nodes, "lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
+    assert_eq!((nodes.calls("lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
 }
 
 /// Readers come and go: the others are not lost, and a broken one is.
@@ -138,7 +127,7 @@ async fn one_of_many_readers() {
     told(&nodes).await;
     other.release().await;
     let third = lock.read().await.unwrap();
-    until("it was looked at again", async || calls(&nodes, "lock.check").iter().all(|&looks| looks >= 2)).await;
+    until("it was looked at again", async || nodes.calls("lock.check").iter().all(|&looks| looks >= 2)).await;
     for (who, reader) in [("the first", &one), ("the last", &third)] {
         assert!(!reader.is_lost(), "{who}: {}", reader.lost().await);
     }

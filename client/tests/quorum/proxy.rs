@@ -1,7 +1,7 @@
 //! A TCP proxy in front of a server, which can delay, swallow or cut the traffic.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use palisade_client::Client;
@@ -17,6 +17,7 @@ const CUT: u8 = 2;
 const SWALLOW_ANSWERS: u8 = 3;
 const HOLD_ANSWERS: u8 = 4;
 const CUT_LOOK: u8 = 5;
+const ANSWER_EVERY_OTHER: u8 = 6;
 
 /// Starts a proxy in front of each of `nodes`, and a client that is connected through them.
 pub async fn proxied(nodes: &Nodes) -> (Vec<Proxy>, Client) {
@@ -41,6 +42,7 @@ pub struct Proxy {
     port: u16,
     mode: Arc<AtomicU8>,
     delay_us: Arc<AtomicU64>,
+    connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -50,21 +52,30 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (mode, delay_us) = (Arc::new(AtomicU8::new(PASS)), Arc::new(AtomicU64::new(0)));
-        let socket = server.socket();
+        let (socket, connections) = (server.socket(), Arc::new(AtomicUsize::new(0)));
         let task = tokio::spawn({
-            let (mode, delay_us) = (Arc::clone(&mode), Arc::clone(&delay_us));
+            let (mode, delay_us, connections) = (Arc::clone(&mode), Arc::clone(&delay_us), Arc::clone(&connections));
             async move {
+                let mut is_answered = false;
                 loop {
                     let (client, _) = listener.accept().await.unwrap();
-                    if mode.load(Ordering::Relaxed) == CUT {
-                        continue;
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    let mut mode = Arc::clone(&mode);
+                    match mode.load(Ordering::Relaxed) {
+                        CUT => continue,
+                        ANSWER_EVERY_OTHER => {
+                            is_answered = !is_answered;
+                            let of_this_one = if is_answered { PASS } else { SWALLOW_ANSWERS };
+                            mode = Arc::new(AtomicU8::new(of_this_one));
+                        }
+                        _ => {}
                     }
                     let Ok(server) = UnixStream::connect(&socket).await else { continue };
-                    tokio::spawn(carry(client, server, Arc::clone(&mode), Arc::clone(&delay_us)));
+                    tokio::spawn(carry(client, server, mode, Arc::clone(&delay_us)));
                 }
             }
         });
-        Self { port, mode, delay_us, task }
+        Self { port, mode, delay_us, connections, task }
     }
 
     pub fn address(&self) -> String {
@@ -74,6 +85,11 @@ impl Proxy {
     /// Returns the client's name for it.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Returns how many connections it has accepted.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Delays everything by this time, each way.
@@ -94,6 +110,11 @@ impl Proxy {
     /// Forwards requests, and holds answers until it passes everything again.
     pub fn hold_answers(&self) {
         self.mode.store(HOLD_ANSWERS, Ordering::Relaxed);
+    }
+
+    /// Swallows the answers to every second connection from now on; the first of them is answered.
+    pub fn answer_every_other(&self) {
+        self.mode.store(ANSWER_EVERY_OTHER, Ordering::Relaxed);
     }
 
     /// Closes connections, and accepts no new ones.

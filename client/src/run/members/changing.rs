@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{
     Accepted, Ballot, Change, ChangeProgress, Member, MemberSays, Members, NodeId, Path, TellMember, majority,
@@ -62,13 +62,15 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         changer.tell_behind(&surveyed).await;
         let present = surveyed.present(first)?;
         // This comes before the founding: an impossible set is refused while nothing has been changed.
-        let wanted = changer.wanted(&present, &wanted).await?;
+        let (wanted, guarded) = changer.wanted(&present, &wanted).await?;
         let path = path.get_or_insert_with(|| Path::begin(present.clone()));
         overtaken_unless(path.on_present(&present, &wanted), &present)?;
         let done = match (present.version, step_towards(&present.list, &wanted)) {
             (0, _) => changer.found(first).await?,
             (_, None) => return taken_up(nodes, present).await,
-            (_, Some(list)) if changer.added_serves(&present, &list).await => changer.step(&present, list).await?,
+            (_, Some(list)) if changer.added_serves(&present, &list, &guarded).await => {
+                changer.step(&present, list).await?
+            }
             (_, Some(_)) => None,
         };
         if let Some(members) = done {
@@ -102,6 +104,9 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
         latest.superseded().await;
     }
 }
+
+/// Addresses of guarded nodes, each with the milliseconds that are left.
+pub(super) type Guarded = Vec<(String, u64)>;
 
 /// The knowledge of a server about the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,6 +225,17 @@ impl<'a> Changer<'a> {
         Ok(Knows { id: id.0, guard_ms, max_ttl_ms, unsettled_ms: ms(&value, "unsettled_ms"), members })
     }
 
+    /// Returns what the server at this address knows. One that fails in a way that may pass is asked again, until
+    /// `until`.
+    async fn knows_by(&self, address: &str, until: Instant) -> Result<Knows, Why> {
+        loop {
+            match self.knows(address).await {
+                Err(why) if !why.is_lasting() && Instant::now() < until => sleep(BACK_OFF.1).await,
+                knows => return knows,
+            }
+        }
+    }
+
     async fn tell(&self, member: &Member, members: &Members) -> Result<Answered, Why> {
         self.ask(member, &wire::tell_decided(members)).await
     }
@@ -229,14 +245,7 @@ impl<'a> Changer<'a> {
         // A node that is slow now becomes a member with its id all the same: otherwise it would have to be removed and
         // added again.
         let until = Instant::now() + FOUNDING;
-        let ask = async |address: &String| loop {
-            let knows = self.knows(address).await;
-            if knows.is_ok() || Instant::now() >= until {
-                return knows;
-            }
-            sleep(BACK_OFF.1).await;
-        };
-        let asked = join_all(first.iter().map(ask)).await;
+        let asked = join_all(first.iter().map(|address| self.knows_by(address, until))).await;
         let mut whys = vec![];
         let mut list: Vec<Member> = vec![];
         for (address, knows) in first.iter().zip(asked) {
@@ -258,68 +267,63 @@ impl<'a> Changer<'a> {
         self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
     }
 
-    /// Returns the nodes at these addresses as members, present and new ones.
-    pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<Vec<Member>, Error> {
-        let asked = join_all(wanted.iter().map(async |way| (way.address(), self.knows(&way.address()).await))).await;
-        let mut list: Vec<Member> = vec![];
-        for (address, knows) in asked {
-            let refused = |kind, why: Why| {
-                let node = NodeError { node: address.clone(), why };
-                Error::new(kind, "a node cannot be added to the set: nothing was changed for it").with_nodes(vec![node])
-            };
-            let there: Vec<_> = present.list.iter().filter(|member| member.address == address).collect();
-            let member = match (knows, &*there) {
-                (Ok(knows), _) => {
-                    let member = Member { id: Some(knows.id), address: address.clone() };
-                    let before = present.list.iter().find(|member| member.id == Some(knows.id));
-                    match before {
-                        Some(before) if *before != member => {
-                            let why = format!(
-                                "it is a member already, as {}: remove it, and then add it with this address",
-                                before.address
-                            );
-                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why)));
-                        }
-                        Some(_) => member,
-                        // This is a former member, or one by now: its last version shares nodes with this one.
-                        None if knows.members.version == 0 || shares_nodes(&knows.members, present) => member,
-                        None => {
-                            let why = "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)";
-                            return Err(refused(ErrorKind::Configuration, Why::Unfit(why.to_owned())));
-                        }
-                    }
-                }
+    /// Returns the nodes at these addresses as members, and the guards of those to be added. A new node that does not
+    /// answer is asked again; a lasting refusal of one ends this at once.
+    pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<(Vec<Member>, Guarded), Error> {
+        let asked = try_join_all(wanted.iter().map(|way| self.member_at(way.address(), present))).await?;
+        let is_guarded = |(member, guard_ms): &&(Member, u64)| *guard_ms > 0 && !present.list.contains(member);
+        let guarded = asked.iter().filter(is_guarded).map(|(member, guard_ms)| (member.address.clone(), *guard_ms));
+        let guarded = guarded.collect();
+        let list: Vec<_> = asked.into_iter().map(|(member, _)| member).collect();
+        are_distinct(&list)?;
+        Ok((list, guarded))
+    }
+
+    /// Returns the node at `address` as a member, and its guard in milliseconds.
+    async fn member_at(&self, address: String, present: &Members) -> Result<(Member, u64), Error> {
+        let refused = |kind, why: Why| {
+            let node = NodeError { node: address.clone(), why };
+            Error::new(kind, "a node cannot be added to the set: nothing was changed for it").with_nodes(vec![node])
+        };
+        let unfit = |text: String| Err(refused(ErrorKind::Configuration, Why::Unfit(text)));
+        let knows = match present.list.iter().find(|member| member.address == address) {
+            None => self.knows_by(&address, self.progressed + PATIENCE).await.map_err(|why| {
+                let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
+                refused(kind, why)
+            })?,
+            Some(there) => match self.knows(&address).await {
+                Ok(knows) => knows,
                 // The node may be dead: it stays a member.
-                (Err(_), [member, ..]) => (*member).clone(),
-                (Err(why), []) => {
-                    let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
-                    return Err(refused(kind, why));
-                }
-            };
-            if is_one_of(&list, &member) {
-                return Err(refused(
-                    ErrorKind::Configuration,
-                    Why::Unfit("it is the same server as another address: give each node once".to_owned()),
-                ));
-            }
-            list.push(member);
+                Err(_) => return Ok((there.clone(), 0)),
+            },
+        };
+        let member = Member { id: Some(knows.id), address: address.clone() };
+        match present.list.iter().find(|before| before.id == member.id) {
+            Some(before) if *before != member => unfit(format!(
+                "it is a member already, as {}: remove it, and then add it with this address",
+                before.address
+            )),
+            // This is a former member, or one by now: its last version shares nodes with this one.
+            None if knows.members.version > 0 && !shares_nodes(&knows.members, present) => unfit(
+                "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)"
+                    .to_owned(),
+            ),
+            _ => Ok((member, knows.guard_ms)),
         }
-        Ok(list)
     }
 
     /// Returns whether the node that `list` adds to `present`, if any, is not guarded; if it is, waits for a while
     /// first. Until it grants, it raises the majority that is needed without adding to the one that there is. With
     /// another node dead, locks would be lost.
-    async fn added_serves(&mut self, present: &Members, list: &[Member]) -> bool {
-        let Some(added) = list.iter().find(|member| !present.list.contains(member)) else { return true };
-        // The survey before the next attempt reports a node that does not answer.
-        let Ok(knows) = self.knows(&added.address).await else { return true };
-        if knows.guard_ms > 0 {
-            info!(node = added.address, guard_ms = knows.guard_ms, "waits until a node serves that is to be added");
-            self.progressed = Instant::now();
-            sleep(Duration::from_millis(knows.guard_ms).min(GUARD_LOOK)).await;
-        }
-        knows.guard_ms == 0
+    async fn added_serves(&mut self, present: &Members, list: &[Member], guarded: &Guarded) -> bool {
+        let is_added = |(node, _): &&(String, u64)| {
+            list.iter().any(|member| member.address == *node && !present.list.contains(member))
+        };
+        let Some((node, guard_ms)) = guarded.iter().find(is_added) else { return true };
+        info!(node, guard_ms, "waits until a node serves that is to be added");
+        sleep(Duration::from_millis(*guard_ms).min(GUARD_LOOK)).await;
+        self.progressed = Instant::now();
+        false
     }
 
     /// Attempts to make `list` the successor of `present`. Returns the decided version, if any.
@@ -391,8 +395,8 @@ impl<'a> Changer<'a> {
         });
         if let Some(ms) = unsettled.min() {
             // Leases end: that takes time, and is no obstacle.
-            self.progressed = Instant::now();
             sleep(Duration::from_millis(ms).max(BACK_OFF.0)).await;
+            self.progressed = Instant::now();
             return Ok(());
         }
         if failures.iter().any(|(_, why)| why.code() == Some("OUTBID")) {
@@ -420,14 +424,10 @@ impl<'a> Changer<'a> {
     }
 }
 
-/// Returns whether the server of `member` is in `list`, whatever its address there.
-fn is_one_of(list: &[Member], member: &Member) -> bool {
-    list.iter().any(|other| member.id.is_some() && other.id == member.id)
-}
-
 /// Refuses a set with one server twice.
 fn are_distinct(list: &[Member]) -> Result<(), Error> {
-    let twice = (0..list.len()).find(|&n| is_one_of(&list[..n], &list[n]));
+    let is_known = |member: &&Member| member.id.is_some();
+    let twice = (0..list.len()).find(|&n| list[..n].iter().filter(is_known).any(|other| other.id == list[n].id));
     twice.map_or(Ok(()), |n| {
         let text = format!("{} is the same server as another address: give each node once", list[n].address);
         Err(Error::new(ErrorKind::Configuration, text))

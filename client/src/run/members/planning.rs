@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use palisade_quorum::{Member, Members, step_towards};
 
-use super::changing::Changer;
+use super::changing::{Changer, Guarded};
 use crate::net::nodes::Nodes;
 use crate::net::ways::NO_SERVER;
 use crate::{Error, ErrorKind};
@@ -18,7 +17,7 @@ pub struct Plan {
     /// The members of each later version; empty if the set is already right.
     pub steps: Vec<Members>,
     /// Milliseconds for which nodes to be added are guarded, and the change waits.
-    pub guarded: Vec<(String, u64)>,
+    pub guarded: Guarded,
 }
 
 impl Plan {
@@ -47,11 +46,7 @@ pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<Plan, Erro
     let wanted = nodes.set.ways.name(addresses)?;
     let changer = Changer::new(nodes);
     let present = changer.survey(first).await.present(first)?;
-    let wanted = changer.wanted(&present, &wanted).await?;
-    let added = wanted.iter().filter(|member| !present.list.contains(member));
-    let guard = added.map(async |member| (member.address.clone(), changer.knows(&member.address).await));
-    let guards = join_all(guard).await.into_iter().filter_map(|(address, knows)| Some((address, knows.ok()?.guard_ms)));
-    let guarded = guards.filter(|(_, guard_ms)| *guard_ms > 0).collect();
+    let (wanted, guarded) = changer.wanted(&present, &wanted).await?;
     Ok(Plan { guarded, ..Plan::new(present, &wanted) })
 }
 

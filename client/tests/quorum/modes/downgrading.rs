@@ -2,7 +2,7 @@
 
 use palisade_client::{ErrorKind, Options};
 
-use super::{calls, modes, refuses_to_convert};
+use super::{modes, refuses_to_convert};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 
@@ -51,7 +51,7 @@ async fn what_is_lost_meanwhile_is_told_so() {
     nodes.say("CONFIG RESETSTAT");
     assert_eq!(nodes.say("DEL k"), [int(1), int(1), int(1)]);
     assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::Lost);
-    assert_eq!(calls(&nodes, "lock.acquire"), [0; 3], "it is not taken back");
+    assert_eq!(nodes.calls("lock.acquire"), [0; 3], "it is not taken back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,5 +63,5 @@ async fn other_guards_of_a_writer_keep_it_a_writers() {
     assert_eq!(writing.downgrade().await.unwrap_err().kind(), ErrorKind::BadArgument);
     assert!(inner.is_valid());
     assert_eq!(lock.try_read().await.unwrap_err().kind(), ErrorKind::Contended);
-    assert_eq!(calls(&nodes, "lock.convert"), [0; 3]);
+    assert_eq!(nodes.calls("lock.convert"), [0; 3]);
 }

@@ -34,17 +34,6 @@ fn waited_on(nodes: &Nodes, waiters: u64) -> usize {
     nodes.0.iter().filter(|server| server.info("waiters") == waiters).count()
 }
 
-/// Returns how often each node received this command since the statistics were reset.
-fn calls(nodes: &Nodes, command: &str) -> Vec<u64> {
-    let name = format!("cmdstat_{command}:calls=");
-    let of = |stats: &Reply| {
-        let text = stats.as_text().to_lowercase();
-        let line = text.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next()?.parse().ok());
-        line.unwrap_or(0)
-    };
-    nodes.say("INFO commandstats").iter().map(of).collect()
-}
-
 /// Makes a server lose `k`, and grant it to a stranger in this mode.
 fn gives_away(server: &Server, mode: &str) {
     let mut client = server.client();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Options, Permit, Released};
 
-use super::{calls, extend, gives_away, grants, has, modes, waited_on};
+use super::{extend, gives_away, grants, has, modes, waited_on};
 use crate::fixture::{Nodes, address, ms, until};
 use crate::harness::{Frozen, Server, Setup, int};
 use crate::proxy::proxied;
@@ -56,9 +56,9 @@ async fn an_idle_semaphore_takes_one_round_trip() {
         nodes.say("CONFIG RESETSTAT");
         let permit = locks.semaphore("k", 8).acquire().await.unwrap();
         until("all have it", async || nodes.holding("k") == count).await;
-        assert_eq!(calls(&nodes, "lock.acquire"), vec![1; count]);
+        assert_eq!(nodes.calls("lock.acquire"), vec![1; count]);
         for command in ["lock.fence", "lock.info", "lock.wait"] {
-            assert_eq!(calls(&nodes, command), vec![0; count], "{command}");
+            assert_eq!(nodes.calls(command), vec![0; count], "{command}");
         }
         for server in &nodes.0 {
             assert_eq!(grants(server)[0].field("permit"), int(permit.number().into()));
@@ -90,7 +90,7 @@ async fn a_burst_for_as_many_permits_as_there_are() {
         drop(permits);
         until("nothing is left", async || nodes.holding("k") == 0).await;
     }
-    let mean = |command| calls(&nodes, command)[0] as f64 / (8 * TIMES) as f64;
+    let mean = |command| nodes.calls(command)[0] as f64 / (8 * TIMES) as f64;
     let [acquires, looks, waits] = ["lock.acquire", "lock.info", "lock.wait"].map(mean);
     println!(
         "{TIMES} bursts in {:?}: {acquires:.2} ACQUIRE, {looks:.2} INFO, {waits:.2} WAIT a permit",
@@ -145,7 +145,7 @@ async fn a_node_is_healed_with_the_same_number() {
     gives_away(first, &format!("LIMIT 5 PERMIT {}", last.number()));
     first.client().say("CONFIG RESETSTAT");
     extend(&last).await;
-    until("it was asked", async || calls(&nodes, "lock.acquire")[0] > 0).await;
+    until("it was asked", async || nodes.calls("lock.acquire")[0] > 0).await;
     assert!(!has(first, &last) && last.is_valid());
 }
 
@@ -210,7 +210,7 @@ async fn turns_with_numbers() {
     nodes.say("CONFIG RESETSTAT");
     two.release().await;
     assert_eq!(waits.await.unwrap().number(), 2);
-    assert!(calls(&nodes, "lock.acquire").iter().all(|asked| *asked <= 1));
+    assert!(nodes.calls("lock.acquire").iter().all(|asked| *asked <= 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use palisade_client::{ErrorKind, Options, Released};
 
-use super::{calls, gives_away, grants, has, modes, waited_on};
+use super::{gives_away, grants, has, modes, waited_on};
 use crate::fixture::{Nodes, Register, ms, until};
 use crate::harness::patience;
 use crate::proxy::proxied;
@@ -67,9 +67,9 @@ async fn readers_need_one_round() {
     for n in 0..20 {
         readers.push(if n % 2 == 0 { &locks } else { &others }.rw_lock("k").try_read().await.unwrap());
     }
-    until("every node has heard of all", async || calls(&nodes, "lock.acquire") == [20; 5]).await;
+    until("every node has heard of all", async || nodes.calls("lock.acquire") == [20; 5]).await;
     for command in ["lock.fence", "lock.info", "lock.wait", "lock.release"] {
-        assert_eq!(calls(&nodes, command), [0; 5], "{command}");
+        assert_eq!(nodes.calls(command), [0; 5], "{command}");
     }
     assert!(readers.is_sorted_by(|one, other| one.token() < other.token()));
     assert_eq!(modes(&nodes), vec![["shared"; 21]; 5]);
