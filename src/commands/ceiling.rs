@@ -15,7 +15,7 @@ impl Command for Ceiling {
     const SPEC: Spec = Spec::new(
         grammar::Spec {
             name: command_names::text(command_names::CEILING),
-            summary: "Internal: tells replicas a master's ceiling of tokens and its longest lease. Refused from clients.",
+            summary: "Internal: carries a master's ceiling of tokens and its longest lease to replicas. Refused from clients.",
             flags: "write fast",
             key: None,
             arguments: &[

@@ -21,7 +21,7 @@ impl Command for Effect {
     const SPEC: Spec = Spec::new(
         grammar::Spec {
             name: command_names::text(command_names::EFFECT),
-            summary: "Internal: tells replicas and the AOF what a lock holds. Refused from clients.",
+            summary: "Internal: carries the state of a lock to replicas and the AOF. Refused from clients.",
             flags: "write fast",
             key: Some(KeyAccess::Insert),
             arguments: &[Argument { name: "record", option: None, shape: Shape::Bytes }],

@@ -9,7 +9,7 @@ use crate::session::Session;
 /// The command.
 pub const CLIENT: Command = Command::of_connection(
     "CLIENT",
-    "Of the connection: SETNAME, GETNAME, SETINFO, ID, INFO, NO-EVICT, NO-TOUCH.",
+    "Names and describes the connection: SETNAME, GETNAME, SETINFO, ID, INFO, NO-EVICT, NO-TOUCH.",
     client,
 );
 

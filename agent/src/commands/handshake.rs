@@ -15,27 +15,26 @@ use crate::state::State;
 pub const AS_SERVER: &str = "7.0.0";
 
 /// Begins a connection, in RESP2 or RESP3, and describes the agent.
-pub const HELLO: Command = Command::of_connection("HELLO", "Begins, in RESP2 or RESP3, and tells who is there.", hello);
+pub const HELLO: Command =
+    Command::of_connection("HELLO", "Begins a connection in RESP2 or RESP3, and describes the agent.", hello);
 /// Gives the password.
 pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
 /// Answers PONG.
-pub const PING: Command = Command::of_connection("PING", "Answers PONG, or what it is given.", ping);
+pub const PING: Command = Command::of_connection("PING", "Returns PONG, or its argument.", ping);
 /// Answers with its argument.
-pub const ECHO: Command = Command::of_connection("ECHO", "Answers what it is given.", echo);
+pub const ECHO: Command = Command::of_connection("ECHO", "Returns its argument.", echo);
 /// Resets the connection.
-pub const RESET: Command = Command::of_connection("RESET", "Makes the connection what it was at its beginning.", reset);
+pub const RESET: Command = Command::of_connection("RESET", "Resets the connection.", reset);
 /// Ends the connection.
 pub const QUIT: Command = Command::of_connection("QUIT", "Ends the connection.", quit);
 /// Selects a database.
-pub const SELECT: Command =
-    Command::of_connection("SELECT", "Takes 0: the locks of the agent are those of database 0.", select);
+pub const SELECT: Command = Command::of_connection("SELECT", "Accepts 0 alone: an agent has one database.", select);
 /// Reads parameters of a server.
-pub const CONFIG: Command = Command::of_connection("CONFIG", "GET answers that there is nothing.", config);
+pub const CONFIG: Command = Command::of_connection("CONFIG", "Returns an empty list to GET.", config);
 /// Allows reads from a replica of a cluster.
-pub const READONLY: Command = Command::of_connection("READONLY", "Is refused: there are no replicas here.", read_only);
+pub const READONLY: Command = Command::of_connection("READONLY", "Refused: an agent has no replicas.", read_only);
 /// Ends reads from a replica of a cluster.
-pub const READWRITE: Command =
-    Command::of_connection("READWRITE", "Is refused: there are no replicas here.", read_only);
+pub const READWRITE: Command = Command::of_connection("READWRITE", "Refused: an agent has no replicas.", read_only);
 
 fn hello(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work, Refused> {
     let mut words = words.iter();

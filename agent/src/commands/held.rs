@@ -29,8 +29,8 @@ pub const REENTER: Command = Command { of_nodes: &[ADOPT], ..Command::of_locks(r
 /// Converts the grant to another mode.
 pub const CONVERT: Command = Command::of_locks(
     Spec {
-        summary: "Makes an exclusive grant a shared one, at once and with the same token, and answers the token; Null if this owner does not hold \
-                  the lock alone. Never waits. Not to EXCLUSIVE: that is for a node.",
+        summary: "Makes an exclusive grant shared, with the same token. Never waits. Returns the token; Null if this owner does \
+                  not hold the lock alone. EXCLUSIVE is for a node.",
         ..request::Convert::SPEC
     },
     convert,

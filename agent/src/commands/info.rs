@@ -13,7 +13,7 @@ use crate::state::State;
 /// The command.
 pub const INFO: Command = Command::of_connection(
     "INFO",
-    "Answers what the agent and its nodes are, in sections: server, clients, stats, commandstats, palisade.",
+    "Describes the agent and its nodes, in sections: server, clients, stats, commandstats, palisade.",
     info,
 );
 

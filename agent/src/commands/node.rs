@@ -14,8 +14,8 @@ const PROTOCOL: u64 = 1;
 /// Describes the nodes, and whether they serve.
 pub const NODE: Command = Command::of_locks(
     Spec {
-        summary: "Answers who the nodes are together and whether they serve: identity, guard, bounds, clock, how many there are, how many are \
-                  needed and how many serve.",
+        summary: "Describes the nodes together: identity, guard, bounds, clock, how many there are, how many are needed and \
+                  how many serve.",
         ..request::Node::SPEC
     },
     node,

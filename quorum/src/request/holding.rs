@@ -10,9 +10,9 @@ use crate::values::token::Token;
 
 command! {
     name: "LOCK.ACQUIRE",
-    summary: "Takes a lock for an owner, alone, shared or as one of so many permits, waiting in turn and keeping its lease alive if asked to, and \
-              answers its fencing token, with WAIT also the milliseconds waited, with LIMIT also the permit's number; \
-              Null if somebody else holds it.",
+    summary: "Takes a lock for an owner: exclusive, SHARED, or one of LIMIT permits. Returns its fencing token; with \
+              WAIT also the milliseconds waited; with LIMIT these and the permit's number; Null if the owner does \
+              not get it.",
     flags: "write fast deny-oom blocking",
     key: Some(KeyAccess::Insert),
     struct AcquireWords<'a> {
@@ -100,8 +100,8 @@ impl<'a> Acquire<'a> {
 
 command! {
     name: "LOCK.RELEASE",
-    summary: "Gives one hold back, or all down to a level, and answers how many are left (0: the lock is free); \
-              Null if this owner does not hold it.",
+    summary: "Gives one hold back, or all down to a level. Returns how many are left (0: the grant has ended); Null \
+              if this owner does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
     /// LOCK.RELEASE: gives back one hold, or all down to a level.
@@ -120,8 +120,8 @@ command! {
 
 command! {
     name: "LOCK.EXTEND",
-    summary: "Makes a lease last at least this long from now and answers its token; Null if this owner does not \
-              hold the lock.",
+    summary: "Makes a lease last at least this long from now. Returns the token of the grant; Null if this owner \
+              does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.EXTEND: moves the deadline away.
@@ -139,8 +139,8 @@ command! {
 
 command! {
     name: "LOCK.REENTER",
-    summary: "Adds one hold, or as many as a level needs, and answers how many there are; Null if this owner does \
-              not hold the lock.",
+    summary: "Adds one hold, or as many as a level needs. Returns how many there are; Null if this owner does not \
+              hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.REENTER: adds one hold.
@@ -162,8 +162,8 @@ command! {
 
 command! {
     name: "LOCK.CONVERT",
-    summary: "Makes an exclusive grant a shared one, at once and with the same token, or a shared one exclusive, with a \
-              new token, if nobody shares it; answers the token, Null if that cannot be. Never waits.",
+    summary: "Makes an exclusive grant shared, or a shared one exclusive if nobody shares it. Never waits. Returns \
+              the token, which stays to SHARED and is new to EXCLUSIVE; Null if the grant cannot be converted.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.CONVERT: changes the grant's mode.
@@ -181,8 +181,8 @@ command! {
 
 command! {
     name: "LOCK.NOTE",
-    summary: "Replaces the note of a grant and answers its sequence number, one more than the last one's; with \
-              SEQ only if that is larger than the last one's. Null if this owner does not hold the lock.",
+    summary: "Replaces the note of a grant; with SEQ only if that is larger than the last sequence number. Returns \
+              the note's sequence number; Null if this owner does not hold the lock.",
     // The new note may be longer than the last one.
     flags: "write fast deny-oom",
     key: Some(KeyAccess::Update),
@@ -204,8 +204,8 @@ command! {
 
 command! {
     name: "LOCK.FENCE",
-    summary: "Raises the token of a grant, never lowers it, and answers it; Null if this owner does not hold the \
-              lock. The second round of an acquire over several nodes.",
+    summary: "Raises the token of a grant, never lowers it. Returns the token; Null if this owner does not hold the \
+              lock. For clients that lock on several nodes.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.FENCE: raises the token.

@@ -10,8 +10,8 @@ use crate::values::token::Token;
 
 command! {
     name: "LOCK.CHECK",
-    summary: "Answers how many milliseconds are left of the grant with exactly this token; Null if it is not the \
-              current one.",
+    summary: "Returns how many milliseconds are left of the grant with this token; Null if no grant has it. For the \
+              resource that the lock protects.",
     flags: "readonly fast",
     key: Some(KeyAccess::Read),
     /// LOCK.CHECK: checks whether a token is the current grant's.
@@ -24,8 +24,8 @@ command! {
 
 command! {
     name: "LOCK.INFO",
-    summary: "Answers who holds a lock, with which token, since when and for how long, of several holders the first; all of \
-              them and the first who wait for it if asked; Null if it is free.",
+    summary: "Shows who holds a lock, with which token, since when and for how long; of several holders the oldest. \
+              With HOLDERS and WAITERS also lists holders and waiters. Null if the lock is free.",
     flags: "readonly fast",
     key: Some(KeyAccess::Read),
     /// LOCK.INFO: shows who holds the lock.
@@ -42,8 +42,9 @@ command! {
 
 command! {
     name: "LOCK.WATCH",
-    summary: "Waits until no grant has this token, or its note is newer; without TOKEN until somebody holds the lock. Answers \
-              as LOCK.INFO what it is then, with token 0 if it is free; Null if nothing happened in time.",
+    summary: "Waits until no grant has this token, or its note is newer; without TOKEN until somebody holds the \
+              lock. Returns the lock as LOCK.INFO does, with token 0 if it is free; Null if nothing happened in \
+              time.",
     flags: "readonly fast blocking",
     key: Some(KeyAccess::Read),
     struct WatchWords {
@@ -90,8 +91,9 @@ impl Watch {
 
 command! {
     name: "LOCK.WAIT",
-    summary: "Waits until this owner could have a lock, which then is kept for it for a moment, and answers the number \
-              of the permit, 1 without LIMIT; 0 if that did not happen in time. Grants nothing. For clients that acquire over several nodes.",
+    summary: "Waits until this owner could have a lock, and reserves the lock for a moment. Returns the number of \
+              the permit, 1 without LIMIT; 0 if the time is up. Grants nothing. For clients that lock on several \
+              nodes.",
     flags: "readonly fast blocking",
     // It changes no key, but it keeps a free lock from others: that needs the permission to write the key.
     key: Some(KeyAccess::Update),
@@ -151,8 +153,8 @@ impl<'a> Wait<'a> {
 
 command! {
     name: "LOCK.HEAR",
-    summary: "Listens on this connection for the answers to LOCK.WAIT with HEARD, under a name that they give, and answers those there \
-              are, or the first to come in time; an empty list if there are none. For clients that wait for many locks.",
+    summary: "Makes this connection a listener. Returns the results of requests that name it (LOCK.WAIT with HEARD), \
+              or the first that comes in time; an empty list if none does. For clients that wait for many locks.",
     flags: "fast blocking",
     key: None,
     /// LOCK.HEAR: receives the answers to waiting requests.
@@ -167,8 +169,8 @@ command! {
 
 command! {
     name: "LOCK.BREAK",
-    summary: "Frees a lock whoever holds it, or ends the grants with one token, and answers the largest broken token; \
-              Null if there is none. For operators: the holder goes on until it hears of that.",
+    summary: "Frees a lock, or ends only the grants with one token, whatever client holds them. Returns the largest \
+              token that it ended; Null if there is none. For operators: the holder goes on until it learns of this.",
     flags: "write fast",
     key: Some(KeyAccess::Delete),
     /// LOCK.BREAK: ends the grants of a lock.

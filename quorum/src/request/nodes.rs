@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 
 command! {
     name: "LOCK.NODE",
-    summary: "Answers who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
+    summary: "Shows who this node is and whether it serves: identity, incarnation, guard, bounds, role, clock.",
     flags: "fast allow-stale",
     key: None,
     /// LOCK.NODE: describes this node, and says whether it serves.
@@ -19,8 +19,8 @@ command! {
 
 command! {
     name: "LOCK.MEMBERS",
-    summary: "Answers which nodes are the set of a quorum, as this one was told; with JOIN the connection is of a client that works with \
-              this version of it, and ends once the node is told of a later one.",
+    summary: "Shows which nodes are the set of a quorum, as far as this node knows. With JOIN the client works with \
+              this version of the set: the node ends the connection when it knows a later one.",
     flags: "fast allow-stale",
     key: None,
     /// LOCK.MEMBERS: shows the nodes of the set.
@@ -34,8 +34,8 @@ command! {
 
 command! {
     name: "LOCK.SETMEMBERS",
-    summary: "Finds the next version of the set of nodes of a quorum, or tells this node of it. For operators' programs, which ask a \
-              majority of the nodes: PROMISE, then ACCEPT, then DECIDED.",
+    summary: "Decides the next version of the set of nodes of a quorum, or announces it to this node. For operators' \
+              programs, which ask a majority of the nodes: PROMISE, then ACCEPT, then DECIDED.",
     flags: "admin fast",
     key: None,
     /// LOCK.SETMEMBERS: one step of a change of the set of nodes.
@@ -74,8 +74,8 @@ impl Guard {
     /// The description of the command. Of its options only one can be given.
     pub const SPEC: Spec = Spec {
         name: "LOCK.GUARD",
-        summary: "Answers how many milliseconds the node still refuses to grant, after lifting or arming that if asked \
-                  to. For operators: LIFT is your word that nobody holds a lock here.",
+        summary: "Returns how many milliseconds the node still refuses to grant; LIFT ends that, ARM begins it. For \
+                  operators: with LIFT you vouch that nobody holds a lock here.",
         flags: "admin fast",
         key: None,
         arguments: &[
@@ -100,8 +100,8 @@ impl Guard {
 
 command! {
     name: "LOCK.FLOOR",
-    summary: "Answers up to where this node issues no token, after raising that if asked to. For operators: it brings a node up \
-              to others whose tokens ran ahead of the clock.",
+    summary: "Returns the floor of this node's tokens, up to which it issues none; RAISE raises it. For operators: \
+              it brings a node up to others whose tokens ran ahead of the clock.",
     flags: "admin fast",
     key: None,
     /// LOCK.FLOOR: shows or raises the floor of the node's tokens.
@@ -115,8 +115,8 @@ command! {
 
 command! {
     name: "LOCK.LOG",
-    summary: "Answers which grants that were held or waited for long ended on this node, and which long waits were in vain, the \
-              newest first, all or those of one key; RESET forgets them. For operators.",
+    summary: "Lists slow grants and slow waits that ended on this node, the newest first, of all keys or of one; \
+              RESET deletes them. For operators.",
     flags: "admin allow-loading allow-stale",
     key: None,
     /// LOCK.LOG: shows which grants took long, and which waits failed.
@@ -136,8 +136,8 @@ command! {
 
 command! {
     name: "LOCK.TOP",
-    summary: "Answers the keys that most requests waited for on this node, and those that most were refused at once, each count with \
-              its error; with RESET counts anew from then on. For operators.",
+    summary: "Lists the keys with the most requests that waited on this node, and with the most that were refused at \
+              once, each count with its possible error. RESET begins new counts. For operators.",
     flags: "admin allow-loading allow-stale",
     key: None,
     /// LOCK.TOP: shows the most contended keys.
@@ -154,7 +154,7 @@ command! {
 
 command! {
     name: "LOCK.HELP",
-    summary: "Answers this text.",
+    summary: "Shows this text.",
     flags: "fast allow-loading allow-stale",
     key: None,
     /// LOCK.HELP: describes the commands.
