@@ -4,8 +4,8 @@ use std::fs;
 
 use palisade_client::{Client, Options, Released};
 
-use crate::fixture::{Nodes, address, ms, until};
-use crate::harness::{Server, Setup, acl_rules};
+use crate::fixture::{Nodes, ms, until};
+use crate::harness::{Setup, acl_rules};
 
 /// A command that a client also sends if the server knows it; nothing depends on it.
 const BY_THE_WAY: &str = "client|setinfo";
@@ -21,8 +21,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
         setup.module_arguments(&["max-ttl", "3000", "max-clock-skew", "1000"])
     };
     let mut nodes = Nodes::start_with(3, setup);
-    let address = |server: &Server| format!("{}?user=app&pass=secret", address(server));
-    let addresses: Vec<String> = nodes.0.iter().map(address).collect();
+    let addresses = nodes.addresses_as_app("secret");
     let locks = Client::new(addresses.clone()).unwrap();
     locks.connect().await.unwrap();
     let options = Options::new().ttl(ms(3_000)).node_timeout(ms(2_500));
@@ -37,7 +36,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let others = Client::new(addresses.clone()).unwrap();
     let patient = options.clone();
     let waiter = tokio::spawn(async move { others.with(&patient).lock("orders:42").await });
-    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    nodes.queued(1).await;
     // A node that lost the lock gets it back.
     nodes.0[0].kill();
     nodes.0[0].start_again();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use palisade_client::{Client, ErrorKind, Options};
 
-use crate::fixture::{Nodes, ms, until};
+use crate::fixture::{Nodes, locking, ms, until};
 use crate::harness::Frozen;
 
 /// A limit that is long enough on any machine: a passing test does not wait for it.
@@ -23,14 +23,11 @@ async fn three_thousand_at_once_all_get_theirs() {
     let (nodes, locks) = Nodes::with_client(5).await;
     // Leases are not under test: here they outlast the slowest machine.
     let options = patient().ttl(ms(60_000));
-    let one = |n: usize| {
-        let (locks, options) = (locks.clone(), options.clone());
-        tokio::spawn(async move { locks.with(&options).lock(format!("burst-{n}")).await })
-    };
+    let one = |n: usize| locking(&locks, &options, &format!("burst-{n}"));
     let tasks: Vec<_> = (0..3_000).map(one).collect();
     let mut guards = vec![];
     for task in tasks {
-        guards.push(task.await.unwrap().unwrap());
+        guards.push(task.await.unwrap());
     }
     assert!(guards.iter().all(|guard| guard.is_valid()));
     let given_back: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
@@ -46,15 +43,12 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
     let (nodes, locks) = Nodes::with_client(5).await;
     for round in 0..3 {
         let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
-        let one = |n: usize| {
-            let locks = locks.clone();
-            tokio::spawn(async move { locks.with(&patient()).lock(format!("stalled-{round}-{n}")).await })
-        };
+        let one = |n: usize| locking(&locks, &patient(), &format!("stalled-{round}-{n}"));
         let tasks: Vec<_> = (0..20).map(one).collect();
         tokio::time::sleep(ms(200)).await;
         drop(frozen);
         for task in tasks {
-            assert!(task.await.unwrap().unwrap().is_valid());
+            assert!(task.await.unwrap().is_valid());
         }
     }
 }
@@ -83,14 +77,14 @@ async fn a_majority_that_is_down_is_waited_for() {
     let (mut nodes, locks) = Nodes::with_client(5).await;
     nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
     until("it cannot be had", async || locks.try_lock("other").await.is_err()).await;
-    let waiting = tokio::spawn(async move { locks.with(&patient()).lock("k").await });
+    let waiting = locking(&locks, &patient(), "k");
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     for server in &mut nodes.0[..MAJORITY] {
         server.start_again();
         server.lift();
     }
-    assert!(waiting.await.unwrap().unwrap().is_valid());
+    assert!(waiting.await.unwrap().is_valid());
 }
 
 /// Servers that read their data answer LOADING.
@@ -114,10 +108,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     };
     until("they are loading", async || nodes.0[..2].iter().all(is_loading)).await;
     let locks = Client::new(nodes.addresses()).unwrap();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.with(&patient()).lock("k").await }
-    });
+    let waiting = locking(&locks, &patient(), "k");
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     // The same holds behind another request of this process.
@@ -131,38 +122,20 @@ async fn a_majority_that_is_loading_is_waited_for() {
         until("it has loaded", async || !is_loading(server)).await;
         server.lift();
     }
-    assert!(waiting.await.unwrap().unwrap().is_valid());
+    assert!(waiting.await.unwrap().is_valid());
 }
 
-/// The error names the obstacle, node by node; and the holder, if there is one.
+/// The error names the obstacle, node by node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
-    let mut nodes = Nodes::start(5);
-    let (locks, other) = (nodes.client().await, nodes.client().await);
-    let _guard = other.with(&Options::new().note("nightly").ttl(ms(60_000))).lock("k").await.unwrap();
-    let error = locks.with(&Options::new().wait(ms(300))).lock("k").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
-    assert!(error.nodes().is_empty() && error.to_string().contains("was not free"), "{error}");
+    let (mut nodes, locks) = Nodes::with_client(5).await;
     nodes.0[..MAJORITY].iter_mut().for_each(crate::harness::Server::kill);
-    let error = locks.with(&Options::new().wait(ms(300))).lock("free").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!(error.holder().is_none() && error.nodes().len() == MAJORITY, "{error}");
-    assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
-}
-
-/// A task blocks its only thread for longer than a lease.
-#[test]
-fn a_busy_runtime_loses_no_lock() {
-    let nodes = Nodes::start(3);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let locks = nodes.client().await;
-        let guard = locks.with(&patient().ttl(ms(1_500))).lock("k").await.unwrap();
-        for _ in 0..3 {
-            std::thread::sleep(ms(2_000));
-            assert!(guard.is_valid() && !guard.is_lost(), "it was extended meanwhile");
-        }
-        guard.release().await;
-    });
+    for (error, kind) in [
+        (locks.with(&Options::new().wait(ms(300))).lock("free").await.unwrap_err(), ErrorKind::TimedOut),
+        (locks.try_lock("free").await.unwrap_err(), ErrorKind::NoQuorum),
+    ] {
+        assert_eq!(error.kind(), kind);
+        assert!(error.holder().is_none() && error.nodes().len() == MAJORITY, "{error}");
+        assert!(error.to_string().contains("3 of 5 nodes cannot be asked, and 3 are needed"), "{error}");
+    }
 }

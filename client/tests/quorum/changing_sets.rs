@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use palisade_client::by_owner::{Keeper, Take};
 use palisade_client::{Client, ErrorKind, Guard, Options, Released};
-use palisade_quorum::{Member, Wanted, members_to_text};
+use palisade_quorum::{Member, members_to_text};
 use tokio::time::timeout;
 
+use crate::by_owner::take;
 use crate::cluster_changes::{Judge, take_turns_with};
-use crate::fixture::{Nodes, address, connected, ms, until};
+use crate::fixture::{Nodes, address, connected, locking, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
 use crate::proxy::{Proxy, before_each};
 
@@ -113,21 +114,10 @@ async fn nodes_come_and_go_under_load() {
     let mut holders = changer.watch("exclusive").unwrap();
     assert_eq!(holders.changed().await.unwrap().unwrap().token, exclusive.token());
     let by_owner = follower.by_owner();
-    let take = Take {
-        key: b"by owner".to_vec(),
-        owner: b"me".to_vec(),
-        ttl: ms(TTL_MS),
-        wanted: Wanted::Exclusive,
-        wait: Duration::ZERO,
-        retry: false,
-        note: vec![],
-        keepalive: Some((Duration::from_secs(600), Keeper(1))),
-    };
+    let keepalive = Some((Duration::from_secs(600), Keeper(1)));
+    let take = Take { key: b"by owner".to_vec(), ttl: ms(TTL_MS), keepalive, ..take("me") };
     let named = by_owner.take(take).await.unwrap().unwrap();
-    let waiter = tokio::spawn({
-        let changer = changer.clone();
-        async move { changer.with(&options()).lock("exclusive").await.unwrap() }
-    });
+    let waiter = locking(&changer, &options(), "exclusive");
     let candidate = tokio::spawn({
         let changer = changer.clone();
         async move { changer.with(&options()).election("election").campaign("second").await.unwrap() }

@@ -52,10 +52,10 @@ async fn who_waits_for_a_lock_hears_that_the_client_is_closed() {
         let locks = locks.clone();
         async move { locks.lock("k").await }
     });
-    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    nodes.queued(1).await;
     locks.close().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    until("nobody waits", async || nodes.0.iter().all(|server| server.info("waiters") == 0)).await;
+    nodes.queued(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Loss, Options};
 
-use crate::fixture::{connected, ms, slot, until};
+use crate::fixture::{connected, locking, ms, slot, until};
 use crate::harness::{Frozen, Member, Setup, int, joined_with, null, patient, wait_until};
 pub use crate::harness::{MAX_TTL_MS, Six};
 
@@ -69,10 +69,7 @@ async fn waiting_sharing_permits_elections_and_watching() {
         assert!(changes.changed().await.unwrap().is_none());
         let guard = locks.with(&options().note("first")).lock(&key).await.unwrap();
         assert_eq!(changes.changed().await.unwrap().unwrap().token, guard.token());
-        let waiting = tokio::spawn({
-            let (other, key) = (other.clone(), key.clone());
-            async move { other.with(&options()).lock(&key).await.unwrap() }
-        });
+        let waiting = locking(&other, &options(), &key);
         until("it waits", async || six.0[master].server.info("waiters") == 1).await;
         let first = guard.token();
         guard.release().await;
@@ -123,10 +120,7 @@ async fn a_frozen_master_concerns_its_own_locks_alone() {
     let frozen = Frozen::new(&six.0[1].server);
     let refused = locks.with(&options()).try_lock(&keys[1]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoQuorum, "{refused}");
-    let waiting = tokio::spawn({
-        let (locks, key) = (locks.clone(), keys[1].clone());
-        async move { locks.with(&options()).lock(key).await }
-    });
+    let waiting = locking(&locks, &options(), &keys[1]);
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < ms(MAX_TTL_MS + 1_000) {
@@ -137,7 +131,7 @@ async fn a_frozen_master_concerns_its_own_locks_alone() {
     }
     assert!(rounds > 100 && held.is_valid(), "{rounds} rounds");
     drop(frozen);
-    waiting.await.unwrap().unwrap().release().await;
+    waiting.await.unwrap().release().await;
 }
 
 /// Independent clusters are nodes of a quorum: a lock is on a majority of them.
@@ -196,8 +190,8 @@ async fn what_is_wrong_with_a_cluster_is_told() {
     served[0].client().say(&format!("CLUSTER DELSLOTS {}", slot("k")));
     let refused = locks.with(&options()).try_lock("k").await.unwrap_err();
     assert!(refused.kind() == ErrorKind::NoQuorum && refused.to_string().contains("CLUSTERDOWN"), "{refused}");
-    let waiting = tokio::spawn(async move { locks.with(&options()).lock("k").await });
+    let waiting = locking(&locks, &options(), "k");
     tokio::time::sleep(ms(300)).await;
     served[0].client().say(&format!("CLUSTER ADDSLOTS {}", slot("k")));
-    waiting.await.unwrap().unwrap().release().await;
+    waiting.await.unwrap().release().await;
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use palisade_client::{Client, Loss, Options, Released};
 
 use crate::cluster::{MAX_TTL_MS, Six, options, tcp};
-use crate::fixture::{Register, connected, ms, slot, until};
+use crate::fixture::{Register, connected, locking, ms, slot, until};
 use crate::harness::{Member, Reply, int, joined_with, text, wait_until};
 
 /// A key whose slot belongs to the second master.
@@ -74,10 +74,7 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
     let masters: Vec<_> = six.masters().collect();
     let locks = six.client().await;
     let guard = locks.with(&options()).lock(KEY).await.unwrap();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.with(&options()).lock(KEY).await.unwrap() }
-    });
+    let waiting = locking(&locks, &options(), KEY);
     until("it waits", async || masters[1].server.info("waiters") == 1).await;
     for (from, to) in [(1, 2), (2, 0), (0, 1)] {
         if !move_at_once(masters[from], masters[to]) {

@@ -7,7 +7,7 @@ use palisade_client::{ErrorKind, Loss};
 
 use crate::cluster::{MAX_TTL_MS, Six, key_of, options};
 use crate::cluster_changes::{Judge, take_turns};
-use crate::fixture::{ms, until};
+use crate::fixture::{locking, ms, until};
 use crate::harness::{Member, text, wait_until};
 
 /// Lets the replica take over by hand. A fail-over is given up after 5 s, which a busy machine may need.
@@ -36,10 +36,7 @@ async fn a_master_that_dies_is_replaced() {
     for key in &keys {
         guards.push(locks.with(&options()).lock(key).await.unwrap());
     }
-    let waiting = tokio::spawn({
-        let (locks, key) = (six.client().await, keys[1].clone());
-        async move { locks.with(&options()).lock(key).await.unwrap() }
-    });
+    let waiting = locking(&six.client().await, &options(), &keys[1]);
     until("it waits", async || six.0[1].server.info("waiters") == 1).await;
     six.0[1].server.kill();
     let loss = guards[1].lost().await;
@@ -63,10 +60,7 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
     let locks = six.client().await;
     let key = key_of(1);
     let guard = locks.with(&options()).lock(&key).await.unwrap();
-    let waiting = tokio::spawn({
-        let (locks, key) = (six.client().await, key.clone());
-        async move { locks.with(&options()).lock(key).await.unwrap() }
-    });
+    let waiting = locking(&six.client().await, &options(), &key);
     until("it waits", async || six.0[1].server.info("waiters") == 1).await;
     let other = six.client().await;
     let start = Instant::now();

@@ -41,16 +41,6 @@ async fn a_late_release_of_an_older_acquisition() {
     until("every node has it", async || nodes.holding("k") == 3).await;
 }
 
-/// A repeated ACQUIRE of one owner is not a re-entry: one release frees the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeated_acquire_is_no_reentry() {
-    let nodes = Nodes::start(1);
-    let mut me = nodes.0[0].client();
-    let token = me.say("LOCK.ACQUIRE k me 60000 FENCE 5").as_int();
-    assert_eq!(me.say("LOCK.ACQUIRE k me 60000 FENCE 9 RETRY"), int(token));
-    assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), int(0));
-}
-
 /// Three clients at once each reach different nodes first: none has a majority, and the tie does not last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_clients_with_two_nodes_each_of_five() {

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use palisade_client::{Client, Options};
+use palisade_client::{Client, Guard, Options};
 use redis::cluster_routing::Slot;
+use tokio::task::JoinHandle;
 
 use crate::harness::{Reply, Server, Setup, int, patience};
 
@@ -28,6 +29,18 @@ impl Nodes {
         let nodes = Self::start(count);
         let client = nodes.client().await;
         (nodes, client)
+    }
+
+    /// Returns another name of a node's socket, by which it is a node too.
+    pub fn alias(&self, place: usize) -> String {
+        let alias = self.0[place].dir().join("alias");
+        std::os::unix::fs::symlink(self.0[place].socket(), &alias).unwrap();
+        format!("unix://{}", alias.display())
+    }
+
+    /// Returns their addresses, with the user `app` and this password.
+    pub fn addresses_as_app(&self, password: &str) -> Vec<String> {
+        self.0.iter().map(|server| format!("{}?user=app&pass={password}", address(server))).collect()
     }
 
     /// Returns their addresses.
@@ -80,6 +93,12 @@ impl Nodes {
         self.say("INFO commandstats").iter().map(of).collect()
     }
 
+    /// Waits until this many requests wait on each node.
+    pub async fn queued(&self, count: u64) {
+        let all_wait = || self.0.iter().all(|server| server.info("waiters") == count);
+        until(&format!("{count} wait on each node"), async || all_wait()).await;
+    }
+
     /// Returns on how many nodes `key` is locked.
     pub fn holding(&self, key: &str) -> usize {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
@@ -97,6 +116,12 @@ pub async fn connected(client: &Client) {
     let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
     client.with(&options).lock(key).await.unwrap().release().await;
+}
+
+/// Takes a lock in a task, which waits for it.
+pub fn locking(client: &Client, options: &Options, key: &str) -> JoinHandle<Guard> {
+    let (client, key) = (client.with(options), key.to_owned());
+    tokio::spawn(async move { client.lock(key).await.unwrap() })
 }
 
 /// Waits until `condition` holds.

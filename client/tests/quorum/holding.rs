@@ -94,16 +94,6 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn taken_away_by_an_operator_it_is_lost_at_once() {
-    let (nodes, locks) = Nodes::with_client(3).await;
-    let guard = locks.with(&Options::new().ttl(ms(3_000))).lock("k").await.unwrap();
-    nodes.say("LOCK.BREAK k");
-    guard.lost().await;
-    assert!(guard.is_lost());
-    until("it is not taken back", async || nodes.holding("k") == 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_runs_under_a_lost_lock_is_cancelled() {
     let (nodes, locks) = Nodes::with_client(3).await;
     let frozen: Vec<_> = nodes.0[1..].iter().collect();

@@ -6,6 +6,7 @@ use palisade_client::by_owner::{Take, Wanted};
 use palisade_client::{Client, Error, ErrorKind, Options};
 use tokio::task::JoinHandle;
 
+use crate::by_owner::take;
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 
@@ -25,11 +26,6 @@ fn waits(locks: &Client, options: Options) -> JoinHandle<Ended> {
     })
 }
 
-/// Waits until `count` requests wait on each node.
-async fn queued(nodes: &Nodes, count: u64) {
-    until("they wait", async || nodes.0.iter().all(|server| server.info("waiters") == count)).await;
-}
-
 fn assert_no_quorum((error, late): &Ended) {
     assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
     assert!(error.holder().is_none(), "{error}");
@@ -44,11 +40,11 @@ async fn a_majority_that_freezes_during_a_wait() {
     let (holder, locks, slow) = (nodes.client().await, nodes.client().await, nodes.client().await);
     let _held = holder.with(&Options::new().ttl(ms(60_000)).note("nightly")).lock("k").await.unwrap();
     let one = waits(&locks, Options::new());
-    queued(&nodes, 1).await;
+    nodes.queued(1).await;
     let behind = waits(&locks, Options::new());
     // The nodes' time to answer does not matter.
     let given = waits(&slow, Options::new().node_timeout(ms(60_000)));
-    queued(&nodes, 2).await;
+    nodes.queued(2).await;
     let _frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
     for waits in [one, behind, given] {
         let ended = waits.await.unwrap();
@@ -64,7 +60,7 @@ async fn one_node_that_freezes_during_a_wait() {
     let (holder, locks) = (nodes.client().await, nodes.client().await);
     let _held = holder.with(&Options::new().ttl(ms(60_000))).lock("k").await.unwrap();
     let waits = waits(&locks, Options::new());
-    queued(&nodes, 1).await;
+    nodes.queued(1).await;
     let _frozen = Frozen::new(&nodes.0[0]);
     assert_no_quorum(&waits.await.unwrap());
 }
@@ -75,26 +71,17 @@ async fn an_owner_waits_for_nodes_that_freeze() {
     let (holder, locks) = (nodes.client().await, nodes.client().await);
     let _held = holder.with(&Options::new().ttl(ms(60_000))).lock("k").await.unwrap();
     for wanted in [Wanted::Exclusive, Wanted::Shared] {
-        let take = Take {
-            key: b"k".to_vec(),
-            owner: b"me".to_vec(),
-            ttl: ms(30_000),
-            wanted,
-            wait: WAIT,
-            retry: false,
-            note: vec![],
-            keepalive: None,
-        };
+        let take = Take { wanted, wait: WAIT, ..take("me") };
         let (locks, began) = (locks.by_owner(), Instant::now());
         let waits = tokio::spawn(async move {
             let error = locks.take(take).await.unwrap_err();
             (error, began.elapsed().saturating_sub(WAIT))
         });
-        queued(&nodes, 1).await;
+        nodes.queued(1).await;
         let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
         assert_no_quorum(&waits.await.unwrap());
         drop(frozen);
-        queued(&nodes, 0).await;
+        nodes.queued(0).await;
     }
 }
 
@@ -106,7 +93,7 @@ async fn a_holder_of_before_is_not_named() {
     let short = Options::new().ttl(ms(1_000)).auto_extend(false).note("nightly");
     let keeps = holder.with(&short).lock("k").await.unwrap();
     let waits = waits(&locks, Options::new().node_timeout(ms(60_000)));
-    queued(&nodes, 1).await;
+    nodes.queued(1).await;
     let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
     keeps.lost().await;
     let ended = waits.await.unwrap();
@@ -121,16 +108,7 @@ async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
     let nodes = Nodes::start(5);
     let locks = nodes.client().await.by_owner();
     for n in 0..5 {
-        let take = Take {
-            key: b"k".to_vec(),
-            owner: format!("owner{n}").into_bytes(),
-            ttl: ms(500),
-            wanted: Wanted::Exclusive,
-            wait: ms(3_000),
-            retry: false,
-            note: vec![],
-            keepalive: None,
-        };
+        let take = Take { ttl: ms(500), wait: ms(3_000), ..take(&format!("owner{n}")) };
         let frozen: Vec<_> = nodes.0.iter().map(Frozen::new).collect();
         let asks = locks.clone();
         let taking = tokio::spawn(async move { asks.take(take).await });

@@ -96,8 +96,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     assert!(guard.extend().await.is_err());
     assert!(taken_away(&guard).await >= 2);
     nodes.say("ACL SETUSER app on >secret ~* +@all -client|tracking");
-    let addresses = nodes.addresses().into_iter().map(|address| format!("{address}?user=app&pass=secret"));
-    let locks = palisade_client::Client::new(addresses).unwrap();
+    let locks = palisade_client::Client::new(nodes.addresses_as_app("secret")).unwrap();
     let guard = locks.with(&long()).lock("k").await.unwrap();
     tokio::time::sleep(ms(300)).await;
     assert_eq!(nodes.calls("lock.check"), vec![0; 3]);

@@ -62,28 +62,11 @@ async fn connecting_first_tells_what_is_wrong_with_each_address() {
     assert_eq!(error.nodes().len(), 2);
 }
 
-/// Two names for one server are one vote.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_names_for_one_server_are_no_majority() {
-    let nodes = Nodes::start(2);
-    let alias = nodes.0[0].dir().join("alias");
-    std::os::unix::fs::symlink(nodes.0[0].socket(), &alias).unwrap();
-    let addresses = vec![address(&nodes.0[0]), format!("unix://{}", alias.display()), address(&nodes.0[1])];
-    let locks = Client::new(addresses.clone()).unwrap();
-    connected(&locks).await;
-    nodes.0[1].client().say("LOCK.ACQUIRE k other 60000");
-    let error = locks.try_lock("k").await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Contended | ErrorKind::NoQuorum), "{error}");
-    crate::fixture::until("what it granted is given back", async || nodes.0[0].info("held") == 0).await;
-}
-
 /// One server's answers under two names are no majority, and the error names that, whatever else the server answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_with_two_names_is_told_and_counts_once() {
     let nodes = Nodes::start(2);
-    let alias = nodes.0[0].dir().join("alias");
-    std::os::unix::fs::symlink(nodes.0[0].socket(), &alias).unwrap();
-    let twice = [address(&nodes.0[0]), format!("unix://{}", alias.display())];
+    let twice = [address(&nodes.0[0]), nodes.alias(0)];
     let said = format!("it is the same server as {}: it counts once", nodes.0[0].socket().display());
     let error = Client::new(twice.clone()).unwrap().connect().await.unwrap_err();
     assert!(error.to_string().contains(&said) && error.is_lasting(), "{error}");

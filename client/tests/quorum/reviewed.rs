@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Options, Released, blocking};
 
-use crate::fixture::{Nodes, address, connected, ms, until};
+use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Setup, int, text};
 use crate::proxy::{Proxy, proxied};
 
@@ -43,7 +43,7 @@ async fn a_connection_for_waiting_may_take_longer_than_a_request() {
         let other = nodes.client().await;
         let guard = other.lock("k").await.unwrap();
         let waiting = tokio::spawn(async move { locks.with(&options).lock("k").await.unwrap().token() });
-        until("it waits in the queues", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+        nodes.queued(1).await;
         let token = guard.token();
         guard.release().await;
         assert!(waiting.await.unwrap() > token);
@@ -66,8 +66,7 @@ async fn nodes_that_let_nobody_wait_are_not_stormed() {
 
     let allowed = "ACL SETUSER app on >secret ~* +@all -lock.wait";
     assert!(nodes.say(allowed).iter().all(|reply| *reply == text("OK")));
-    let addresses = nodes.0.iter().map(|server| format!("{}?user=app&pass=secret", address(server)));
-    let locks = Client::new(addresses).unwrap();
+    let locks = Client::new(nodes.addresses_as_app("secret")).unwrap();
     connected(&locks).await;
     let other = nodes.client().await;
     let _guard = other.lock("k").await.unwrap();

@@ -6,7 +6,7 @@ use palisade_client::{Client, Credentials, ErrorKind};
 
 use crate::cluster::{MAX_TTL_MS, options};
 use crate::cluster_changes::{Judge, take_turns};
-use crate::fixture::{connected, until};
+use crate::fixture::{connected, locking, until};
 use crate::harness::{self, Sentinel, Server, Setup, text};
 
 fn watched(sentinels: usize) -> (Server, Server, Vec<Sentinel>) {
@@ -27,10 +27,7 @@ async fn a_master_that_dies_is_replaced_and_followed() {
     connected(&locks).await;
     let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!((master.info("held"), replica.info("waiters")), (1, 0));
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.with(&options()).lock("k").await.unwrap() }
-    });
+    let waiting = locking(&locks, &options(), "k");
     until("it waits", async || master.info("waiters") == 1).await;
     master.kill();
     guard.lost().await;

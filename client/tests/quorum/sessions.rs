@@ -49,7 +49,7 @@ async fn two_tasks_that_ask_for_one_key() {
     let session = Arc::new(locks.session());
     let first = Arc::clone(&session);
     let first = tokio::spawn(async move { first.lock("k").await.map(|lock| lock.token()) });
-    until("the first waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    nodes.queued(1).await;
     for error in [session.lock("k").await.unwrap_err(), session.try_lock("k").await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Owned, "{error}");
     }

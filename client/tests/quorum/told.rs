@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, Once};
 
-use palisade_client::by_owner::{Take, Wanted};
+use palisade_client::by_owner::Take;
 use palisade_client::{ErrorKind, Options};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::by_owner::take;
 use crate::fixture::{Nodes, ms, until};
 use crate::proxy::{Proxy, proxied};
 
@@ -152,19 +153,9 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
 async fn no_owner_and_no_password_is_told() {
     let nodes = Nodes::start(3);
     nodes.say("ACL SETUSER app on >told-password ~* +@all");
-    let with_password = nodes.addresses().into_iter().map(|address| format!("{address}?user=app&pass=told-password"));
-    let locks = palisade_client::Client::new(with_password).unwrap();
+    let locks = palisade_client::Client::new(nodes.addresses_as_app("told-password")).unwrap();
     let by_owner = locks.by_owner();
-    let take = Take {
-        key: b"told:by-owner".to_vec(),
-        owner: b"told-owner".to_vec(),
-        ttl: ms(6_000),
-        wanted: Wanted::Exclusive,
-        wait: ms(0),
-        retry: false,
-        note: b"for people".to_vec(),
-        keepalive: None,
-    };
+    let take = Take { key: b"told:by-owner".to_vec(), note: b"for people".to_vec(), ..take("told-owner") };
     by_owner.take(take.clone()).await.unwrap().unwrap();
     let second = Take { owner: b"told-owner-2".to_vec(), wait: ms(300), ..take.clone() };
     assert!(by_owner.take(second).await.unwrap().is_none());

@@ -101,7 +101,7 @@ async fn the_nodes_are_told_for_whom_it_waits() {
                 tokio::spawn(async move { told.send(process.with(&options).lock("k").await.unwrap()).unwrap() })
             })
             .collect();
-        until("one of them waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+        nodes.queued(1).await;
         guard.release().await;
         let first = got.recv().await.unwrap();
         // The second learns of the third.
@@ -130,7 +130,7 @@ async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     proxies[2].delay(ms(20));
     let locks = Client::new(addresses).unwrap();
     let waiting = tokio::spawn(async move { locks.with(&Options::new().note("invoice run")).lock("k").await });
-    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    nodes.queued(1).await;
     for server in &nodes.0 {
         let queue = server.client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
         assert_eq!(queue[0].field("note").as_text(), "invoice run");
@@ -166,7 +166,7 @@ async fn a_waiter_polls_no_node() {
     let (holder, waiter) = (nodes.client().await, nodes.client().await);
     let guard = holder.with(&Options::new().ttl(ms(30_000))).lock("k").await.unwrap();
     let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap().token() });
-    until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
+    nodes.queued(1).await;
     let commands = |nodes: &Nodes| nodes.0[0].client().info_field("total_commands_processed");
     let before = commands(&nodes);
     tokio::time::sleep(ms(700)).await;
@@ -186,8 +186,9 @@ async fn a_limit_of_waiting_is_kept_and_tells_the_holder() {
         let error = locks.with(&Options::new().wait(ms(300))).lock("k").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert_eq!(error.holder().expect("somebody holds it").note, "nightly");
+        assert!(error.nodes().is_empty() && error.to_string().contains("was not free"), "{error}");
         assert!(start.elapsed() >= ms(290), "{:?}", start.elapsed());
-        until("nobody waits", async || nodes.0.iter().all(|server| server.info("waiters") == 0)).await;
+        nodes.queued(0).await;
     }
 }
 

@@ -4,9 +4,10 @@ mod releasing;
 mod waiting;
 
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 use palisade_client::by_owner::{ByOwner, Granted, Keeper, NAME_BYTES_MAX, Take, Wanted};
-use palisade_client::{Client, ErrorKind, Options};
+use palisade_client::{Client, Error, ErrorKind, Options};
 
 use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{int, null};
@@ -29,6 +30,12 @@ pub fn take(owner: &str) -> Take {
 
 fn again(owner: &str) -> Take {
     Take { retry: true, ..take(owner) }
+}
+
+/// Takes a lock in a task, which waits for it.
+fn taking(locks: &ByOwner, take: Take) -> JoinHandle<Result<Option<Granted>, Error>> {
+    let locks = locks.clone();
+    tokio::spawn(async move { locks.take(take).await })
 }
 
 pub async fn takes(locks: &ByOwner, take: Take) -> Granted {
@@ -109,10 +116,7 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     };
     assert_eq!(takes(&locks, named("one", 2)).await.number, 2);
     assert_eq!(locks.take(named("other", 2)).await.unwrap(), None);
-    let waits = tokio::spawn({
-        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..named("other", 2) });
-        async move { locks.take(take).await }
-    });
+    let waits = taking(&locks, Take { wait: ms(60_000), ..named("other", 2) });
     assert_eq!(locks.release(b"named", b"one", None, None).await.unwrap(), Some(0));
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use palisade_client::ErrorKind;
 use palisade_client::by_owner::{Take, Wanted};
 
-use super::{again, patient, process, start, take, takes};
+use super::{again, patient, process, start, take, takes, taking};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::proxy::before_each;
@@ -15,10 +15,7 @@ use crate::proxy::before_each;
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let (nodes, locks) = start(3).await;
     let hang: Vec<_> = nodes.0[1..].iter().map(Frozen::new).collect();
-    let first = tokio::spawn({
-        let (locks, take) = (locks.clone(), Take { wait: ms(60_000), ..take("first") });
-        async move { locks.take(take).await }
-    });
+    let first = taking(&locks, Take { wait: ms(60_000), ..take("first") });
     until("the first one asks the nodes", async || locks.counts().1 == 1).await;
     let error = locks.take(Take { wait: ms(50), ..take("second") }).await.unwrap_err();
     assert_eq!((error.kind(), error.in_the_way()), (ErrorKind::TimedOut, Some(ErrorKind::NoQuorum)), "{error}");
@@ -36,10 +33,7 @@ async fn who_waits_in_vain_for_nodes_that_become_slow() {
     let locks = client.by_owner();
     let others = process(&nodes).await;
     takes(&others, take("me")).await;
-    let waits = tokio::spawn({
-        let (locks, take) = (locks.clone(), Take { wait: ms(3_000), ..take("you") });
-        async move { locks.take(take).await }
-    });
+    let waits = taking(&locks, Take { wait: ms(3_000), ..take("you") });
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1) || waits.is_finished()).await;
     proxies.iter().for_each(|proxy| proxy.delay(ms(2_000)));
     let error = waits.await.unwrap().unwrap_err();
@@ -51,12 +45,7 @@ async fn one_waits_and_its_owner_gives_up() {
     let (_nodes, locks) = start(5).await;
     let held = takes(&locks, take("me")).await;
     let waits = |owner: &str| Take { wait: ms(60_000), ..again(owner) };
-    let waiting = |owner: &str| {
-        tokio::spawn({
-            let (locks, take) = (locks.clone(), waits(owner));
-            async move { locks.take(take).await }
-        })
-    };
+    let waiting = |owner: &str| taking(&locks, waits(owner));
     let queued = async |count: u64| {
         until("they wait", async || {
             locks.info(b"k", Some(10)).await.unwrap().is_some_and(|shown| shown.waiters == count)
@@ -94,10 +83,7 @@ async fn repeated_requests_outlast_a_missing_majority() {
     let locks = nodes.client().await.by_owner();
     for (key, wanted) in [("read", Wanted::Shared), ("permits", Wanted::Permit { limit: 3, number: None })] {
         let waits = |wait| Take { key: key.into(), wanted, wait, ..again("me") };
-        let waiting = || {
-            let (locks, take) = (locks.clone(), waits(ms(60_000)));
-            tokio::spawn(async move { locks.take(take).await })
-        };
+        let waiting = || taking(&locks, waits(ms(60_000)));
         let frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
         let error = locks.take(waits(Duration::ZERO)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");

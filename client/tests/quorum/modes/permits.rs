@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use palisade_client::{Client, ErrorKind, Options, Permit, Released};
 
@@ -64,38 +63,6 @@ async fn an_idle_semaphore_takes_one_round_trip() {
             assert_eq!(grants(server)[0].field("permit"), int(permit.number().into()));
         }
     }
-}
-
-/// As many clients as permits ask at once, again and again; the number of rounds is printed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_for_as_many_permits_as_there_are() {
-    const TIMES: u64 = 10;
-    let nodes = Nodes::start(5);
-    let mut clients = vec![];
-    for _ in 0..8 {
-        clients.push(nodes.client().await);
-    }
-    nodes.say("CONFIG RESETSTAT");
-    let start = Instant::now();
-    for _ in 0..TIMES {
-        let acquire = |locks: &Client| {
-            let uploads = locks.with(&Options::new().node_timeout(ms(10_000))).semaphore("k", 8);
-            tokio::spawn(async move { uploads.acquire().await.unwrap() })
-        };
-        let mut permits = vec![];
-        for acquires in clients.iter().map(acquire).collect::<Vec<_>>() {
-            permits.push(acquires.await.unwrap());
-        }
-        assert_eq!(numbers(&permits), [1, 2, 3, 4, 5, 6, 7, 8]);
-        drop(permits);
-        until("nothing is left", async || nodes.holding("k") == 0).await;
-    }
-    let mean = |command| nodes.calls(command)[0] as f64 / (8 * TIMES) as f64;
-    let [acquires, looks, waits] = ["lock.acquire", "lock.info", "lock.wait"].map(mean);
-    println!(
-        "{TIMES} bursts in {:?}: {acquires:.2} ACQUIRE, {looks:.2} INFO, {waits:.2} WAIT a permit",
-        start.elapsed()
-    );
 }
 
 /// More clients than permits ask again and again.
@@ -258,10 +225,8 @@ async fn a_minority_that_hangs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_under_two_addresses_grants_once() {
     let mut nodes = Nodes::start(2);
-    let alias = nodes.0[0].dir().join("alias");
-    std::os::unix::fs::symlink(nodes.0[0].socket(), &alias).unwrap();
     let [one, other] = [0, 1].map(|n| address(&nodes.0[n]));
-    let locks = Client::new([one, format!("unix://{}", alias.display()), other]).unwrap();
+    let locks = Client::new([one, nodes.alias(0), other]).unwrap();
     crate::fixture::connected(&locks).await;
     let uploads = locks.semaphore("k", 2);
     let (one, two) = (uploads.acquire().await.unwrap(), uploads.acquire().await.unwrap());
