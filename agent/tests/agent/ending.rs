@@ -1,7 +1,5 @@
 //! The agent's end.
 
-use palisade_agent::{Config, OnEnd};
-
 use crate::fixture::{Nodes, packed};
 use crate::harness::wait_until;
 
@@ -24,16 +22,4 @@ fn who_waits_is_sent_away_and_locks_are_left() {
     assert_eq!(agent.end(), Ok(()));
     assert!(!socket.exists());
     assert_eq!((nodes.holding("k"), nodes.waiters()), (3, 0));
-}
-
-#[test]
-fn locks_are_given_back_if_asked_to() {
-    let nodes = Nodes::start(3);
-    let agent = nodes.agent_with(|config| Config { on_end: OnEnd::Release, ..config });
-    let mut me = agent.raw();
-    for key in ["a", "b", "c"] {
-        assert!(me.insist(&format!("LOCK.ACQUIRE {key} me 60000")).starts_with(':'));
-    }
-    assert_eq!(agent.end(), Ok(()));
-    assert_eq!(nodes.holding("a") + nodes.holding("b") + nodes.holding("c"), 0);
 }

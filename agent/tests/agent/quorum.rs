@@ -1,7 +1,7 @@
 //! Several nodes behind the agent, and failures of them and of its clients.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
-use crate::harness::{Reply, error, int, null, wait_until};
+use crate::harness::{error, int, null, wait_until};
 
 #[test]
 fn without_nodes_there_is_no_lock_and_each_says_why() {
@@ -182,46 +182,4 @@ fn a_minority_and_a_silent_node_are_no_release() {
     // The two nodes are free now, so a majority has nothing of ann's.
     assert_eq!(holding(&nodes), [0, 0, 1, 1]);
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
-}
-
-/// A majority was away for seconds: the first request after its return used to be refused.
-#[test]
-fn a_majority_that_is_back_is_asked_at_once() {
-    let mut nodes = Nodes::start(3);
-    let agent = nodes.agent();
-    let mut me = agent.client();
-    for _ in 0..3 {
-        assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
-        nodes.0[1..].iter_mut().for_each(crate::harness::Server::kill);
-        wait_until("they are away", || me.say("LOCK.INFO k").is_error("NOQUORUM"));
-        // Pauses between attempts to connect grow to a second meanwhile.
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        for server in &mut nodes.0[1..] {
-            server.start_again();
-            server.lift();
-        }
-        // An attempt may have failed a moment before they were back.
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        // They have forgotten it.
-        assert_eq!(me.say("LOCK.RELEASE k me LEVEL 1"), null());
-    }
-}
-
-/// Two agents of the same nodes act as one: the lock that one granted, the other releases.
-#[test]
-fn another_agent_goes_on() {
-    let nodes = Nodes::start(5);
-    let (one, other) = (nodes.agent(), nodes.agent());
-    let token = one.client().say("LOCK.ACQUIRE k me 60000").as_int();
-    let mut me = other.client();
-    assert_eq!(me.say("LOCK.ACQUIRE k you 60000"), null());
-    // Adopting the lock may raise its tokens to the largest, which counts from then on.
-    let taken_up = me.say("LOCK.ACQUIRE k me 60000 RETRY").as_int();
-    assert!(taken_up >= token);
-    wait_until("a majority extends it", || match me.say("LOCK.EXTEND k me 60000") {
-        Reply::Int(extended) => extended >= taken_up,
-        said => !said.is_error("NOQUORUM") && panic!("{said:?}"),
-    });
-    assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
-    assert_eq!(nodes.holding("k"), 0);
 }

@@ -34,8 +34,7 @@ fn set(servers: &[Server], list: &[usize], wanted: &[usize], options: &str) -> E
 }
 
 fn members(servers: &[Server], list: &[usize]) -> Value {
-    let ended = run(on(servers, list, "members --json"));
-    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
+    run(on(servers, list, "members --json")).json()
 }
 
 /// Returns the standing of each: its position in the list (0: none) and the words.
@@ -152,8 +151,7 @@ fn members_that_are_behind_or_have_another_id() {
     finds(&servers, &list, 3, "it knows version 1 of the set, and others know version 2");
     finds(&servers, &list, 2, "not in the set that the others know");
     assert_eq!(version(&servers[3]), 1, "to look tells nobody");
-    let planned = well(set(&servers, &list, &[0, 1, 3], "--dry-run --json"));
-    let planned: Value = serde_json::from_str(&planned.out()).unwrap();
+    let planned = well(set(&servers, &list, &[0, 1, 3], "--dry-run --json")).json();
     assert_eq!((&planned["version"], &planned["steps"]), (&serde_json::json!(2), &serde_json::json!([])));
     assert_eq!(version(&servers[3]), 1, "nor does a plan");
     well(set(&servers, &list, &[0, 1, 3], ""));
@@ -171,8 +169,7 @@ fn members_that_are_behind_or_have_another_id() {
     assert_eq!(rows[2]["standing"], "another-id");
     assert!(rows[2]["member_id"].is_string() && rows[2]["member_id"] != rows[2]["id"], "{rows}");
     finds(&servers, &[0, 1, 3], 3, "another server is there than the member");
-    let done = well(set(&servers, &[0, 1, 3], &[0, 1, 3], "--yes --json"));
-    let done: Value = serde_json::from_str(&done.out()).unwrap();
+    let done = well(set(&servers, &[0, 1, 3], &[0, 1, 3], "--yes --json")).json();
     assert_eq!((&done["version"], &done["members"]), (&serde_json::json!(4), &serde_json::json!(3)));
     assert_eq!(standings(&servers, &[0, 1, 3]), all("member", &[1, 2, 3]));
 }
@@ -241,7 +238,6 @@ fn one_server_under_two_names() {
     let finding =
         format!("CHANGE  {also_third}: a server counts once, and has its place in the set under another name");
     assert!(out.contains(&finding) && out.contains(&format!("take {also_third} out of PALISADE_NODES")), "{out}");
-    let shown = run(palisade_at(&list, "members --json"));
-    let shown: Value = serde_json::from_str(&shown.out()).unwrap();
+    let shown = run(palisade_at(&list, "members --json")).json();
     assert_eq!((&shown["nodes"][3]["standing"], &shown["members"]), (&"second-name".into(), &3.into()));
 }

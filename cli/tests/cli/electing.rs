@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 use crate::fixture::{Nodes, Running, read, run, wait_dead};
 use crate::harness::wait_until;
@@ -35,7 +34,7 @@ fn one_leads_and_the_next_follows() {
     assert_eq!(term, token);
     assert_eq!(told.next().unwrap(), format!("{term} web-1"));
     assert_eq!(run(nodes.palisade("leader e")).out(), format!("{term} web-1\n"));
-    let json: Value = serde_json::from_str(&run(nodes.palisade("leader e --json")).out()).unwrap();
+    let json = run(nodes.palisade("leader e --json")).json();
     assert_eq!(
         (json["term"].to_string(), &json["sequence"], &json["value"]),
         (term.to_owned(), &1.into(), &"web-1".into())
@@ -43,16 +42,14 @@ fn one_leads_and_the_next_follows() {
 
     let second = elect(&nodes, "--value web-2", &leads("second"));
     wait_until("it waits", || nodes.waiters() == 1);
-    first.signal(Signal::SIGTERM);
-    assert_eq!(first.end().code(), Some(143));
+    first.terminate();
     let file = nodes.wait_file("second");
     let next = file.split(' ').next().unwrap();
     assert!(next.parse::<u64>().unwrap() > term.parse::<u64>().unwrap());
     let line = told.next().unwrap();
     let line = if line == "-" { told.next().unwrap() } else { line };
     assert_eq!(line, format!("{next} web-2"));
-    second.signal(Signal::SIGTERM);
-    assert_eq!(second.end().code(), Some(143));
+    second.terminate();
     assert_eq!(told.next().unwrap(), "-");
     follow.signal(Signal::SIGTERM);
     nodes.wait_idle();

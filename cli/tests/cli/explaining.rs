@@ -13,8 +13,7 @@ fn found(said: &serde_json::Value, about: &str) -> Vec<String> {
 #[test]
 fn the_holder_the_waiters_and_what_to_do() {
     let nodes = Nodes::start(3);
-    let holder = Running::start(nodes.exec("--note web-1 k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("--note web-1 k");
     wait_until("all have it", || nodes.holding("k") == 3);
     let waiter = Running::start(nodes.palisade("lock --note web-2 k"));
     wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));

@@ -57,6 +57,13 @@ impl Nodes {
         command
     }
 
+    /// Starts a program that holds a lock until it is ended, and waits until it does.
+    pub fn holder(&self, options: &str) -> Running {
+        let holder = Running::start(self.exec(options, "echo > held; sleep 1000"));
+        self.wait_file("held");
+        holder
+    }
+
     /// Returns the path of a file in the folder that commands run in.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -134,6 +141,13 @@ impl Running {
         children.any(|children| !children.trim().is_empty())
     }
 
+    /// Sends SIGTERM, and checks that it ends by that.
+    #[track_caller]
+    pub fn terminate(self) {
+        self.signal(Signal::SIGTERM);
+        assert_eq!(self.end().code(), Some(143));
+    }
+
     /// Waits until it has ended.
     pub fn end(mut self) -> Ended {
         wait_until("the program ends", || self.0.try_wait().unwrap().is_some());
@@ -175,6 +189,12 @@ impl Ended {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
+    /// Returns its output, which is JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out()).unwrap_or_else(|why| panic!("{why}: {self:?}"))
+    }
+
     /// Returns all output.
     pub fn all(&self) -> String {
         self.out() + &self.err()
@@ -204,8 +224,7 @@ pub fn run(command: Command) -> Ended {
 
 /// Returns the program's JSON output.
 pub fn json(nodes: &Nodes, line: &str) -> serde_json::Value {
-    let ended = run(nodes.palisade(&format!("{line} --json")));
-    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"))
+    run(nodes.palisade(&format!("{line} --json"))).json()
 }
 
 /// Runs a command to its end, with this input.

@@ -14,8 +14,7 @@ fn locks_and_who_holds_them() {
     assert_eq!(json(&nodes, "info a:1"), Value::Null);
     assert_eq!(run(nodes.palisade("info a:1")).out(), "a:1 is free\n");
 
-    let holder = Running::start(nodes.exec("--note web-1 a:1", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("--note web-1 a:1");
     wait_until("all have it", || nodes.holding("a:1") == 3);
     let waiter = Running::start(nodes.exec("--note web-2 a:1", "true"));
     wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
@@ -306,8 +305,7 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
         assert!(!ended.all().contains(obeyed), "{line}: {ended:?}");
         assert!(ended.all().matches(SHOWN).count() >= shows, "{line}: {ended:?}");
         if line.contains("--json") {
-            let value: Value = serde_json::from_str(&ended.out()).unwrap();
-            let text = value.to_string();
+            let text = ended.json().to_string();
             assert!(line.contains("break") || text.contains(evil), "{line}: {ended:?}");
         }
     }

@@ -91,11 +91,3 @@ fn so_many_commands_run_at_a_time_each_with_a_number() {
         nodes.wait_idle();
     }
 }
-
-#[test]
-fn what_contradicts_is_refused() {
-    let nodes = Nodes::start(1);
-    for options in ["--shared --limit 2", "--limit 0", "--limit 65536"] {
-        assert_eq!(run(nodes.exec(&format!("{options} k"), "true")).code(), Some(193), "{options}");
-    }
-}

@@ -53,8 +53,7 @@ fn a_majority_that_is_away_at_the_start_is_waited_for() {
     for (line, running) in lines.iter().zip(waiting) {
         if line.starts_with("lock") {
             wait_until("it is held", || nodes.holding("c") == 3);
-            running.signal(Signal::SIGTERM);
-            assert_eq!(running.end().code(), Some(143));
+            running.terminate();
             continue;
         }
         let ended = running.end();
@@ -84,8 +83,7 @@ fn they_are_waited_for_as_long_as_was_said() {
 #[test]
 fn a_holder_that_is_not_known_in_time() {
     let nodes = Nodes::start(3);
-    let _holder = Running::start(nodes.exec("--ttl 60s --note backup k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let _holder = nodes.holder("--ttl 60s --note backup k");
     let _frozen = Frozen::new(&nodes.servers[0]);
     let ended = run(nodes.palisade("acquire --wait 1s k --owner me"));
     assert_eq!(ended.code(), Some(195), "{ended:?}");
@@ -98,8 +96,7 @@ fn a_holder_that_is_not_known_in_time() {
 fn a_majority_that_freezes_during_a_wait() {
     const WAIT: Duration = Duration::from_secs(3);
     let nodes = Nodes::start(5);
-    let holder = Running::start(nodes.exec("--note backup k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("--note backup k");
     let lines = ["exec --wait 3s k -- true", "lock --wait 3s k", "acquire --wait 3s k --owner me"];
     let waiting = lines.map(|line| (line, Running::start(nodes.palisade(line)), Instant::now()));
     wait_until("all of them wait", || nodes.servers.iter().all(|server| server.info("waiters") == 3));
@@ -113,8 +110,7 @@ fn a_majority_that_freezes_during_a_wait() {
         assert!(late < Duration::from_millis(800), "{line}: {late:?} after its time");
     }
     drop(frozen);
-    holder.signal(Signal::SIGTERM);
-    assert_eq!(holder.end().code(), Some(143));
+    holder.terminate();
     // No request made at the end is left behind.
     nodes.wait_idle();
 }
@@ -125,8 +121,7 @@ fn a_majority_that_freezes_during_a_wait() {
 fn what_the_first_connection_takes_is_part_of_the_wait() {
     const WAIT: Duration = Duration::from_secs(4);
     let nodes = Nodes::start(5);
-    let _holder = Running::start(nodes.exec("--ttl 60s k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let _holder = nodes.holder("--ttl 60s k");
     let frozen: Vec<_> = nodes.servers[..3].iter().map(Frozen::new).collect();
     let began = Instant::now();
     let waiting = Running::start(nodes.palisade("lock --wait 4s k"));
@@ -210,8 +205,7 @@ fn a_candidate_outlasts_an_outage() {
         bring_back(&mut nodes);
     }
     wait_until("it leads", || terms(&nodes) == 3);
-    leader.signal(Signal::SIGTERM);
-    assert_eq!(leader.end().code(), Some(143));
+    leader.terminate();
 }
 
 /// The program used to end with the status of its command, without a word about the lock.

@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::fixture::{Ended, Running, palisade_at, run};
+use crate::fixture::{Running, palisade_at, run};
 use crate::harness::{Member, Reply, Server, Setup, Six, behind, text, wait_until, watched};
 
 /// The longest lease, in milliseconds: this machine may be busy between two commands.
@@ -34,11 +32,6 @@ fn has_taken(master: &Member, key: &str) -> bool {
     matches!(master.client().say(&format!("LOCK.ACQUIRE {key} me 60000")), Reply::Int(_))
 }
 
-#[track_caller]
-fn json(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"))
-}
-
 /// Returns the output of a successful run.
 #[track_caller]
 pub fn well(command: Command) -> String {
@@ -57,7 +50,7 @@ fn every_command_finds_the_master_of_a_lock_and_all_masters() {
         let token = token.trim();
         assert_eq!(member.server.info("held"), 1);
         assert_eq!(well(on(&six, &format!("extend {key} --owner me --ttl 1m"))).trim(), token);
-        let info = json(&run(on(&six, &format!("info {key} --json"))));
+        let info = run(on(&six, &format!("info {key} --json"))).json();
         assert_eq!(info["token"].to_string(), token);
         assert_eq!(info["servers"], serde_json::json!([name(&member.server)]));
         let info = well(on(&six, &format!("info {key}")));
@@ -116,9 +109,9 @@ fn a_slot_that_moves_is_followed() {
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
     assert_eq!(from.client().say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
     let key_at = |member: &Member| {
-        let info = json(&run(on(&six, &format!("info {key} --json"))));
+        let info = run(on(&six, &format!("info {key} --json"))).json();
         assert_eq!(info["servers"], serde_json::json!([name(&member.server)]), "{info}");
-        let listed = json(&run(on(&six, "ls --json")));
+        let listed = run(on(&six, "ls --json")).json();
         assert_eq!(listed[0]["servers"], serde_json::json!([name(&member.server)]), "{listed}");
     };
     // Not there yet, so it is requested and created at the new master (ASK).
@@ -223,7 +216,7 @@ fn a_master_behind_sentinels_is_found() {
     let address = behind(&sentinels);
     let at = |line: &str| palisade_at(&address, line);
     well(at("acquire k --owner me --ttl 1m --note ann"));
-    let info = json(&run(at("info k --json")));
+    let info = run(at("info k --json")).json();
     assert_eq!(info["servers"], serde_json::json!([name(&one)]));
     assert!(well(at("nodes")).contains(&name(&one)));
     assert!(well(at("guard 1")).contains(&format!("{} serves", name(&one))));
@@ -254,7 +247,7 @@ fn all_kinds_are_nodes_of_one_quorum() {
     let running = Running::start(held);
     let all = [&six.0[2].server, &master, &alone];
     wait_until("all have it", || all.iter().all(|server| server.info("held") == 1));
-    let info = json(&run(at(&format!("info {key} --json"))));
+    let info = run(at(&format!("info {key} --json"))).json();
     assert_eq!((info["nodes"].as_u64(), info["servers"].as_array().unwrap().len()), (Some(3), 3), "{info}");
     let listed = well(at("nodes"));
     assert_eq!(listed.lines().filter(|line| line.starts_with("1  ")).count(), 3, "{listed}");

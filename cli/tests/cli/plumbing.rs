@@ -48,7 +48,7 @@ fn a_lock_for_a_script() {
     // As a coprocess: the lock is released when the script closes its input, even by dying.
     let ended = run_with(nodes.palisade("lock --json k"), b"");
     assert_eq!(ended.code(), Some(0), "{ended:?}");
-    let held: serde_json::Value = serde_json::from_str(&ended.out()).unwrap();
+    let held = ended.json();
     assert_eq!(held["key"], "k");
     assert!(held["token"].as_u64().unwrap() > 0 && held["valid_ms"].as_u64().unwrap() <= 10_000);
     nodes.wait_idle();

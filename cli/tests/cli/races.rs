@@ -44,20 +44,6 @@ fn a_collision_is_not_taken_for_a_holder() {
     nodes.wait_idle();
 }
 
-/// All wait, and each gets its turn.
-#[test]
-fn all_of_ten_run_one_after_the_other() {
-    let nodes = Nodes::start(3);
-    let script = "mkdir alone || exit 1; echo x >> ran; rmdir alone";
-    let all: Vec<Running> = (0..10).map(|_| Running::start(nodes.exec("--wait 60s k", script))).collect();
-    for one in all {
-        let ended = one.end();
-        assert_eq!(ended.code(), Some(0), "{ended:?}");
-    }
-    assert_eq!(read(&nodes.file("ran")), "x\n".repeat(10));
-    nodes.wait_idle();
-}
-
 /// A short job is done before hosts with late clocks start theirs.
 #[test]
 fn kept_for_those_who_are_late() {

@@ -19,8 +19,7 @@ fn while_it_connects() {
         })
     };
     wait_until("it listens to SIGTERM", listens);
-    running.signal(Signal::SIGTERM);
-    assert_eq!(running.end().code(), Some(143));
+    running.terminate();
     drop(frozen);
     nodes.wait_idle();
     assert!(!nodes.file("ran").exists());
@@ -30,8 +29,7 @@ fn while_it_connects() {
 fn while_it_waits() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
-        let holder = Running::start(nodes.exec("k", "echo > held; sleep 1000"));
-        nodes.wait_file("held");
+        let holder = nodes.holder("k");
         for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129)] {
             let waiter = Running::start(nodes.exec("k", "echo > ran"));
             wait_until("it waits", || nodes.waiters() == 1);
@@ -39,8 +37,7 @@ fn while_it_waits() {
             assert_eq!(waiter.end().code(), Some(code));
             wait_until("it left the queue", || nodes.servers.iter().all(|server| server.info("waiters") == 0));
         }
-        holder.signal(Signal::SIGTERM);
-        assert_eq!(holder.end().code(), Some(143));
+        holder.terminate();
         nodes.wait_idle();
         assert!(!nodes.file("ran").exists());
     }
@@ -86,8 +83,7 @@ fn what_the_command_started_gets_them_too() {
     let nodes = Nodes::start(1);
     let running = Running::start(nodes.exec("k", "sh -c 'echo $$ > inner; while :; do sleep 1; done'; true"));
     let inner = nodes.wait_file("inner");
-    running.signal(Signal::SIGTERM);
-    assert_eq!(running.end().code(), Some(143));
+    running.terminate();
     crate::fixture::wait_dead(&inner);
 }
 

@@ -31,8 +31,7 @@ fn a_short_ttl_needs_no_grace() {
 #[test]
 fn somebody_else_holds_it() {
     let nodes = Nodes::start(3);
-    let holder = Running::start(nodes.exec("--note backup\u{7} k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("--note backup\u{7} k");
     run(nodes.exec("--no-wait k", "echo no > ran")).assert_refused(194, "k is held by backup\\u{7} for ");
     run(nodes.palisade("try k")).assert_refused(194, "k is held by backup\\u{7} for ");
     run(nodes.exec("--wait 100ms k", "echo no > ran"))
@@ -43,8 +42,7 @@ fn somebody_else_holds_it() {
         assert_eq!((ended.code(), ended.all().as_str()), (Some(0), ""), "{ended:?}");
     }
     assert!(!nodes.file("ran").exists());
-    holder.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(holder.end().code(), Some(143));
+    holder.terminate();
     nodes.wait_idle();
 }
 
@@ -132,7 +130,7 @@ fn the_reason_of_each_node_in_json() {
     ];
     let addresses: Vec<&str> = expected.iter().map(|(address, ..)| address.as_str()).collect();
     let ended = run(palisade_at(&addresses.join(","), "nodes --json"));
-    let told: serde_json::Value = serde_json::from_str(&ended.out()).unwrap_or_else(|why| panic!("{why}: {ended:?}"));
+    let told = ended.json();
     let table = run(palisade_at(&addresses.join(","), "nodes")).out();
     for (n, (_, state, error)) in expected.iter().enumerate() {
         assert!(told[n]["error"].as_str().unwrap().starts_with(error), "{error}: {ended:?}");
@@ -265,6 +263,9 @@ fn arguments_that_are_wrong() {
         ("exec --ttl 61s k -- true", "refuses this: ERR ttl must be an integer from 1 to 60000"),
         ("exec --wait 2day k -- true", "wait must be at most 86400000 ms"),
         ("exec --conflict-exit-code 256 k -- true", "256 is not in 0..=255"),
+        ("exec --shared --limit 2 k -- true", "cannot be used with"),
+        ("exec --limit 0 k -- true", "0 is not in 1..=65535"),
+        ("exec --limit 65536 k -- true", "65536 is not in 1..=65535"),
         ("--nodes , ls", "which nodes?"),
         ("--nodes http://u:secret@h ls", "address number 1 is no use"),
         ("--nodes redis://a,redis://a:6379 ls", "a:6379 is given twice"),
@@ -296,28 +297,6 @@ fn no_arguments_at_all_show_what_there_is() {
     for text in ["Usage: palisade", "  exec ", "  doctor ", "--nodes"] {
         assert!(ended.err().contains(text), "{ended:?}");
     }
-}
-
-#[test]
-fn a_host_and_a_port_is_an_address() {
-    let mut nodes = Nodes::start(0);
-    nodes.servers = (0..3).map(|_| Setup::new().replication().start()).collect();
-    let short = |server: &Server| format!("localhost:{}", server.port());
-    let addresses = nodes.servers.iter().map(short).collect::<Vec<_>>().join(", ");
-    let on = |line: &str| {
-        let ended = run(palisade_at(&addresses, line));
-        assert_eq!(ended.code(), Some(0), "{line}: {ended:?}");
-        ended.out()
-    };
-    assert_eq!(on("exec k -- echo under the lock"), "under the lock\n");
-    assert!(on("nodes").contains(&format!("{}  serving", short(&nodes.servers[2]))));
-    // One on the list, and one that is not.
-    let (listed, alone) = (short(&nodes.servers[1]), format!("127.0.0.1:{}", nodes.servers[1].port()));
-    assert_eq!(on(&format!("guard {listed}")), format!("{listed} serves\n"));
-    assert_eq!(on(&format!("guard {alone}")), format!("{alone} serves\n"));
-    let mut command = nodes.palisade(&format!("guard {alone}"));
-    command.env_remove("PALISADE_NODES");
-    assert_eq!(run(command).out(), format!("{alone} serves\n"));
 }
 
 #[test]

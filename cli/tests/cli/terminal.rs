@@ -6,28 +6,20 @@ use crate::fixture::{Nodes, Running, read, wait_dead};
 use crate::harness::wait_until;
 use crate::pty::Person;
 
+/// In a pipeline, another command may want the terminal: it is lent when the command asks for it.
 #[test]
 fn the_command_reads_it() {
     let nodes = Nodes::start(1);
     let mut person = Person::at_a_shell(&nodes);
-    person.types("$P exec k -- sh -c 'echo ask''ing; read x; echo got-$x'; echo status-$?\n");
-    person.sees("asking");
-    person.types("hello\n");
-    person.sees("got-hello");
-    person.sees("status-0");
-    nodes.wait_idle();
-}
-
-/// In a pipeline, another command may want the terminal: it is lent when the command asks for it.
-#[test]
-fn the_command_reads_it_in_a_pipeline() {
-    let nodes = Nodes::start(1);
-    let mut person = Person::at_a_shell(&nodes);
-    person.types("$P exec k -- sh -c 'echo ask''ing; read x < /dev/tty; echo got-$x' | cat; echo status-$?\n");
-    person.sees("asking");
-    person.types("hello\n");
-    person.sees("got-hello");
-    person.sees("status-0");
+    for (from, pipe) in [("", ""), ("< /dev/tty", "| cat")] {
+        person
+            .types(&format!("$P exec k -- sh -c 'echo ask''ing; read x {from}; echo got-$x' {pipe}; echo status-$?\n"));
+        person.sees("asking");
+        person.types("hello\n");
+        person.sees("got-hello");
+        person.sees("status-0");
+        nodes.wait_idle();
+    }
 }
 
 #[test]
@@ -102,15 +94,13 @@ fn stopped_and_continued() {
 #[test]
 fn stopped_while_it_waits() {
     let nodes = Nodes::start(1);
-    let holder = Running::start(nodes.exec("k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("k");
     let mut person = Person::at_a_shell(&nodes);
     person.types("$P exec k -- echo my turn\n");
     person.sees("waiting for k since ");
     person.types("\x1a");
     person.sees("Stopped");
-    holder.signal(Signal::SIGTERM);
-    assert_eq!(holder.end().code(), Some(143));
+    holder.terminate();
     person.types("fg\n");
     person.sees("exec");
     person.sees("my turn");
@@ -168,8 +158,7 @@ fn the_terminal_is_as_it_was() {
 #[test]
 fn who_waits_sees_for_whom() {
     let nodes = Nodes::start(3);
-    let holder = Running::start(nodes.exec("--note the-backup k", "echo > held; sleep 1000"));
-    nodes.wait_file("held");
+    let holder = nodes.holder("--note the-backup k");
     let mut person = Person::at(&nodes, &["sh", "-c", "$P exec k -- echo my turn"]);
     person.sees("palisade: waiting for k since ");
     person.sees("held by the-backup for ");

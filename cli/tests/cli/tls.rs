@@ -42,10 +42,6 @@ fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
     assert!(ended.code() == Some(193) && ended.out().is_empty(), "{ended:?}");
     assert!(ended.err().contains("certificate"), "{ended:?}");
     assert_eq!(server.info("grants"), 2);
-    let mut look = nodes.palisade("ls");
-    look.env("PALISADE_NODES", format!("rediss://127.0.0.1:{port}")).env("SSL_CERT_FILE", dir.path().join("key.pem"));
-    let ended = run(look);
-    assert!(ended.code() == Some(193) && ended.err().contains("certificate"), "{ended:?}");
 }
 
 /// Certificates and credentials are given once, by paths relative to the folder of the command; the watchdog, in
