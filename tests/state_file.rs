@@ -128,6 +128,28 @@ fn lift_is_answered_when_the_node_serves() {
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
 
+/// An operator's script lifts a guard many times over. A LIFT that changes nothing is neither written nor logged, so it
+/// works while the disk fails.
+#[test]
+fn a_lift_that_changes_nothing_needs_no_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("node.state");
+    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let mut client = server.client();
+    let lifts = ["LOCK.GUARD LIFT"; 10].map(str::to_owned);
+    let lifted = || server.log().matches("an operator lifted the guard").count();
+    let before = lifted();
+    client.say("LOCK.GUARD ARM 60000");
+    assert_eq!(client.pipeline(&lifts), vec![int(0); 10]);
+    assert_eq!(lifted(), before + 1);
+    fs::rename(&folder, dir.path().join("away")).unwrap();
+    assert_eq!(client.pipeline(&lifts), vec![int(0); 10]);
+    assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
+    assert_eq!(lifted(), before + 1);
+}
+
 /// Uses up the ceiling: the key's next token would be the first above it, for any client, as after a proposal or with a
 /// clock that is ahead.
 fn use_up_the_ceiling(client: &mut Client) {

@@ -341,8 +341,9 @@ impl World {
             }
             Event::Lift => {
                 self.oracle.nothing_was_dropped();
-                self.node.guard_by_operator(None, self.boot);
-                self.save(true);
+                if self.node.guard_by_operator(None, self.boot) {
+                    self.save(true);
+                }
             }
             Event::Configure { max_waiters, window_ms, skew_ms } => {
                 self.node.configure(Settings {

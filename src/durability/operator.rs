@@ -10,16 +10,18 @@ use crate::{clock, state};
 /// disk fails, it refuses with NOTYET: the change is in effect, and the node promises nothing until it is on the disk.
 pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
     let now = clock::now();
-    state::with(|node| node.guard_by_operator(ms, now.boot));
+    let has_changed = state::with(|node| node.guard_by_operator(ms, now.boot));
     if ms.is_some() {
         incarnation::log_guard(now);
-    } else {
+    } else if has_changed {
         notice("an operator lifted the guard: the node serves");
     }
     dropped_locks::confirm_flush();
     // Otherwise a crash right after could restore a lifted guard over newer grants, or forget an armed one.
-    incarnation::save_at_once(now);
-    state::with(|node| if node.ledger().is_ready() { Ok(node.guard().left_ms(now.boot)) } else { Err(Refusal::NotYet) })
+    if has_changed || !is_ready() {
+        incarnation::save_at_once(now);
+    }
+    if is_ready() { Ok(state::with(|node| node.guard().left_ms(now.boot))) } else { Err(Refusal::NotYet) }
 }
 
 /// Raises the floor of tokens to `token`, if that is higher. Returns the floor, once it is on the disk.
@@ -30,9 +32,14 @@ pub fn raise_floor(token: Option<Token>) -> Result<u64, Refusal> {
         notice(&format!("an operator raised the floor of tokens from {before} to {floor}"));
         incarnation::save_at_once(now);
         promotion::tell_soon();
-        if !state::with(|node| node.ledger().is_ready()) {
+        if !is_ready() {
             return Err(Refusal::NotYet);
         }
     }
     Ok(floor)
+}
+
+/// Returns whether the disk has everything that has to be there before a promise.
+fn is_ready() -> bool {
+    state::with(|node| node.ledger().is_ready())
 }

@@ -181,7 +181,7 @@ mod tests {
     fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
         let causes: [(Cause, fn(&mut Node)); 3] = [
             (Cause::Flush, |node| assert!(node.dropped(at(500).boot, at(20).boot))),
-            (Cause::Operator, |node| node.guard_by_operator(Some(480), at(20).boot)),
+            (Cause::Operator, |node| _ = node.guard_by_operator(Some(480), at(20).boot)),
             (Cause::Promotion, |node| node.leads(GuardPolicy::Auto, at(20))),
         ];
         for (cause, arm) in causes {
@@ -206,6 +206,18 @@ mod tests {
         let flush = node.take_flush().unwrap();
         node.reloaded(&flush);
         node.guard.ensure_open(at(20).boot).unwrap();
+    }
+
+    /// An operator lifts the guard twice: the disk learns of the first.
+    #[test]
+    fn a_guard_that_is_not_armed_is_not_lifted() {
+        let mut node = node();
+        assert!(!node.guard_by_operator(None, at(10).boot));
+        assert!(node.guard_by_operator(Some(480), at(20).boot));
+        assert!(node.guard_by_operator(None, at(30).boot));
+        assert!(!node.guard_by_operator(None, at(40).boot));
+        assert!(node.guard_by_operator(Some(5), at(50).boot));
+        assert!(!node.guard_by_operator(None, at(60).boot), "it had ended");
     }
 
     /// Beyond the maximum the node does not know which keys are concerned, and says why it is guarded.

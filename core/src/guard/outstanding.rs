@@ -81,6 +81,11 @@ impl OutstandingTtl {
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
     }
 
+    /// Returns whether leases count at `now` that were not seen: a [`lift`](Self::lift) would lower the value.
+    pub fn counts_unseen(&self, now: BootTime) -> bool {
+        self.own_ms(now) > self.seen_ms
+    }
+
     /// Returns the value for the same master, and `ms` from `now` on.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
@@ -148,7 +153,9 @@ mod tests {
         assert_eq!(outstanding.ms(ms(2)), MAX_TTL_LIMIT_MS);
         outstanding.raise(300, 0, ms(3));
         assert_eq!(outstanding.ms(ms(3)), MAX_TTL_LIMIT_MS);
+        assert!(outstanding.counts_unseen(ms(3)));
         outstanding.lift(0, ms(3));
         assert_eq!((outstanding.ms(ms(306)), outstanding.ms(ms(307))), (300, 100), "an operator knows better");
+        assert!(!outstanding.counts_unseen(ms(3)));
     }
 }

@@ -155,12 +155,15 @@ impl Node {
         }
     }
 
-    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). The disk has to know before
-    /// anything else happens: a crash right after could restore a lifted guard over newer grants, or forget an armed
-    /// one.
-    pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) {
+    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether that changes
+    /// anything. The disk has to know the change before anything else happens: a crash right after could restore a
+    /// lifted guard over newer grants, or forget an armed one.
+    pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) -> bool {
         match ms {
             Some(ms) => self.arm_guard(Cause::Operator, now, now.plus_ms(ms)),
+            None if self.saved_guard(now).is_none() && !self.ledger.outstanding_ttl().counts_unseen(now) => {
+                return false;
+            }
             None => {
                 self.guard.lift();
                 // A reload must not restore the guard from before the flush.
@@ -172,5 +175,6 @@ impl Node {
             }
         }
         self.waiting.wake_all();
+        true
     }
 }
