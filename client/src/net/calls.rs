@@ -89,8 +89,8 @@ impl Calls {
                 self.sent.reserve_exact(count);
                 let inbox = Inbox::new(count);
                 if !home::is_home() {
-                    let begun: Weak<Inbox> = Arc::downgrade(&inbox);
-                    self.nodes.home.takes_over(begun);
+                    let unfinished: Weak<Inbox> = Arc::downgrade(&inbox);
+                    self.nodes.home.takes_over(unfinished);
                 }
                 inbox
             });

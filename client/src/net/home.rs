@@ -116,14 +116,14 @@ pub fn has_to_leave() -> bool {
 }
 
 /// Work that a caller began on its own task.
-pub trait Begun: Send + Sync {
+pub trait Unfinished: Send + Sync {
     /// Handles work that has not ended in its time.
     fn on_overdue(&self);
 }
 
 /// An item that is left to the client's thread.
 enum Left {
-    Begun(Weak<dyn Begun>),
+    Unfinished(Weak<dyn Unfinished>),
     Rest(BoxFuture<'static, ()>),
 }
 
@@ -160,9 +160,9 @@ impl Home {
         }
     }
 
-    /// Takes over `begun` unless it ends soon.
-    pub fn takes_over(&self, begun: Weak<dyn Begun>) {
-        self.leave(Left::Begun(begun));
+    /// Takes over `unfinished` unless it ends soon.
+    pub fn takes_over(&self, unfinished: Weak<dyn Unfinished>) {
+        self.leave(Left::Unfinished(unfinished));
     }
 
     /// Polls `rest` to its end, soon.
@@ -193,7 +193,7 @@ impl Home {
         for _ in 0..SPARED {
             let Some(mut left) = self.queue().new.pop_front() else { return };
             let has_ended = match &mut left {
-                Left::Begun(begun) => begun.strong_count() == 0,
+                Left::Unfinished(unfinished) => unfinished.strong_count() == 0,
                 Left::Rest(rest) => {
                     let leaves = has_to_leave();
                     let ended = rest.now_or_never().is_some();
@@ -232,9 +232,9 @@ impl Home {
 
     fn does(&self, left: Left) {
         match left {
-            Left::Begun(begun) => {
-                if let Some(begun) = begun.upgrade() {
-                    begun.on_overdue();
+            Left::Unfinished(unfinished) => {
+                if let Some(unfinished) = unfinished.upgrade() {
+                    unfinished.on_overdue();
                 }
             }
             Left::Rest(mut rest) => {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::Released;
-use crate::net::home::{Begun, is_home};
+use crate::net::home::{Unfinished, is_home};
 use crate::net::lease::Lease;
 use crate::net::tally::Counted;
 use crate::run::attempt::Taken;
@@ -80,7 +80,7 @@ impl Orders {
     }
 }
 
-impl Begun for Orders {
+impl Unfinished for Orders {
     fn on_overdue(&self) {
         self.kept();
     }
@@ -126,8 +126,8 @@ pub fn start(
     if is_busy || is_home() {
         orders.on_overdue();
     } else {
-        let begun: Weak<Orders> = Arc::downgrade(&orders);
-        home.takes_over(begun);
+        let unfinished: Weak<Orders> = Arc::downgrade(&orders);
+        home.takes_over(unfinished);
     }
     (shared, orders, lease)
 }

@@ -10,7 +10,7 @@ use redis::Value;
 
 use crate::net::access::Way;
 use crate::net::bounds::BROKE;
-use crate::net::home::{self, Begun};
+use crate::net::home::{self, Unfinished};
 use crate::net::line::Waits;
 use crate::values::failure::Why;
 
@@ -101,7 +101,7 @@ impl Inbox {
     }
 }
 
-impl Begun for Inbox {
+impl Unfinished for Inbox {
     fn on_overdue(&self) {
         let mut arrived = self.arrived();
         arrived.is_overdue = true;
