@@ -39,7 +39,7 @@ impl World {
                 let (mode, grant) = grant_of(&self.locks[&place], owner.bytes()).expect("it was granted");
                 assert_eq!((grant.token(), mode.number()), (token, number));
                 assert!(wanted.is(mode), "{wanted:?} was asked for, and {mode:?} is had");
-                self.lasts(place, owner.bytes(), self.boot, ttl.ms());
+                self.check_lasting(place, owner.bytes(), self.boot, ttl.ms());
                 wish.into_iter().for_each(|wish| self.keeps(place, owner.bytes(), wish));
             }
             Reply::Null => {

@@ -17,7 +17,7 @@ pub fn run(input: &[u8]) {
     let end = world.agenda.now + LASTS_US;
     while let Some(event) = world.agenda.next(end) {
         crate::tell(&(world.agenda.now, &event));
-        world.happens(event);
+        world.handle(event);
         world.nobody_relies_beside_another();
     }
 }

@@ -47,7 +47,7 @@ impl World<'_> {
         }
     }
 
-    pub fn arrives(&mut self, request: u64, server: usize, (name, number, ticket): (Name, u16, u64), says: Message) {
+    pub fn arrive(&mut self, request: u64, server: usize, (name, number, ticket): (Name, u16, u64), says: Message) {
         let now = self.agenda.now;
         if !self.set.contains(&server) {
             return;
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    pub fn hears(&mut self, request: u64, id: Option<NodeId>, heard: Received, again: bool) {
+    pub fn hear(&mut self, request: u64, id: Option<NodeId>, heard: Received, again: bool) {
         let Some(&Open { caller: number, life, seat, says }) = self.open.get(&request) else { return };
         if !again {
             self.open.remove(&request);
@@ -107,7 +107,7 @@ impl World<'_> {
                 let answer = if let Received::Answer(answer) = heard { answer } else { Answer::Failed };
                 let progress = machine.on_answer(seat, id, call.ask, answer, now);
                 let obstacle = machine.obstacle();
-                self.goes_on(number, progress, obstacle);
+                self.proceed(number, progress, obstacle);
             }
             (Stage::Looking(choice), Message::Look) => {
                 let view = if let Received::Free(free) = heard { id.map(|id| (id, free)) } else { None };
@@ -137,7 +137,7 @@ impl World<'_> {
         }
     }
 
-    pub fn goes_on(&mut self, number: usize, progress: Progress, obstacle: Option<Obstacle>) {
+    pub fn proceed(&mut self, number: usize, progress: Progress, obstacle: Option<Obstacle>) {
         let refused = match (progress, obstacle) {
             (Progress::Goes(calls), _) => return self.call(number, 0, calls),
             (Progress::Held(held), _) => {
@@ -149,7 +149,7 @@ impl World<'_> {
                 let mut watched = Watched::new(keeper, self.is_calm);
                 watched.is_taken_away = self.callers[number].is_taken_away;
                 let before = self.callers[number].life;
-                self.enters(number, Stage::Holding(Box::new(watched)), None);
+                self.enter(number, Stage::Holding(Box::new(watched)), None);
                 // Late answers belong to the keeper.
                 let life = self.callers[number].life;
                 self.open.values_mut().filter(|open| open.life == before).for_each(|open| open.life = life);

@@ -161,7 +161,7 @@ impl<'a> World<'a> {
         BootTime::from_us(self.agenda.now)
     }
 
-    pub fn happens(&mut self, event: Event) {
+    pub fn handle(&mut self, event: Event) {
         let whose = match &event {
             Event::Begins(caller) | Event::IsOver(caller, _) | Event::Wakes(caller, _) => Some(*caller),
             Event::Orders(caller, _) | Event::Leaves(caller, _) => Some(*caller),
@@ -176,9 +176,9 @@ impl<'a> World<'a> {
         match event {
             Event::Begins(caller) => self.begin(caller),
             Event::Arrives { request, server, name, number, ticket, says } => {
-                self.arrives(request, server, (name, number, ticket), says);
+                self.arrive(request, server, (name, number, ticket), says);
             }
-            Event::Hears { request, id, heard, again } => self.hears(request, id, heard, again),
+            Event::Hears { request, id, heard, again } => self.hear(request, id, heard, again),
             Event::IsOver(caller, life) if self.callers[caller].life == life => self.is_over(caller),
             Event::Wakes(caller, life) if self.callers[caller].life == life => {
                 self.keeps(caller, |keeper, now, random| keeper.on_wake(now, random));
@@ -240,7 +240,7 @@ impl<'a> World<'a> {
         self.perform(number, task);
     }
 
-    pub fn enters(&mut self, number: usize, stage: Stage, ends: Option<BootTime>) {
+    pub fn enter(&mut self, number: usize, stage: Stage, ends: Option<BootTime>) {
         let life = self.agenda.number();
         (self.callers[number].life, self.callers[number].stage) = (life, stage);
         if let Some(ends) = ends {
@@ -271,20 +271,20 @@ impl<'a> World<'a> {
                     if let Wanted::Permit { number: Some(number), .. } = wanted { number } else { 1 };
                 let proposal = Token::new(self.agenda.now).expect("a token of this time");
                 let (machine, calls) = Acquire::begin(nodes, TTL_MS, proposal, now);
-                self.enters(number, Stage::Asking(machine), by);
+                self.enter(number, Stage::Asking(machine), by);
                 self.call(number, 0, calls);
             }
             Task::Look { by, .. } => {
-                self.enters(number, Stage::Looking(Choice::begin(nodes)), by);
+                self.enter(number, Stage::Looking(Choice::begin(nodes)), by);
                 (0..nodes).for_each(|seat| self.send(number, seat, Message::Look, 0));
             }
             Task::Queue { patience_ms } | Task::AskAndWait { patience_ms, .. } => {
                 self.new_name(number);
                 let until = now.plus_ms(patience_ms);
-                self.enters(number, Stage::Queued(Waiter::begin(nodes, until)), Some(until));
+                self.enter(number, Stage::Queued(Waiter::begin(nodes, until)), Some(until));
                 (0..nodes).for_each(|seat| self.ask_to_wait(number, seat, until, 0));
             }
-            Task::Pause { until, for_nodes } => self.enters(number, Stage::Pausing { for_nodes }, Some(until)),
+            Task::Pause { until, for_nodes } => self.enter(number, Stage::Pausing { for_nodes }, Some(until)),
             Task::GiveUp(_) => {
                 assert!(
                     !self.is_calm || !caller.is_patient || self.limit > 1,
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
                 let life = self.callers[number].life;
                 let open = self.open.iter().filter(|(_, open)| open.life == life);
                 let open: Vec<u64> = open.map(|(request, _)| *request).collect();
-                open.into_iter().for_each(|request| self.hears(request, None, Received::Nothing, false));
+                open.into_iter().for_each(|request| self.hear(request, None, Received::Nothing, false));
             }
             Stage::Queued(waiter) => {
                 let task = waiter.leave();
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
     pub fn leave(&mut self, number: usize) {
         self.new_name(number);
         self.callers[number].taking = None;
-        self.enters(number, Stage::Idle, None);
+        self.enter(number, Stage::Idle, None);
         self.leave_line(number);
         let after = self.agenda.below(500_000);
         self.agenda.after(after, Event::Begins(number));
@@ -342,7 +342,7 @@ impl<'a> World<'a> {
     // The line of the process.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
-        self.enters(number, Stage::Lining, until);
+        self.enter(number, Stage::Lining, until);
         if number > 1 {
             return self.turn(number, true);
         }

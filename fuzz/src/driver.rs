@@ -386,7 +386,7 @@ impl World {
         };
         assert_eq!((waiter.owner(), waiter.wanted), (*owner, wanted));
         assert_eq!(ttl, if let Want::Lock { ttl, .. } = waiter.want { Some(ttl) } else { None });
-        self.enters(place, waiter.clone(), ms, request);
+        self.enter(place, waiter.clone(), ms, request);
     }
 
     /// Records the turns that came before the current decision.

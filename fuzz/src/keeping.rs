@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Ends a connection and the requests that wait on it.
-    pub fn hangs_up(&mut self, which: u8) {
+    pub fn hang_up(&mut self, which: u8) {
         let at = usize::from(which) % CONNECTIONS;
         let client = self.keeping.open_at(at);
         self.keeping.ended[at] += 1;

@@ -43,7 +43,7 @@ impl World {
             return;
         }
         let Some(lock) = self.unlink(from) else { return };
-        self.arrives(to, lock);
+        self.arrive(to, lock);
     }
 
     pub fn restore(&mut self, from: Place, to: Place) {
@@ -55,11 +55,11 @@ impl World {
         let is_plausible = |token| self.node.tokens().plausible(&name_of(to), token, now.wall_us, self.node.skew_ms());
         if lock.grants().all(|(_, grant)| is_plausible(grant.token())) {
             lock.mark_suspect();
-            self.arrives(to, lock);
+            self.arrive(to, lock);
         }
     }
 
-    fn arrives(&mut self, place: Place, mut lock: Lock) {
+    fn arrive(&mut self, place: Place, mut lock: Lock) {
         self.unlink(place);
         self.keeping.moved(|there| there == place);
         self.oracle.holds(place, &lock);

@@ -168,7 +168,7 @@ fn all(bytes: &mut Unstructured<'_>, wavers: bool) -> Result<()> {
         world.is_sound();
         world.check_kept();
     }
-    world.ends();
+    world.end();
     Ok(())
 }
 
@@ -228,7 +228,7 @@ impl World {
                 let wish = self.keeping.wish(note, ask.ttl)?;
                 self.acquire(place, &ask, wish, may_block, note & 2 == 0)
             }
-            Step::Asks(request) => self.asks(request),
+            Step::Asks(request) => self.ask(request),
             Step::Happens(event) => {
                 self.occurs(event);
                 Ok(())
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    fn asks(&mut self, request: Request) -> Done {
+    fn ask(&mut self, request: Request) -> Done {
         match request {
             Request::Release { key, owner, level: holds, token } => {
                 let place = key.place();
@@ -332,7 +332,7 @@ impl World {
             Event::Flush { db } => self.flush(db.map(u32::from)),
             Event::Swap => self.swap(),
             Event::Leave { which, watches: true } => self.watcher_leaves(which),
-            Event::Leave { which: which @ 128.., watches: false } => self.hangs_up(which),
+            Event::Leave { which: which @ 128.., watches: false } => self.hang_up(which),
             Event::Leave { which, watches: false } => self.leave(which),
             Event::Arm { ms: Number(ms) } => {
                 let until = self.boot.plus_ms(u32::try_from(ms % u64::from(GUARD_LIMIT_MS)).unwrap_or(0));

@@ -111,7 +111,7 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     for event in bytes.arbitrary_iter()? {
         let event = event?;
         crate::tell(&(world.now, &event));
-        world.happens(event);
+        world.handle(event);
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Answers { call, from, says, after_us } => {
                 let Made { round, call } = self.calls[usize::from(call) % self.calls.len()];

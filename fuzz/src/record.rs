@@ -68,7 +68,7 @@ fn possible_grant(grant: &Grant, now: BootTime) {
 }
 
 /// Checks that the grants are compatible and that no owner has two.
-fn goes_together(lock: &Lock) {
+fn check_together(lock: &Lock) {
     let grants: Vec<(Mode, &Grant)> = lock.grants().collect();
     assert!(grants.len() == lock.len() && !grants.is_empty());
     for (n, (mode, grant)) in grants.iter().enumerate() {
@@ -86,7 +86,7 @@ fn written(lock: &Lock, now: BootTime) -> Vec<u8> {
 
 fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     lock.grants().for_each(|(_, grant)| possible_grant(grant, now));
-    goes_together(lock);
+    check_together(lock);
     let (deadline, boot) = if bytes[0] == FRESH { (FRESH_DEADLINE, FRESH_BOOT) } else { (DEADLINE, BOOT) };
     if matches!(lock, Lock::Exclusive(_)) && HERE.0.starts_with(&bytes[boot]) {
         let written = bytes[deadline].iter().rev().fold(0, |written, byte| written << 8 | u64::from(*byte));
@@ -139,7 +139,7 @@ fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime
             (Ok(Applied::Gone), Change::Ended(_)) => assert!(held.grants().all(|(_, left)| left.owner() != owner)),
             (Ok(applied), _) => panic!("{applied:?} of {change:?}"),
         }
-        goes_together(&held);
+        check_together(&held);
     }
 }
 

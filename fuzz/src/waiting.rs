@@ -19,7 +19,7 @@ impl World {
     }
 
     /// Records that the request waits as `waiter`, for up to `ms`.
-    pub fn enters(&mut self, place: Place, waiter: Waiter, ms: u32, request: &Request<'_>) {
+    pub fn enter(&mut self, place: Place, waiter: Waiter, ms: u32, request: &Request<'_>) {
         let ttl_ms = match waiter.want {
             Want::Lock { ttl, .. } => Some(ttl.ms()),
             Want::Turn => None,
@@ -147,7 +147,12 @@ impl World {
                 assert_eq!((grant.token(), mode.number()), (token, number));
                 assert!(wanted.is(mode) && !grant.is_expired(self.boot));
                 let waited_ms = u32::try_from(waited_ms).expect("no wait is longer");
-                self.lasts(place, &owner, since.plus_ms(waited_ms), ttl_ms.expect("who asked for it is granted it"));
+                self.check_lasting(
+                    place,
+                    &owner,
+                    since.plus_ms(waited_ms),
+                    ttl_ms.expect("who asked for it is granted it"),
+                );
                 wish.into_iter().for_each(|wish| self.keeps(place, &owner, wish));
             }
             Answer::Turn(number) if !self.is_held_by(place, &owner) => {

@@ -261,7 +261,7 @@ impl World {
     }
 
     /// Checks the promise of every answer with a token: it is valid until sent + waited + ttl.
-    pub fn lasts(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
+    pub fn check_lasting(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
         let own = grant_of(&self.locks[&place], owner);
         let deadline = own.expect("who is promised something holds it").1.deadline();
         assert!(deadline >= from.plus_ms(ttl_ms), "promised for {ttl_ms} ms from {from:?}, it ends at {deadline:?}");
@@ -325,7 +325,7 @@ impl World {
     }
 
     /// Ends the world, and checks that nothing is left: every request answered, every lease over, every table empty.
-    pub fn ends(&mut self) {
+    pub fn end(&mut self) {
         self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
         self.background(false, true);

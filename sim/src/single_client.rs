@@ -136,7 +136,7 @@ impl SingleClient {
         self.acquisition += 1;
         (self.key, self.wanted, self.is_sure) = (key, wanted, true);
         self.stage = Stage::Acquiring { since: now.boot, wait_ms };
-        self.sends(Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: false }, now)
+        self.send(Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: false }, now)
     }
 
     /// Sends the pending request again over another connection, because its answer was lost.
@@ -146,68 +146,68 @@ impl SingleClient {
         match (self.stage, open.command) {
             (Stage::Acquiring { wait_ms, .. }, _) => {
                 let repeated = Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: true };
-                self.sends(repeated, now)
+                self.send(repeated, now)
             }
             // A request for one more hold, sent twice, would add two.
             (_, Command::Reenter { level: None, .. }) => Step::default(),
-            (_, command) => self.sends(command, now),
+            (_, command) => self.send(command, now),
         }
     }
 
     /// Extends the lock.
     pub fn extend(&mut self, now: Now) -> Step {
-        self.sends(Command::Extend { ttl_ms: self.ttl_ms }, now)
+        self.send(Command::Extend { ttl_ms: self.ttl_ms }, now)
     }
 
     /// Turns a writer into a reader. The client counts as a reader from now on, whenever the node hears of it.
     pub fn share(&mut self, now: Now) -> Step {
         self.mode = HeldAs::Shared;
-        Step { says: Some(Status::Converted), ..self.sends(Command::Convert { shares: true }, now) }
+        Step { says: Some(Status::Converted), ..self.send(Command::Convert { shares: true }, now) }
     }
 
     /// Asks to become the writer, as a reader; this succeeds if nobody else reads.
     pub fn convert_up(&mut self, now: Now) -> Step {
-        self.sends(Command::Convert { shares: false }, now)
+        self.send(Command::Convert { shares: false }, now)
     }
 
     /// Takes one more hold. With `says_level`, the request names the number; with `extends`, it also extends the lease.
     pub fn reenter(&mut self, says_level: bool, extends: bool, now: Now) -> Step {
         let level = self.holding().map(|(.., level)| level + 1).filter(|_| says_level || !self.is_sure);
-        self.sends(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
+        self.send(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
     }
 
     /// Releases one hold; the last one stays.
     pub fn release_one(&mut self, now: Now) -> Step {
         let Some((.., level)) = self.holding().filter(|(.., level)| *level > 1) else { return Step::default() };
-        self.sends(Command::Release { level }, now)
+        self.send(Command::Release { level }, now)
     }
 
     /// Releases the lock with all its holds.
     pub fn release(&mut self, now: Now) -> Step {
-        let says = self.ends();
-        let step = self.sends(Command::Release { level: 1 }, now);
+        let says = self.end();
+        let step = self.send(Command::Release { level: 1 }, now);
         self.open = None;
         Step { says, ..step }
     }
 
     /// Stops waiting and closes the connection.
-    pub fn leaves(&mut self, now: Now) -> Step {
+    pub fn leave(&mut self, now: Now) -> Step {
         let open = self.open.take();
-        let says = self.ends();
+        let says = self.end();
         let Some(Open { number, .. }) = open else { return Step { sends: vec![], says } };
-        let step = self.sends(Command::Closed { number }, now);
+        let step = self.send(Command::Closed { number }, now);
         self.open = None;
         Step { says, ..step }
     }
 
     /// Stops relying on the lock, and asks for one more hold of it.
     pub fn reenters_too_late(&mut self, now: Now) -> Step {
-        let step = self.sends(Command::Reenter { level: None, ttl_ms: Some(self.ttl_ms) }, now);
+        let step = self.send(Command::Reenter { level: None, ttl_ms: Some(self.ttl_ms) }, now);
         self.open = None;
         step
     }
 
-    fn ends(&mut self) -> Option<Status> {
+    fn end(&mut self) -> Option<Status> {
         let says = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => None,
             Stage::Acquiring { .. } => Some(Status::Left),
@@ -240,7 +240,7 @@ impl SingleClient {
                 if matches!(command, Command::Acquire { retry: true, .. }) && replied == Replied::Owned {
                     self.wrong = Some("who repeats its request is told that it has the lock already");
                 }
-                Step { sends: vec![], says: self.ends() }
+                Step { sends: vec![], says: self.end() }
             }
             (Stage::Holding { since, until, token, level }, Replied::Extended | Replied::Holds(_)) => {
                 let level = self.counts(command, replied, level);
@@ -273,7 +273,7 @@ impl SingleClient {
                 Step::default()
             }
             // The lock was broken, or its lease has ended.
-            (Stage::Holding { .. }, Replied::Null) => Step { sends: vec![], says: self.ends() },
+            (Stage::Holding { .. }, Replied::Null) => Step { sends: vec![], says: self.end() },
             (Stage::Holding { .. } | Stage::Idle, _) => Step::default(),
         }
     }
@@ -309,7 +309,7 @@ impl SingleClient {
         }
     }
 
-    fn sends(&mut self, command: Command, now: Now) -> Step {
+    fn send(&mut self, command: Command, now: Now) -> Step {
         self.requests += 1;
         let (who, key, node, number, wanted) = (self.who(), self.key, self.node, self.requests, self.wanted);
         self.open = Some(Open { number, command, sent: now.boot });

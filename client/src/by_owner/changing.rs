@@ -225,7 +225,7 @@ impl Change<'_> {
         }
         let released = holding.guard.give_back().await;
         if let Some(keeper) = holding.keeper {
-            self.this.table.keeps_no_more(keeper, self.id);
+            self.this.table.stop_keeping(keeper, self.id);
         }
         *held = None;
         match released {

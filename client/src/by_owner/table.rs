@@ -125,12 +125,12 @@ impl Table {
     }
 
     /// Records that `keeper` keeps this lock.
-    pub fn keeps(&self, keeper: Keeper, id: &Id) {
+    pub fn keep(&self, keeper: Keeper, id: &Id) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(keeper).or_default().insert(id.clone());
     }
 
     /// Records that `keeper` no longer keeps this lock.
-    pub fn keeps_no_more(&self, keeper: Keeper, id: &Id) {
+    pub fn stop_keeping(&self, keeper: Keeper, id: &Id) {
         if let Some(ids) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&keeper) {
             ids.remove(id);
         }

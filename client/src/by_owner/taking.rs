@@ -291,9 +291,9 @@ impl OneRequest<'_> {
     /// Extends the lock for as long as the keeper exists.
     fn bind(&self, holding: &mut Holding, kept: Duration, keeper: Keeper) {
         if let Some(before) = holding.keeper.replace(keeper) {
-            self.this.table.keeps_no_more(before, self.id);
+            self.this.table.stop_keeping(before, self.id);
         }
-        self.this.table.keeps(keeper, self.id);
+        self.this.table.keep(keeper, self.id);
         holding.guard.keep(Some(Auto { until: clock::after(kept), ttl_ms: self.checked.ttl_ms }));
     }
 }

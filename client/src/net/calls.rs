@@ -90,7 +90,7 @@ impl Calls {
                 let inbox = Inbox::new(count);
                 if !home::is_home() {
                     let unfinished: Weak<Inbox> = Arc::downgrade(&inbox);
-                    self.nodes.home.takes_over(unfinished);
+                    self.nodes.home.take_over(unfinished);
                 }
                 inbox
             });

@@ -96,7 +96,7 @@ impl Nodes {
         self.set.news.is_over.send_replace(true);
         for place in 0..self.len() {
             if self.place_in(&next, place).is_none() {
-                self.list[place].masters().iter().for_each(|node| node.leaves());
+                self.list[place].masters().iter().for_each(|node| node.leave());
             }
         }
         self.hand_debts_over();
@@ -172,7 +172,7 @@ impl Nodes {
         let Some(next) = self.next() else { return };
         for place in 0..self.len() {
             let there = self.place_in(&next, place);
-            for debt in self.list[place].masters().iter().flat_map(|node| node.owes_no_more()) {
+            for debt in self.list[place].masters().iter().flat_map(|node| node.take_debts()) {
                 match there {
                     Some(there) => next.owe(there, &debt),
                     // The lock ends with its lease, on a node that nobody uses any longer.

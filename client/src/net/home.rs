@@ -161,12 +161,12 @@ impl Home {
     }
 
     /// Takes over `unfinished` unless it ends soon.
-    pub fn takes_over(&self, unfinished: Weak<dyn Unfinished>) {
+    pub fn take_over(&self, unfinished: Weak<dyn Unfinished>) {
         self.leave(Left::Unfinished(unfinished));
     }
 
     /// Polls `rest` to its end, soon.
-    pub fn ends(&self, rest: BoxFuture<'static, ()>) {
+    pub fn finish(&self, rest: BoxFuture<'static, ()>) {
         self.leave(Left::Rest(rest));
     }
 
@@ -226,11 +226,11 @@ impl Home {
             // The latest items are handled in the next round.
             let new = std::mem::take(&mut self.queue().new);
             let due = std::mem::replace(&mut old, new);
-            due.into_iter().for_each(|left| self.does(left));
+            due.into_iter().for_each(|left| self.handle(left));
         }
     }
 
-    fn does(&self, left: Left) {
+    fn handle(&self, left: Left) {
         match left {
             Left::Unfinished(unfinished) => {
                 if let Some(unfinished) = unfinished.upgrade() {
@@ -253,7 +253,7 @@ impl Home {
     }
 
     /// Ends the thread's work: drops present and later items.
-    pub fn ends_here(&self) {
+    pub fn end(&self) {
         let left = {
             let mut queue = self.queue();
             queue.is_over = true;

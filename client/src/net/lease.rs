@@ -134,7 +134,7 @@ impl Lease {
     }
 
     /// Records that something is sent to this node.
-    pub fn goes_to(&self, node: usize) {
+    pub fn mark_sent(&self, node: usize) {
         if let Some(may_have) = self.may_have.get(node) {
             may_have.store(true, Ordering::Relaxed);
         }

@@ -27,7 +27,7 @@ impl News {
     }
 
     /// Records that a node reported this version.
-    pub fn is_told(&self, members: Members) {
+    pub fn record(&self, members: Members) {
         self.told.send_if_modified(|told| {
             let known = told.as_ref().map_or(self.version(), |told| told.version);
             let is_news = members.version > known;

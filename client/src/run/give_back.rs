@@ -146,9 +146,9 @@ impl Giving {
 
     /// Receives the answers in the background. Once the client's thread has ended, nothing can be sent: the leases end
     /// by themselves.
-    fn goes_on(mut self) {
+    fn receive_rest(mut self) {
         let home = Arc::clone(&self.nodes.home);
-        home.ends(async move { while self.next().await.is_some() {} }.boxed());
+        home.finish(async move { while self.next().await.is_some() {} }.boxed());
     }
 }
 
@@ -174,7 +174,7 @@ impl Heard {
 impl Drop for Heard {
     fn drop(&mut self) {
         if let Some(giving) = self.0.take() {
-            giving.goes_on();
+            giving.receive_rest();
         }
     }
 }
@@ -209,7 +209,7 @@ impl GiveBack {
 impl Drop for GiveBack {
     fn drop(&mut self) {
         if self.armed {
-            Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).goes_on();
+            Giving::begin(&self.nodes, self.lease.give_up(), &self.lease, self.checked).receive_rest();
         }
     }
 }

@@ -127,7 +127,7 @@ pub fn start(
         orders.on_overdue();
     } else {
         let unfinished: Weak<Orders> = Arc::downgrade(&orders);
-        home.takes_over(unfinished);
+        home.take_over(unfinished);
     }
     (shared, orders, lease)
 }

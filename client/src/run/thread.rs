@@ -49,7 +49,7 @@ impl Thread {
                 let _ = stopped.await;
                 nodes.latest().settled().await;
             });
-            home.ends_here();
+            home.end();
             // A name may still be looked up: nobody needs it any longer.
             runtime.shutdown_background();
         };

@@ -133,7 +133,7 @@ impl Client {
                     *until = belief(after.0, held.ttl_ms(), open.sent, self.without, now);
                 }
                 let round = held.round();
-                let mut step = self.sends(round, calls, now);
+                let mut step = self.send(round, calls, now);
                 step.says = (after != before).then_some(Status::Extended);
                 step
             }
@@ -157,7 +157,7 @@ impl Client {
             }
             return Step::default();
         }
-        self.sends(0, calls, now)
+        self.send(0, calls, now)
     }
 
     fn hold(&mut self, held: Held, since: BootTime, now: Now) -> Step {

@@ -246,7 +246,7 @@ impl Client {
         let (machine, calls) = Acquire::begin(self.members().len(), self.ttl_ms, proposal, now.boot);
         self.stage = Stage::Acquiring { machine, since: now.boot };
         self.open.clear();
-        self.sends(0, calls, now)
+        self.send(0, calls, now)
     }
 
     /// Asks which other permit is free, after a refusal.
@@ -311,7 +311,7 @@ impl Client {
         let Stage::Holding { keeping, .. } = &mut self.stage else { return Step::default() };
         let calls = keep(keeping, random);
         let round = keeping.held().round();
-        self.sends(round, calls, now)
+        self.send(round, calls, now)
     }
 
     /// Releases the lock, or what the client may have of it, and stops waiting.
@@ -364,7 +364,7 @@ impl Client {
         Token::new(value).expect("clocks here are far below the end of the token space")
     }
 
-    fn sends(&mut self, round: u64, calls: Vec<Call>, now: Now) -> Step {
+    fn send(&mut self, round: u64, calls: Vec<Call>, now: Now) -> Step {
         let sends = calls
             .into_iter()
             .map(|call| (call.after_ms, self.request(call.node, round, Payload::Ask(call.ask), now)))

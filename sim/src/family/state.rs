@@ -134,7 +134,7 @@ impl State {
 
     /// Makes the client rely on the lock. Checks that nobody else does in a conflicting mode, and that its token is in
     /// order.
-    fn wins(&mut self, client: usize, mode: Mode, token: Token) {
+    fn win(&mut self, client: usize, mode: Mode, token: Token) {
         for (other, (stage, _)) in self.clients.iter().enumerate().filter(|(other, _)| *other != client) {
             if let Stage::Holds { mode: held, .. } = stage
                 && !held.is_compatible(mode)
@@ -246,7 +246,7 @@ impl Model for Checked {
             }
             Action::Wins { client } => {
                 let Stage::Raises { mode, token } = state.clients[client].0 else { return None };
-                state.wins(client, mode, token);
+                state.win(client, mode, token);
             }
             Action::Shares { client } => {
                 let Stage::Holds { token, .. } = state.clients[client].0 else { return None };

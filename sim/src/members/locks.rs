@@ -179,7 +179,7 @@ impl Checked {
     }
 
     /// Delivers a client's message to a node of its version.
-    fn arrives(&self, state: &mut State, client: usize, sent: usize) -> Option<()> {
+    fn deliver(&self, state: &mut State, client: usize, sent: usize) -> Option<()> {
         let now = state.now();
         let (round, call) = state.clients[client].sent.remove(sent);
         let place = *self.nodes(state.clients[client].asks).get(call.node)?;
@@ -193,7 +193,7 @@ impl Checked {
             Stage::Asks(acquire) => match acquire.on_answer(call.node, id, call.ask, answer, now) {
                 Progress::Goes(calls) => calls.into_iter().map(|call| (0, call)).collect(),
                 Progress::Held(held) => {
-                    self.wins(state, client, held);
+                    self.win(state, client, held);
                     return Some(());
                 }
                 Progress::TooLate | Progress::Impossible => {
@@ -217,7 +217,7 @@ impl Checked {
         Some(())
     }
 
-    fn wins(&self, state: &mut State, client: usize, held: Held) {
+    fn win(&self, state: &mut State, client: usize, held: Held) {
         let token = held.token().get();
         if state.is_valid(&held) {
             if token <= state.highest_won {
@@ -262,7 +262,7 @@ impl Checked {
     }
 
     /// Delivers the changer's question to a member.
-    fn tells(&self, state: &mut State, member: usize) -> Option<()> {
+    fn tell(&self, state: &mut State, member: usize) -> Option<()> {
         let now = state.now();
         let late = now.plus_ms(10 * self.0.ttl_ms());
         let change = state.change.as_mut()?;
@@ -393,7 +393,7 @@ impl Model for Checked {
                 let round = held.round();
                 client.sent = calls.into_iter().map(|call| (round, call)).collect();
             }
-            Action::Arrives { client, sent } => self.arrives(&mut state, client, sent)?,
+            Action::Arrives { client, sent } => self.deliver(&mut state, client, sent)?,
             Action::Learns { client } => self.learn(&mut state, client),
             Action::Changes { asks } => {
                 let (before, wants) = (state.decided, self.members(state.decided + 1).list);
@@ -401,14 +401,14 @@ impl Model for Checked {
                 let asked = || (0..u8::BITS as usize).filter(|member| asks >> member & 1 == 1);
                 for member in asked().chain(asked()) {
                     if state.decided == before {
-                        self.tells(&mut state, member)?;
+                        self.tell(&mut state, member)?;
                     }
                 }
                 if asks > 0 && state.decided == before {
                     return None;
                 }
             }
-            Action::Tells { member } => self.tells(&mut state, member)?,
+            Action::Tells { member } => self.tell(&mut state, member)?,
             Action::IsTold { node } => {
                 let members = self.members(state.decided);
                 state.nodes[node].membership.decide(members, self.0.ttl_ms(), now).ok()?;

@@ -79,7 +79,7 @@ impl Server {
 
     /// Makes `members` the node's set. Returns true if it is new. Requests on connections of an older version stop
     /// waiting.
-    pub fn decides(&mut self, members: Members, now: Now) -> bool {
+    pub fn adopt(&mut self, members: Members, now: Now) -> bool {
         if self.node.ready(now.boot).is_err() {
             return false;
         }

@@ -205,7 +205,7 @@ impl Server {
 
     /// Checks that all requests whose time was up have been answered.
     pub fn pass_times(&mut self, now: Now) {
-        self.watch.forgets(now.boot);
+        self.watch.check_overdue(now.boot);
     }
 
     /// Returns true if, without the rule, a queue that a guard postponed is never served again.

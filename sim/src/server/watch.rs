@@ -166,7 +166,7 @@ impl Watch {
     }
 
     /// Checks that every request whose time was up before `now` was answered.
-    pub(super) fn forgets(&mut self, now: BootTime) {
+    pub(super) fn check_overdue(&mut self, now: BootTime) {
         if self.waits.iter().any(|waits| waits.until < now) {
             self.is_wrong(ANSWERED, "somebody waits whose time is up");
         }

@@ -73,15 +73,15 @@ impl World<'_> {
                 let taken_for = taken_for.filter(|_| self.without.is(Rule::MembersHaveIds));
                 let says =
                     self.on_server(node, |server, now| server.hear_changer(&told, taken_for, now).ok()).flatten();
-                let says = says.filter(|_| self.writes_members(node)).unwrap_or(MemberSays::No);
+                let says = says.filter(|_| self.write_members(node)).unwrap_or(MemberSays::No);
                 self.tell(|| format!("node {node} is told {told:?}, says {says:?}"));
                 self.nodes[node].server.is_some().then_some(Answers::Member(member, told, says))
             }
             ChangerRequest::Decided(members) => {
                 let version = members.version;
-                if self.on_server(node, |server, now| server.decides(members, now)) == Some(true) {
+                if self.on_server(node, |server, now| server.adopt(members, now)) == Some(true) {
                     self.tell(|| format!("node {node} is told that version {version} is decided"));
-                    self.writes_members(node);
+                    self.write_members(node);
                     self.connections_of_older_end(node, version);
                 }
                 None
@@ -96,10 +96,10 @@ impl World<'_> {
     }
 
     /// Writes the node's membership to disk before the node answers. Returns true if the disk accepts it now.
-    fn writes_members(&mut self, node: usize) -> bool {
+    fn write_members(&mut self, node: usize) -> bool {
         let hangs = self.nodes[node].hangs_until > self.at;
         if !hangs {
-            self.writes_at_once(node);
+            self.write_at_once(node);
         }
         !hangs
     }

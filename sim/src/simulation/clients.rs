@@ -22,13 +22,13 @@ const LOOK_TO_WRITE_US: u64 = 20_000;
 
 impl World<'_> {
     /// Plans a client's action after about `mean_us` of true time.
-    pub(super) fn wakes(&mut self, who: Holder, mean_us: u64, wake: Wake) {
+    pub(super) fn plan_wake(&mut self, who: Holder, mean_us: u64, wake: Wake) {
         let after = self.rng.random_range(0..=2 * mean_us);
         self.plan_at(self.at + after, Next::Wakes(who, wake));
     }
 
     /// Draws the mode for a client that may want any mode (if `limit` is above zero), with permits of about that limit.
-    pub(super) fn draws_mode(&mut self, limit: u16) -> Wanted {
+    pub(super) fn draw_mode(&mut self, limit: u16) -> Wanted {
         if limit == 0 {
             return Wanted::Exclusive;
         }
@@ -45,7 +45,7 @@ impl World<'_> {
     }
 
     /// Draws a client's limit on waiting: none at all, some time, or forever.
-    fn draws_limit(&mut self) -> Option<u64> {
+    fn draw_limit(&mut self) -> Option<u64> {
         match self.rng.random_range(0..10) {
             0..2 => Some(0),
             2..5 => Some(self.rng.random_range(0..2_000_000)),
@@ -63,8 +63,8 @@ impl World<'_> {
         let key = self.rng.random_range(0..self.plan.keys);
         match wake {
             Wake::Wants if client.is_idle() && self.taking[who.client as usize].is_none() && !self.quiet => {
-                let wanted = self.draws_mode(self.plan.limit);
-                let limit_us = self.draws_limit();
+                let wanted = self.draw_mode(self.plan.limit);
+                let limit_us = self.draw_limit();
                 self.take(who.client, key, wanted, limit_us)
             }
             Wake::Shares if holds => self.on_client(who.client, Client::share),
@@ -114,9 +114,9 @@ impl World<'_> {
                 {
                     let token = held.token().get();
                     let mode = client.mode();
-                    self.wakes(who, LOOK_TO_WRITE_US, Wake::Sends(client.key(), token, mode));
+                    self.plan_wake(who, LOOK_TO_WRITE_US, Wake::Sends(client.key(), token, mode));
                 }
-                self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
+                self.plan_wake(who, self.plan.hold_us / 4, Wake::Checks);
                 Ok(())
             }
             Wake::Sends(key, token, mode) => {
@@ -164,7 +164,7 @@ impl World<'_> {
                 let late = u64::from(ms) * 1_000 + 1_000_000;
                 self.plan_at(self.at + late, Next::Wakes(who, Wake::Misses(request.number)));
             }
-            self.sends(after_ms, request);
+            self.send(after_ms, request);
         }
         let at = self.at;
         if let Some((wakes_at, wake)) = wake {
@@ -179,8 +179,8 @@ impl World<'_> {
             if !self.plan.is_in_background(number as usize) || self.rng.random_ratio(1, 5) {
                 self.plan_at(at + after, Next::Wakes(who, Wake::Extends));
             }
-            self.wakes(who, self.plan.hold_us, Wake::GivesBack);
-            self.wakes(who, self.plan.hold_us / 4, Wake::Checks);
+            self.plan_wake(who, self.plan.hold_us, Wake::GivesBack);
+            self.plan_wake(who, self.plan.hold_us / 4, Wake::Checks);
             self.plan_at(until.max(at) + 1, Next::Wakes(who, Wake::Looks));
         }
         self.hear_status(step.says, (before, who), (key, mode), holding)?;
@@ -188,7 +188,7 @@ impl World<'_> {
             (Some(Status::Held), _)
                 if mode == HeldAs::Exclusive && self.plan.limit > 0 && self.rng.random_ratio(1, 4) =>
             {
-                self.wakes(who, self.plan.hold_us / 2, Wake::Shares);
+                self.plan_wake(who, self.plan.hold_us / 2, Wake::Shares);
             }
             (Some(Status::Extended), Some((_, until, _))) => {
                 self.totals.extended += 1;

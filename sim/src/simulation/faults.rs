@@ -22,7 +22,7 @@ const SOON_MS: u32 = 50;
 const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
 
 impl World<'_> {
-    pub(super) fn begins(&mut self, number: usize) -> Result<(), Failure> {
+    pub(super) fn begin_fault(&mut self, number: usize) -> Result<(), Failure> {
         let fault = self.plan.faults[number];
         if self.quiet || self.plan.is_excepted(&fault) || self.is_excluded(&fault.kind) {
             return Ok(());
@@ -54,7 +54,7 @@ impl World<'_> {
             Kind::Arm { node } => {
                 let ms = u32::try_from(fault.for_us / 1_000).unwrap_or(u32::MAX);
                 self.on_server(node, |server, now| server.arm(ms, now));
-                self.writes_at_once(node);
+                self.write_at_once(node);
             }
             Kind::SlotGivenAway { node, key, dies } => {
                 if dies {
@@ -101,7 +101,7 @@ impl World<'_> {
         several && self.rng.random()
     }
 
-    pub(super) fn ends(&mut self, number: usize) {
+    pub(super) fn end_fault(&mut self, number: usize) {
         if !std::mem::take(&mut self.under_way[number]) {
             return;
         }
@@ -146,7 +146,7 @@ impl World<'_> {
         self.taking.iter_mut().for_each(|taking| *taking = None);
         self.lines.clear();
         for fault in 0..self.plan.faults.len() {
-            self.ends(fault);
+            self.end_fault(fault);
         }
         for n in 0..self.nodes.len() {
             (self.nodes[n].hangs_until, self.nodes[n].machine.paused_until) = (0, 0);
@@ -182,7 +182,7 @@ impl World<'_> {
         for n in 0..self.single_clients.len() as u32 {
             let goes = |client: &mut SingleClient, now| match client.holding() {
                 Some(_) => client.release(now),
-                None => client.leaves(now),
+                None => client.leave(now),
             };
             self.on_single(FIRST + n, goes)?;
         }

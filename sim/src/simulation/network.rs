@@ -14,7 +14,7 @@ impl World<'_> {
         self.server_of(self.plan.server(request.who.client as usize, request.node), request.key)
     }
 
-    pub(super) fn sends(&mut self, after_ms: u32, request: Request) {
+    pub(super) fn send(&mut self, after_ms: u32, request: Request) {
         let (client, n) = (request.who.client as usize, self.place(&request));
         let mut copies = self.copies(n, client, true);
         // A client that waits, or locks on one node, uses a connection, which neither loses anything silently nor
@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn returns(&mut self, n: usize, reply: Reply) {
+    pub(super) fn send_back(&mut self, n: usize, reply: Reply) {
         let copies = self.copies(n, reply.who.client as usize, false);
         for delay in copies.into_iter().take(1) {
             self.plan_at(self.at + delay, Next::Returns(reply));

@@ -188,13 +188,13 @@ impl World<'_> {
         }
         for (waiter, hears) in told {
             self.tell(|| format!("node {n} answers {hears} to {}", shown(waiter)));
-            self.returns(n, Reply::later(waiter, id, hears));
+            self.send_back(n, Reply::later(waiter, id, hears));
         }
         Some(value)
     }
 
     /// Writes at once a state that must be on disk before the server promises anything further.
-    pub(super) fn writes_at_once(&mut self, n: usize) {
+    pub(super) fn write_at_once(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
         let Some(server) = node.server.as_mut().filter(|server| server.waits_for_disk()) else { return };
@@ -278,7 +278,7 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn arrives(&mut self, n: usize, request: Request) {
+    pub(super) fn deliver(&mut self, n: usize, request: Request) {
         let Request { who, key, number, .. } = request;
         let answer = self.on_server(n, |server, now| server.hear(&request, now));
         if let Some(None) = answer
@@ -292,7 +292,7 @@ impl World<'_> {
             self.tell(|| {
                 format!("node {n} hears {asked} of {who} about key {key}, answers {says}", asked = request.says)
             });
-            self.returns(n, Reply { who, number, id, says });
+            self.send_back(n, Reply { who, number, id, says });
         }
     }
 }

@@ -113,8 +113,8 @@ impl World<'_> {
         let Some(newest) = self.newest().cloned() else { return Ok(()) };
         for node in newest.list.iter().map(|member| place(&member.address)) {
             let members = newest.clone();
-            self.on_server(node, |server, now| server.decides(members, now));
-            self.writes_at_once(node);
+            self.on_server(node, |server, now| server.adopt(members, now));
+            self.write_at_once(node);
         }
         for client in 0..self.clients.len() {
             self.learn(client as u32, newest.version)?;

@@ -51,7 +51,7 @@ impl World<'_> {
             None => {
                 self.start_from(client);
                 let who = self.clients[client as usize].1.who();
-                self.wakes(who, self.plan.rest_us, Wake::Wants);
+                self.plan_wake(who, self.plan.rest_us, Wake::Wants);
             }
         }
     }
@@ -59,7 +59,7 @@ impl World<'_> {
     /// Kills a client's process.
     pub(super) fn kill_client(&mut self, client: u32) -> Result<(), Failure> {
         if place(client).is_some() {
-            self.on_single(client, SingleClient::leaves)?;
+            self.on_single(client, SingleClient::leave)?;
         } else {
             self.on_client(client, |client, _| client.forget())?;
             self.stop_taking(client, false)?;
@@ -90,14 +90,14 @@ impl World<'_> {
                 let keys = self.plan.keys_of(self.plan.single_clients[place].node);
                 let key = keys[usize::from(self.rng.random_ratio(1, 5))];
                 let wait_ms = self.plan.single_clients[place].wait_ms;
-                let wanted = self.draws_mode(self.plan.single_clients[place].limit);
+                let wanted = self.draw_mode(self.plan.single_clients[place].limit);
                 self.on_single(who.client, |client, now| client.acquire(key, wanted, wait_ms, now))
             }
             SingleWake::Misses(number) if client.awaits(number) => {
                 // A waiting client leaves and opens another connection; the old one may or may not be closed.
                 if self.rng.random_ratio(1, 3) {
                     self.totals.left += u64::from(client.is_acquiring());
-                    return self.on_single(who.client, SingleClient::leaves);
+                    return self.on_single(who.client, SingleClient::leave);
                 }
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
@@ -109,7 +109,7 @@ impl World<'_> {
             }
             SingleWake::Leaves if client.is_acquiring() => {
                 self.totals.left += 1;
-                self.on_single(who.client, SingleClient::leaves)
+                self.on_single(who.client, SingleClient::leave)
             }
             SingleWake::Acts => {
                 let Some((_, until, token, level)) = holding else { return Ok(()) };
@@ -123,7 +123,7 @@ impl World<'_> {
                 if is_valid && self.rng.random_ratio(1, 3) {
                     self.single_wakes(who, LOOK_TO_WRITE_US, SingleWake::Sends(key, token, mode));
                 }
-                self.acts(who, (level, mode), is_valid)
+                self.act(who, (level, mode), is_valid)
             }
             SingleWake::Sends(key, token, mode) => {
                 let delay = self.rng.random_range(1..=2 * self.plan.network.delay_us);
@@ -141,7 +141,7 @@ impl World<'_> {
     }
 
     /// Performs a holder's action on its lock.
-    fn acts(&mut self, who: Holder, (level, mode): (u32, HeldAs), is_valid: bool) -> Result<(), Failure> {
+    fn act(&mut self, who: Holder, (level, mode): (u32, HeldAs), is_valid: bool) -> Result<(), Failure> {
         let limit = place(who.client).map_or(0, |place| self.plan.single_clients[place].limit);
         if is_valid && limit > 0 && self.rng.random_ratio(1, 4) {
             match mode {
@@ -198,7 +198,7 @@ impl World<'_> {
             };
             let late = u64::from(wait_ms) * 1_000 + LATE_US;
             self.plan_at(at + late, Next::SingleWakes(who, SingleWake::Misses(request.number)));
-            self.sends(after_ms, request);
+            self.send(after_ms, request);
         }
         match (step.says, holding) {
             (Some(Status::Held), Some((since, until, _))) => {
@@ -251,7 +251,7 @@ impl World<'_> {
         let n = self.server_of(node, key);
         if self.on_server(n, |server, now| server.evict(key, now)) == Some(true) {
             self.tell(|| format!("key {key}: its lock is evicted"));
-            self.writes_at_once(n);
+            self.write_at_once(n);
         }
     }
 }

@@ -46,13 +46,13 @@ impl World<'_> {
         for n in [node, self.plan.nodes.len() + node] {
             let owned = self.slots_of(n);
             self.on_server(n, |server, now| server.own_slots(&owned, now));
-            self.writes_at_once(n);
+            self.write_at_once(n);
         }
     }
 
     pub(super) fn flush_slot(&mut self, node: usize, key: u32) {
         let n = self.server_of(node, key);
         self.on_server(n, |server, now| server.flush_slot(key, now));
-        self.writes_at_once(n);
+        self.write_at_once(n);
     }
 }

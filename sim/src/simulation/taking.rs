@@ -125,7 +125,7 @@ impl World<'_> {
         let must = self.taking[number as usize].as_ref().is_some_and(|taking| taking.must_get_it);
         if !must && self.rng.random_ratio(1, 20) {
             let who = self.clients[number as usize].1.who();
-            self.wakes(who, LEAVES_US, Wake::Leaves);
+            self.plan_wake(who, LEAVES_US, Wake::Leaves);
         }
     }
 
@@ -278,7 +278,7 @@ impl World<'_> {
     /// Plans a client's next wish.
     pub(super) fn rest(&mut self, number: u32) -> Result<(), Failure> {
         let who = self.clients[number as usize].1.who();
-        self.wakes(who, self.plan.rest_us, Wake::Wants);
+        self.plan_wake(who, self.plan.rest_us, Wake::Wants);
         Ok(())
     }
 

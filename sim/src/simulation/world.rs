@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         }
         for n in 0..world.clients.len() {
             let who = world.clients[n].1.who();
-            world.wakes(who, world.plan.rest_us, Wake::Wants);
+            world.plan_wake(who, world.plan.rest_us, Wake::Wants);
         }
         for n in 0..world.single_clients.len() {
             let who = world.single_clients[n].1.who();
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
         {
             self.at = at;
             self.totals.moments += 1;
-            self.happens(next)?;
+            self.handle(next)?;
             if let Some(wrong) = self.wrong {
                 return Err(wrong);
             }
@@ -178,7 +178,7 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(super) fn happens(&mut self, next: Next) -> Result<(), Failure> {
+    pub(super) fn handle(&mut self, next: Next) -> Result<(), Failure> {
         // Events of a paused machine are postponed.
         let paused_until = match &next {
             Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
@@ -198,7 +198,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         match next {
-            Next::Arrives(n, request) => self.arrives(n, request),
+            Next::Arrives(n, request) => self.deliver(n, request),
             Next::Returns(reply) => {
                 let who = reply.who;
                 if who.client >= single_client::FIRST {
@@ -243,9 +243,9 @@ impl<'a> World<'a> {
             Next::ChangerLooks(of, look) => self.changer_looks_again(of, look),
             Next::MustHaveLost(who) => return self.must_have_lost(who),
             Next::Learns(client, version) => return self.learn(client, version),
-            Next::Begins(fault) => return self.begins(fault),
+            Next::Begins(fault) => return self.begin_fault(fault),
             Next::Again(fault, turn) => return self.again(fault, turn),
-            Next::Ends(fault) => self.ends(fault),
+            Next::Ends(fault) => self.end_fault(fault),
         }
         Ok(())
     }

@@ -370,7 +370,7 @@ impl<T: Waits> Claim<T> {
     }
 
     /// Records that the follower runs.
-    pub fn runs(&self) {
+    pub fn mark_running(&self) {
         if let Some(follower) = &mut self.line.state().follower {
             (follower.silent, follower.missed) = (0, 0);
         }

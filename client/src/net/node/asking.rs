@@ -103,7 +103,7 @@ impl Node {
             Given::Within { .. } => None,
         };
         // This comes before the sending: from then on the node may have it.
-        about.inspect(|lease| lease.goes_to(self.place));
+        about.inspect(|lease| lease.mark_sent(self.place));
         let guest = home::guest();
         match link.line.ask(command, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
             Ok(None) => true,

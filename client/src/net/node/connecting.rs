@@ -154,7 +154,7 @@ impl Node {
         if !news.follows {
             return Err(Why::Unfit(IN_A_SET.to_owned()));
         }
-        news.is_told(members);
+        news.record(members);
         Err(Why::Unreachable("it was told of another set of nodes, which this client takes up".to_owned()))
     }
 }

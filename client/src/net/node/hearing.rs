@@ -130,7 +130,7 @@ impl Node {
     ) -> (Option<NodeId>, Result<Value, Why>) {
         let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
         // This comes before the sending: the news can be faster than the answer.
-        let Some(mut waiting) = self.waits_for(listener, lease) else { return (None, Err(broken())) };
+        let Some(mut waiting) = self.wait_for(listener, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
         command.arg("HEARD").arg(&listener.name);
         let (id, reply) = {
@@ -156,7 +156,7 @@ impl Node {
     }
 
     /// Begins to wait for news of `lease` from `listener`; `None` if no news will come.
-    fn waits_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
+    fn wait_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;
         self.hearing.waits.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +217,7 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
     };
     let mut asked: FuturesOrdered<_> = (0..ASKED_AHEAD).map(|_| ask()).collect();
     let mut overslept = 0;
-    while !listener.ends_if_idle() {
+    while !listener.end_if_idle() {
         let due = Instant::now() + HEARD + LATE;
         let reply = tokio::select! {
             biased;

@@ -113,7 +113,7 @@ impl Listener {
     }
 
     /// Ends the listener if it has been idle for too long. Returns whether it has ended.
-    pub fn ends_if_idle(&self) -> bool {
+    pub fn end_if_idle(&self) -> bool {
         let mut waits = self.waits();
         waits.is_open &= !waits.asked.is_empty() || waits.idle_since.elapsed() < IDLE;
         !waits.is_open

@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// Reports to metrics that it is no longer a node of the set.
-    pub fn leaves(&self) {
+    pub fn leave(&self) {
         self.meter.up(false);
     }
 

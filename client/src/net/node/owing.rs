@@ -37,7 +37,7 @@ impl Node {
     }
 
     /// Removes and returns all pending releases.
-    pub fn owes_no_more(&self) -> VecDeque<Arc<Debt>> {
+    pub fn take_debts(&self) -> VecDeque<Arc<Debt>> {
         let owed = std::mem::take(&mut *self.outstanding_ttl());
         self.owes.send_replace(0);
         owed

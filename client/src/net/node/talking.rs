@@ -119,7 +119,7 @@ pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
                 biased;
                 ready = ready(Some(&socket), Readiness::readable) => {
                     ready?;
-                    claim.runs();
+                    claim.mark_running();
                     node.hear(&link, &mut arrived)?;
                 }
                 ready = ready(Some(&socket), Readiness::writable), if is_blocked => {
@@ -127,7 +127,7 @@ pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
                     line.flush(clock::now())?;
                 }
                 () = claim.called() => {
-                    claim.runs();
+                    claim.mark_running();
                     yield_now().await;
                     line.flush(clock::now())?;
                 }
@@ -170,7 +170,7 @@ impl Node {
             Arrived::Push(_) => None,
         });
         if let Some(sent) = sent {
-            self.answers_after(now - sent, now);
+            self.record_answer(now - sent, now);
         }
         let by = link.by();
         for arrived in arrived.drain(..) {
@@ -240,7 +240,7 @@ impl Node {
     }
 
     /// Records that the node answered now, after `took`.
-    fn answers_after(&self, took: Duration, now: Instant) {
+    fn record_answer(&self, took: Duration, now: Instant) {
         let mut answers = self.answers();
         answers.pace.heard_after(took, now);
         answers.last = Some(now);

@@ -38,7 +38,7 @@ impl Node {
             Ok(link) => link,
             Err(failure) => return (None, self.counted(Err(failure))),
         };
-        about.inspect(|lease| lease.goes_to(self.place));
+        about.inspect(|lease| lease.mark_sent(self.place));
         let _blocked = self.blocked.begin();
         let idle = {
             let mut idle = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,7 +100,7 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
         if latest.set.news.version() >= members.version {
             return Ok(());
         }
-        latest.set.news.is_told(members.clone());
+        latest.set.news.record(members.clone());
         latest.superseded().await;
     }
 }
@@ -191,7 +191,7 @@ impl<'a> Changer<'a> {
             if unknown.is_empty() {
                 break;
             }
-            known.extend(join_all(unknown.into_iter().map(async |at| (at.clone(), self.knows(&at).await))).await);
+            known.extend(join_all(unknown.into_iter().map(async |at| (at.clone(), self.look_at(&at).await))).await);
             let newest = known.values().flatten().map(|knows| &knows.members).max_by_key(|members| members.version);
             if let Some(newest) = newest.filter(|newest| newest.version > latest.version) {
                 latest = newest.clone();
@@ -212,7 +212,7 @@ impl<'a> Changer<'a> {
     }
 
     /// Returns what the server at this address knows.
-    pub(super) async fn knows(&self, address: &str) -> Result<Knows, Why> {
+    pub(super) async fn look_at(&self, address: &str) -> Result<Knows, Why> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await;
         let Answered { id, node, value } = answered.map_err(|why| match why {
             Why::UnknownCommand(_) => Why::Unfit(TOO_OLD.to_owned()),
@@ -227,9 +227,9 @@ impl<'a> Changer<'a> {
 
     /// Returns what the server at this address knows. One that fails in a way that may pass is asked again, until
     /// `until`.
-    async fn knows_by(&self, address: &str, until: Instant) -> Result<Knows, Why> {
+    async fn look_until(&self, address: &str, until: Instant) -> Result<Knows, Why> {
         loop {
-            match self.knows(address).await {
+            match self.look_at(address).await {
                 Err(why) if !why.is_lasting() && Instant::now() < until => sleep(BACK_OFF.1).await,
                 knows => return knows,
             }
@@ -245,7 +245,7 @@ impl<'a> Changer<'a> {
         // A node that is slow now becomes a member with its id all the same: otherwise it would have to be removed and
         // added again.
         let until = Instant::now() + FOUNDING;
-        let asked = join_all(first.iter().map(|address| self.knows_by(address, until))).await;
+        let asked = join_all(first.iter().map(|address| self.look_until(address, until))).await;
         let mut whys = vec![];
         let mut list: Vec<Member> = vec![];
         for (address, knows) in first.iter().zip(asked) {
@@ -287,11 +287,11 @@ impl<'a> Changer<'a> {
         };
         let unfit = |text: String| Err(refused(ErrorKind::Configuration, Why::Unfit(text)));
         let knows = match present.list.iter().find(|member| member.address == address) {
-            None => self.knows_by(&address, self.progressed + PATIENCE).await.map_err(|why| {
+            None => self.look_until(&address, self.progressed + PATIENCE).await.map_err(|why| {
                 let kind = if why.code() == Some("NOPERM") { ErrorKind::NotAllowed } else { ErrorKind::NoQuorum };
                 refused(kind, why)
             })?,
-            Some(there) => match self.knows(&address).await {
+            Some(there) => match self.look_at(&address).await {
                 Ok(knows) => knows,
                 // The node may be dead: it stays a member.
                 Err(_) => return Ok((there.clone(), 0)),
@@ -382,7 +382,7 @@ impl<'a> Changer<'a> {
         let named = all.iter().zip(told).filter_map(|(member, told)| Some((member.address.clone(), told.err()?)));
         self.allowed(&named.collect::<Vec<_>>(), 0)?;
         (self.progressed, self.pause, self.outbid) = (Instant::now(), BACK_OFF.0, 0);
-        self.nodes.latest().set.news.is_told(after.clone());
+        self.nodes.latest().set.news.record(after.clone());
         Ok(())
     }
 
