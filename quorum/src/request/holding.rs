@@ -163,7 +163,7 @@ command! {
 command! {
     name: "LOCK.CONVERT",
     summary: "Makes an exclusive grant shared, or a shared one exclusive if nobody shares it. Never waits. Returns \
-              the token, which stays to SHARED and is new to EXCLUSIVE; Null if the grant cannot be converted.",
+              the token: the same for SHARED, a new one for EXCLUSIVE; Null if the grant cannot be converted.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
     /// LOCK.CONVERT: changes the grant's mode.

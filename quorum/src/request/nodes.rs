@@ -19,8 +19,8 @@ command! {
 
 command! {
     name: "LOCK.MEMBERS",
-    summary: "Shows which nodes are the set of a quorum, as far as this node knows. With JOIN the client works with \
-              this version of the set: the node ends the connection when it knows a later one.",
+    summary: "Shows which nodes are the set of a quorum, as far as this node knows. JOIN names the version of the \
+              set that the client works with: the node ends the connection when it knows a later one.",
     flags: "fast allow-stale",
     key: None,
     /// LOCK.MEMBERS: shows the nodes of the set.
@@ -100,8 +100,8 @@ impl Guard {
 
 command! {
     name: "LOCK.FLOOR",
-    summary: "Returns the floor of this node's tokens, up to which it issues none; RAISE raises it. For operators: \
-              it brings a node up to others whose tokens ran ahead of the clock.",
+    summary: "Returns the floor: this node issues no token up to it. RAISE raises it. For operators: it brings a \
+              node up to others whose tokens ran ahead of the clock.",
     flags: "admin fast",
     key: None,
     /// LOCK.FLOOR: shows or raises the floor of the node's tokens.
