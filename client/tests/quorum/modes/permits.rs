@@ -71,16 +71,20 @@ async fn never_more_than_the_limit_at_a_time() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
         let held = Arc::new(Mutex::new(BTreeMap::<u16, u64>::new()));
-        let mut tasks = vec![];
+        let (mut clients, mut tasks) = (vec![], vec![]);
         for _ in 0..6 {
-            let uploads = nodes.client().await.semaphore("k", 2);
+            clients.push(nodes.client().await);
+        }
+        // All ask at once, also for the first ones.
+        for locks in clients {
+            let uploads = locks.semaphore("k", 2);
             let held = Arc::clone(&held);
             tasks.push(tokio::spawn(async move {
                 for _ in 0..5 {
                     let permit = uploads.acquire().await.unwrap();
                     let (number, token) = (permit.number(), permit.token());
                     assert!(held.lock().unwrap().insert(number, token).is_none(), "two have one number");
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(ms(5)).await;
                     assert!((1..=2).contains(&number) && permit.is_valid());
                     held.lock().unwrap().remove(&number);
                     permit.release().await;
