@@ -4,10 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{
-    Setup, has_tls, int, issue, make_authority, make_certificate, not_here, null, read, wait_until, with_mutual_tls,
-    with_tls,
-};
+use crate::harness::{Setup, certificates, int, null, own_certificate, read, wait_until, with_mutual_tls, with_tls};
 
 /// Starts redis-cli over TLS, as a separate process.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
@@ -30,25 +27,10 @@ fn ask(certificates: &Path, port: u16, line: &str) -> String {
     fs::read_to_string(out).unwrap().trim().to_owned()
 }
 
-/// Returns true if the tested server and this machine can do TLS.
-fn can_be_tested() -> bool {
-    let has_tls = has_tls();
-    if !has_tls {
-        not_here("this server was built without TLS");
-    }
-    has_tls
-}
-
 /// The server has its default for TLS: clients need their own certificates.
 #[test]
 fn locks_and_hand_overs_over_tls() {
-    if !can_be_tested() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_authority(dir.path());
-    issue(dir.path(), "server", "IP:127.0.0.1");
-    issue(dir.path(), "app", "DNS:app");
+    let Some(dir) = certificates("IP:127.0.0.1") else { return };
     let (server, port) = with_mutual_tls(Setup::new(), dir.path());
     let token: i64 = ask(dir.path(), port, "LOCK.ACQUIRE k me 60000").parse().unwrap();
     let outs = [dir.path().join("a"), dir.path().join("b")];
@@ -81,11 +63,7 @@ fn locks_and_hand_overs_over_tls() {
 
 #[test]
 fn a_node_without_another_port_is_named_after_its_tls_port() {
-    if !can_be_tested() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_certificate(dir.path());
+    let Some(dir) = own_certificate() else { return };
     let (mut server, port) = with_tls(Setup::new().aof(), dir.path());
     let state = server.dir().join(format!("lock-node-{port}.state"));
     let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
@@ -99,11 +77,7 @@ fn a_node_without_another_port_is_named_after_its_tls_port() {
 /// The link of a replica is a TLS connection, too.
 #[test]
 fn a_replica_over_tls_keeps_the_same_locks() {
-    if !can_be_tested() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_certificate(dir.path());
+    let Some(dir) = own_certificate() else { return };
     let tls = || Setup::new().option("tls-replication", "yes").option("repl-diskless-sync-delay", "0");
     let ((master, port), (replica, _)) = (with_tls(tls(), dir.path()), with_tls(tls(), dir.path()));
     replica.client().say(&format!("REPLICAOF 127.0.0.1 {port}"));

@@ -33,7 +33,7 @@ pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
 pub use sentinel::{Sentinel, behind, watched, watched_over_tls};
 pub use six::{MAX_TTL_MS, Six, patient};
-pub use tls::{issue, make_authority, make_certificate, with_mutual_tls, with_tls};
+pub use tls::{certificates, make_certificates, own_certificate, with_mutual_tls, with_tls};
 pub use waiters::{queues, waits};
 pub use wall_clock::WallClock;
 

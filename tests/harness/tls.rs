@@ -3,13 +3,35 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Server, Setup, free_port};
+use tempfile::TempDir;
 
-/// Creates a self-signed certificate for this host.
-pub fn make_certificate(dir: &Path) {
+use super::{Server, Setup, free_port, has_tls, not_here};
+
+/// Creates a folder for certificates. Returns `None`, and reports that the test does not run, if the tested server was
+/// built without TLS.
+fn folder() -> Option<TempDir> {
+    if !has_tls() {
+        not_here("this server was built without TLS");
+        return None;
+    }
+    Some(tempfile::tempdir().unwrap())
+}
+
+/// Creates a folder with a self-signed certificate for this host, `cert.pem`, and its `key.pem`, if the tested server
+/// has TLS.
+pub fn own_certificate() -> Option<TempDir> {
+    let dir = folder()?;
     let for_this_host = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"];
     let own = ["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"];
-    openssl(dir, &[&for_this_host[..], &own].concat());
+    openssl(dir.path(), &[&for_this_host[..], &own].concat());
+    Some(dir)
+}
+
+/// Creates a folder with what [`make_certificates`] makes, if the tested server has TLS.
+pub fn certificates(alternative: &str) -> Option<TempDir> {
+    let dir = folder()?;
+    make_certificates(dir.path(), alternative);
+    Some(dir)
 }
 
 /// Starts a server that listens only with TLS, except for the socket of the tests. Returns it with its port.
@@ -22,13 +44,17 @@ pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     (setup.start(), port)
 }
 
-/// Creates a test's own certificate authority: `ca.pem`, `ca.key` in this folder.
-pub fn make_authority(dir: &Path) {
+/// Creates an authority, `ca.pem`, and two certificates that it signs: `server.pem` with this subject alternative name,
+/// and `app.pem`.
+pub fn make_certificates(dir: &Path, alternative: &str) {
     openssl(dir, &["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]);
+    issue(dir, "server", alternative);
+    issue(dir, "app", "DNS:app");
 }
 
-/// Makes that authority sign `<name>.pem`, whose key is in `<name>.key`, for this subject alternative name.
-pub fn issue(dir: &Path, name: &str, alternative: &str) {
+/// Makes the authority in this folder sign `<name>.pem`, whose key is in `<name>.key`, for this subject alternative
+/// name.
+fn issue(dir: &Path, name: &str, alternative: &str) {
     let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
     let alternative = format!("subjectAltName={alternative}");
     let extensions = ["-addext", &alternative, "-addext", "basicConstraints=critical,CA:FALSE"];

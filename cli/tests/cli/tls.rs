@@ -9,17 +9,13 @@ use tempfile::TempDir;
 
 use crate::fixture::{Ended, Nodes, Running, palisade_at, run};
 use crate::harness::{
-    Client, Setup, free_port, has_tls, int, issue, joined_with, make_authority, make_certificate, not_here, wait_until,
-    with_mutual_tls, with_tls,
+    self, Client, Setup, certificates, free_port, has_tls, int, joined_with, not_here, wait_until, with_mutual_tls,
+    with_tls,
 };
 
 #[test]
 fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_certificate(dir.path());
+    let Some(dir) = harness::own_certificate() else { return };
     let (server, port) = with_tls(Setup::new().module_arguments(&["max-ttl", "86400000"]), dir.path());
     let nodes = Nodes::start(0);
     let command = |script: &str, trusted: &str| {
@@ -48,13 +44,7 @@ fn locks_over_tls_with_a_certificate_that_is_trusted_and_no_other() {
 /// another folder, uses the same.
 #[test]
 fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_authority(dir.path());
-    issue(dir.path(), "server", "DNS:locks.example");
-    issue(dir.path(), "app", "DNS:app");
+    let Some(dir) = certificates("DNS:locks.example") else { return };
     let (server, port) = with_mutual_tls(Setup::new().module_arguments(&["max-ttl", "86400000"]), dir.path());
     server.client().say("ACL SETUSER app on >secret ~* +@all");
     server.client().say("CONFIG SET requirepass other");
@@ -94,13 +84,10 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
 /// Each way to reach a node says the state, the cause and what to do: a question to each node, the taking of a lock, the agent.
 #[test]
 fn each_fault_of_tls_has_its_sentence() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
+    let Some(dir) = certificates("DNS:locks.example") else { return };
+    for (from, to) in [("server.pem", "cert.pem"), ("server.key", "key.pem")] {
+        std::fs::rename(dir.path().join(from), dir.path().join(to)).unwrap();
     }
-    let dir = tempfile::tempdir().unwrap();
-    make_authority(dir.path());
-    issue(dir.path(), "cert", "DNS:locks.example");
-    std::fs::rename(dir.path().join("cert.key"), dir.path().join("key.pem")).unwrap();
     let (_server, encrypted) = with_tls(Setup::new(), dir.path());
     let plain = Setup::new().replication().start();
     let nodes = Nodes::start(0);
@@ -156,11 +143,7 @@ fn each_fault_of_tls_has_its_sentence() {
 /// Returns a certificate of this host, for servers without a folder for one.
 fn own_certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        make_certificate(dir.path());
-        dir
-    });
+    let made = MADE.get_or_init(|| harness::own_certificate().expect("it has TLS"));
     made.path().join(name)
 }
 

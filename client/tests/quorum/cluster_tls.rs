@@ -11,18 +11,12 @@ use tokio::time::timeout;
 use crate::cluster::{Six, key_of, options};
 use crate::cluster_fail_over::fail_over;
 use crate::fixture::{connected, until};
-use crate::harness::{Setup, free_port, has_tls, issue, make_authority, not_here, patience, patient};
+use crate::harness::{Setup, certificates, free_port, has_tls, not_here, patience, patient};
 
 /// Returns a certificate of this test's own authority.
 fn certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        make_authority(dir.path());
-        issue(dir.path(), "server", "IP:127.0.0.1");
-        issue(dir.path(), "app", "DNS:app");
-        dir
-    });
+    let made = MADE.get_or_init(|| certificates("IP:127.0.0.1").expect("it has TLS"));
     made.path().join(name)
 }
 

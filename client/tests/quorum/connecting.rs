@@ -14,7 +14,7 @@ use palisade_client::{Client, Credentials, ErrorKind};
 use crate::fixture::{address, connected, until};
 use crate::harness::Setup;
 #[cfg(feature = "tls")]
-use crate::harness::{has_tls, issue, make_authority, not_here, with_mutual_tls};
+use crate::harness::{certificates, make_certificates, with_mutual_tls};
 
 #[cfg(feature = "tls")]
 fn over(port: u16, tls: Tls) -> Client {
@@ -28,21 +28,10 @@ async fn refusal(locks: &Client) -> String {
 }
 
 #[cfg(feature = "tls")]
-fn certificates(dir: &Path, server_alternative: &str) {
-    make_authority(dir);
-    issue(dir, "server", server_alternative);
-    issue(dir, "app", "DNS:app");
-}
-
-#[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_asks_for_a_certificate_is_shown_one() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
+    let Some(dir) = certificates("IP:127.0.0.1") else { return };
     let path = |name: &str| dir.path().join(name);
-    certificates(dir.path(), "IP:127.0.0.1");
     let (_server, port) = with_mutual_tls(Setup::new(), dir.path());
     let trusting = || Tls::new().ca_file(path("ca.pem"));
     connected(&over(port, trusting().client_certificate(path("app.pem"), path("app.key")))).await;
@@ -56,12 +45,8 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_must_have_the_name_that_is_asked_for() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
+    let Some(dir) = certificates("DNS:locks.example") else { return };
     let path = |name: &str| dir.path().join(name);
-    certificates(dir.path(), "DNS:locks.example");
     let (_server, port) = with_mutual_tls(Setup::new(), dir.path());
     let tls = || Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
     connected(&over(port, tls().server_name("locks.example"))).await;
@@ -74,12 +59,8 @@ async fn a_certificate_must_have_the_name_that_is_asked_for() {
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewed_certificates_are_used_without_a_restart() {
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
+    let Some(dir) = certificates("IP:127.0.0.1") else { return };
     let path = |name: &str| dir.path().join(name);
-    certificates(dir.path(), "IP:127.0.0.1");
     let (server, port) = with_mutual_tls(Setup::new(), dir.path());
     let tls = Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
     let locks = over(port, tls);
@@ -87,7 +68,7 @@ async fn renewed_certificates_are_used_without_a_restart() {
     let guard = locks.lock("k").await.unwrap();
 
     // Everything is new: the authority, and what it has signed. The server reads its files when their names are set.
-    certificates(dir.path(), "IP:127.0.0.1");
+    make_certificates(dir.path(), "IP:127.0.0.1");
     let file = |name: &str| path(name).to_str().unwrap().to_owned();
     let set = format!(
         "CONFIG SET tls-cert-file {} tls-key-file {} tls-ca-cert-file {}",

@@ -5,7 +5,7 @@ use palisade_client::{Client, ErrorKind};
 use crate::fixture::{Nodes, address, connected};
 use crate::harness::{Setup, follow};
 #[cfg(feature = "tls")]
-use crate::harness::{has_tls, issue, make_authority, not_here, with_mutual_tls};
+use crate::harness::{certificates, with_mutual_tls};
 
 async fn why(addresses: Vec<String>) -> String {
     let locks = Client::new(addresses).unwrap();
@@ -95,13 +95,7 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
 async fn what_does_not_agree_on_tls() {
     use palisade_client::{Tls, TlsFault, Why};
 
-    if !has_tls() {
-        return not_here("this server was built without TLS");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    make_authority(dir.path());
-    issue(dir.path(), "server", "IP:127.0.0.1");
-    issue(dir.path(), "app", "DNS:app");
+    let Some(dir) = certificates("IP:127.0.0.1") else { return };
     let start = || with_mutual_tls(Setup::new(), dir.path());
     let (_server, encrypted) = tokio::task::block_in_place(start);
     let plain = tokio::task::block_in_place(|| Setup::new().replication().start());
