@@ -122,17 +122,6 @@ impl History {
         first
     }
 
-    /// Returns the largest token with which `key` was held.
-    pub fn highest_token(&self, key: u32) -> u64 {
-        let tokens = self.seen.iter().filter(|seen| seen.event.key == key).map(|seen| match seen.event.what {
-            Occurrence::Held { token, .. }
-            | Occurrence::Extended { token, .. }
-            | Occurrence::Converted { token, .. } => token,
-            Occurrence::Ended | Occurrence::Wrote { .. } => 0,
-        });
-        tokens.max().unwrap_or(0)
-    }
-
     /// Sorts everything by true time. At one moment, ends come before beginnings, and accesses stay in the register's
     /// order.
     pub fn sort(&mut self) {

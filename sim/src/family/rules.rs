@@ -2,8 +2,6 @@
 
 use clap::ValueEnum;
 
-use crate::rules::sentence;
-
 /// A rule of the family, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum FamilyRule {
@@ -21,11 +19,4 @@ pub enum FamilyRule {
     ReadersAboveConverted,
     /// A grant counts once a majority has a token as large as the largest that a node of it gave.
     RaisedToTheLargest,
-}
-
-impl FamilyRule {
-    /// Returns the rule's sentence.
-    pub fn sentence(self) -> String {
-        sentence(self)
-    }
 }

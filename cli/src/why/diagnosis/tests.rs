@@ -40,6 +40,12 @@ fn held(grants: &[GrantView]) -> Facts {
     facts
 }
 
+/// Returns `facts` with a change.
+fn but(mut facts: Facts, change: impl Fn(&mut Facts)) -> Facts {
+    change(&mut facts);
+    facts
+}
+
 fn guarded(facts: &mut Facts, guards: &[(usize, u64)]) {
     for (n, ms) in guards {
         if let Ok(told) = &mut facts.nodes[*n].told {
@@ -61,12 +67,11 @@ fn ended(ended: &str, held_ms: u64) -> Event {
 fn each_reason_has_its_state_and_its_advice() {
     let noperm = Why::answered("NOPERM", "this user …");
     let late = Why::late();
-    let mut slots = idle();
-    slots.nodes[0].told = Ok(NodeFacts { guarded_slots: 2, ..NodeFacts::default() });
+    let slots = NodeFacts { guarded_slots: 2, ..NodeFacts::default() };
     let cases: [(&str, Facts, State, &str, &str); 17] = [
         (
             "slots came without their locks",
-            slots,
+            but(idle(), |facts| facts.nodes[0].told = Ok(slots.clone())),
             State::Free,
             "k is free",
             "Try to take it: if that is refused as guarded",
@@ -81,11 +86,7 @@ fn each_reason_has_its_state_and_its_advice() {
         ),
         (
             "one node away does not matter",
-            {
-                let mut facts = held(&[grant("web-1", 3, 8_000)]);
-                silent(&mut facts, &late, 3..5);
-                facts
-            },
+            but(held(&[grant("web-1", 3, 8_000)]), |facts| silent(facts, &late, 3..5)),
             State::Held,
             "k is held by web-1 for 1m 30s",
             "Ask web-1",
@@ -106,12 +107,10 @@ fn each_reason_has_its_state_and_its_advice() {
         ),
         (
             "a herd",
-            {
-                let mut facts = held(&[grant("web-1", 5, 8_000)]);
+            but(held(&[grant("web-1", 5, 8_000)]), |facts| {
                 facts.together.waiters = 10_000;
                 facts.log = vec![ended("released", 2_000), ended("released", 4_000)];
-                facts
-            },
+            }),
             State::Held,
             "k is held by web-1",
             "Hold it shorter, or split it into several keys: 10000 wait, and each gets it only when all before it are done, at 3s each of late.",
@@ -139,80 +138,58 @@ fn each_reason_has_its_state_and_its_advice() {
         ),
         (
             "a minority, and others that do not say",
-            {
-                let mut facts = held(&[grant("web-1", 2, 4_000)]);
-                silent(&mut facts, &late, 4..5);
-                facts
-            },
+            but(held(&[grant("web-1", 2, 4_000)]), |facts| silent(facts, &late, 4..5)),
             State::Unknown,
             "whether k is held cannot be known now: 2 of 5 nodes hold a grant of web-1, and 1 cannot say",
             "See to the nodes that cannot say; or wait 4s",
         ),
         (
             "a guarded majority",
-            {
-                let mut facts = idle();
-                guarded(&mut facts, &[(0, 50_000), (1, 20_000), (4, 30_000)]);
-                facts
-            },
+            but(idle(), |facts| guarded(facts, &[(0, 50_000), (1, 20_000), (4, 30_000)])),
             State::Guarded,
             "k: 2 of 5 nodes grant, and 3 are needed",
             "Wait 20s, then a majority grants again",
         ),
         (
             "guards, and one node away",
-            {
-                let mut facts = idle();
-                guarded(&mut facts, &[(0, 50_000), (1, 20_000)]);
-                silent(&mut facts, &late, 4..5);
-                facts
-            },
+            but(idle(), |facts| {
+                guarded(facts, &[(0, 50_000), (1, 20_000)]);
+                silent(facts, &late, 4..5);
+            }),
             State::Guarded,
             "k: 2 of 5 nodes grant",
             "Wait 20s",
         ),
         (
             "held, and it cannot be extended",
-            {
-                let mut facts = held(&[grant("web-1", 5, 8_000)]);
-                guarded(&mut facts, &[(0, 50_000), (1, 20_000), (4, 30_000)]);
-                facts
-            },
+            but(held(&[grant("web-1", 5, 8_000)]), |facts| guarded(facts, &[(0, 50_000), (1, 20_000), (4, 30_000)])),
             State::Guarded,
             "k is held by web-1 for 1m 30s: 2 of 5 nodes grant",
             "Wait 20s",
         ),
         (
             "an ACL",
-            {
-                let mut facts = idle();
-                silent(&mut facts, &noperm, 0..3);
-                silent(&mut facts, &late, 3..4);
-                facts
-            },
+            but(idle(), |facts| {
+                silent(facts, &noperm, 0..3);
+                silent(facts, &late, 3..4);
+            }),
             State::Unreachable,
             "k: 1 of 5 nodes can be asked, and 3 are needed",
             "On n1, n2, n3: allow its user what it lacks (ACL SETUSER): docs/cli.md",
         ),
         (
             "kept",
-            {
-                let mut facts = idle();
+            but(idle(), |facts| {
                 facts.nodes[0].told = Ok(NodeFacts { kept: Some(("6f".to_owned(), 12)), ..NodeFacts::default() });
                 facts.together.waiters = 2;
-                facts
-            },
+            }),
             State::Kept,
             "k is free, and kept for one who was told to take it",
             "Look again",
         ),
         (
             "on its way",
-            {
-                let mut facts = idle();
-                facts.together.waiters = 2;
-                facts
-            },
+            but(idle(), |facts| facts.together.waiters = 2),
             State::Free,
             "k is free, and 2 wait for it",
             "Look again",
