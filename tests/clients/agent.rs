@@ -22,7 +22,7 @@ impl Agent {
     fn start(nodes: &[Server], port: u16) -> Self {
         let program = std::env::var_os("PALISADE_PROGRAM")
             .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/debug/palisade"), PathBuf::from);
-        let addresses: Vec<_> = nodes.iter().map(|node| format!("unix://{}", node.socket().display())).collect();
+        let addresses: Vec<_> = nodes.iter().map(|node| node.address()).collect();
         let agent = Command::new(&program)
             .args(["agent", "--listen", &format!("127.0.0.1:{port}"), "--nodes", &addresses.join(",")])
             .stdin(Stdio::null())

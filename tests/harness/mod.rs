@@ -10,6 +10,7 @@ mod cluster;
 mod frozen;
 mod holders;
 mod memory_of_grants;
+mod nodes;
 mod not_here;
 mod replicas;
 mod seed;
@@ -28,6 +29,7 @@ pub use holders::{SetAtTheEnd, grants, number, owners, pass_first_tokens, past_i
 pub use memory_of_grants::{
     SHORT, assert_guarded, assert_remembers, guarded_ms, held, let_leases_run, read, state_file,
 };
+pub use nodes::Nodes;
 pub use not_here::{has_tls, not_here};
 pub use replicas::{follow, has_heard, in_step, pair};
 pub use seed::seed;
@@ -301,6 +303,11 @@ impl Server {
     /// Returns the Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
+    }
+
+    /// Returns the address of its socket, as a client takes it.
+    pub fn address(&self) -> String {
+        format!("unix://{}", self.socket().display())
     }
 
     /// Returns the port, if it was set up for replication.

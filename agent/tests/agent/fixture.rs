@@ -12,19 +12,13 @@ use palisade_client::{Client, Options};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use crate::harness::{Reply, Server, Setup, int, patience, wait_until};
-
-/// Serving nodes.
-pub struct Nodes(pub Vec<Server>);
+pub use crate::harness::Nodes;
+use crate::harness::{Setup, int, patience, wait_until};
 
 impl Nodes {
     /// Starts `count` nodes without persistence.
     pub fn start(count: usize) -> Self {
         Self((0..count).map(|_| Setup::new().start()).collect())
-    }
-
-    pub fn addresses(&self) -> Vec<String> {
-        self.0.iter().map(|server| format!("unix://{}", server.socket().display())).collect()
     }
 
     /// Starts an agent of all nodes, and waits until it has reached all of them.
@@ -40,16 +34,6 @@ impl Nodes {
         }
         wait_until("all nodes are reached", || me.say("LOCK.NODE").field("serving") == int(self.0.len() as i64));
         agent
-    }
-
-    /// Sends a command to each node, and returns the answers.
-    pub fn say(&self, line: &str) -> Vec<Reply> {
-        self.0.iter().map(|server| server.client().say(line)).collect()
-    }
-
-    /// Returns the number of nodes on which `key` is locked.
-    pub fn holding(&self, key: &str) -> usize {
-        self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
     }
 
     /// Returns the number of waiters on all nodes together.

@@ -81,7 +81,7 @@ fn all_kinds_are_nodes_of_one_quorum() {
     let six = Six::start_with(|setup: Setup| setup.module_arguments(&["max-clock-skew", "1000"]));
     let (mut master, _replica, sentinels) = watched(1, 60_000);
     let alone = Setup::new().start();
-    let agent = agent(&[six.address(), behind(&sentinels), format!("unix://{}", alone.socket().display())]);
+    let agent = agent(&[six.address(), behind(&sentinels), alone.address()]);
     let mut me = agent.client();
     let token = me.outlast_outage("LOCK.ACQUIRE k me 60000 RETRY").as_int();
     wait_until("all have it", || {

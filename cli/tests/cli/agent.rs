@@ -65,7 +65,7 @@ fn it_follows_the_set_and_has_no_reload_of_its_list() {
     };
     said("no node knows a set: a restart takes another list");
     let added = setup().start();
-    let all = format!("{},unix://{}", nodes.addresses(), added.socket().display());
+    let all = format!("{},{}", nodes.addresses(), added.address());
     let set = run(nodes.palisade(&format!("members set {all} --yes")));
     assert_eq!(set.code(), Some(0), "{set:?}");
     said("version 2: ");

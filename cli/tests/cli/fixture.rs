@@ -34,7 +34,7 @@ impl Nodes {
 
     /// Returns the addresses, each with this suffix: a user, a database.
     pub fn addresses_with(&self, query: &str) -> String {
-        let address = |server: &Server| format!("unix://{}{query}", server.socket().display());
+        let address = |server: &Server| server.address() + query;
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
     }
 

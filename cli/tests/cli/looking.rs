@@ -130,7 +130,7 @@ fn nodes_and_their_guards() {
     let table = run(nodes.palisade("nodes")).out();
     assert!(table.contains("guarded 1m 29s (operator)") || table.contains("guarded 1m 30s (operator)"), "{table}");
     assert_eq!(json(&nodes, "guard 2 lift --yes")["guard_ms"], 0);
-    let address = format!("unix://{}", nodes.servers[2].socket().display());
+    let address = nodes.servers[2].address();
     let mut by_address = nodes.palisade(&format!("guard {address} arm 90s --json"));
     let ended = run({
         by_address.env_remove("PALISADE_NODES");
@@ -180,7 +180,7 @@ fn the_doctor_names_each_fault() {
     let alias = healthy.file("alias");
     std::os::unix::fs::symlink(healthy.servers[0].socket(), &alias).unwrap();
     let mut twice = healthy.palisade("doctor --nodes");
-    twice.arg(format!("unix://{},unix://{}", healthy.servers[0].socket().display(), alias.display()));
+    twice.arg(format!("{},unix://{}", healthy.servers[0].address(), alias.display()));
     let ended = run(twice);
     assert_eq!(ended.code(), Some(2), "{ended:?}");
     assert!(ended.out().contains("They count once") && ended.out().contains("an even number"), "{ended:?}");
@@ -245,7 +245,7 @@ fn the_doctor_knows_a_remedy_for_each() {
     nodes.say("ACL SETUSER weak on >sesame ~* +ping");
     nodes.say("ACL SETUSER default >sesame");
     let bare = Setup::new().module_later().start();
-    let socket = |server: &Server, user: &str| format!("unix://{}{user}", server.socket().display());
+    let socket = |server: &Server, user: &str| server.address() + user;
     for (address, text, advice) in [
         (socket(&nodes.servers[0], ""), "NOAUTH", "put its password into the address"),
         (socket(&nodes.servers[0], "?pass=wrong"), "WRONGPASS", "correct the user or the password"),

@@ -167,9 +167,9 @@ fn a_node_that_loads_its_data_is_waited_for() {
 #[test]
 fn what_lasts_ends_the_wait() {
     let nodes = Nodes::start(1);
-    let socket = format!("unix://{}", nodes.servers[0].socket().display());
+    let socket = nodes.servers[0].address();
     let bare = Setup::new().module_later().start();
-    let no_module = format!("unix://{}", bare.socket().display());
+    let no_module = bare.address();
     nodes.say("ACL SETUSER weak on >sesame ~* +ping +select");
     for (addresses, ttl, text) in [
         (&no_module, "10s", "no lock module"),

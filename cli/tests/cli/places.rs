@@ -238,7 +238,7 @@ fn all_kinds_are_nodes_of_one_quorum() {
     let six = six();
     let (master, _replica, sentinels) = watched(1, MAX_TTL_MS);
     let alone = Setup::new().start();
-    let nodes = format!("{},{},unix://{}", six.address(), behind(&sentinels), alone.socket().display());
+    let nodes = format!("{},{},{}", six.address(), behind(&sentinels), alone.address());
     let at = |line: &str| palisade_at(&nodes, line);
     let key = six.key_of(2);
     let held = at(&format!("exec {key} -- sh -c"));

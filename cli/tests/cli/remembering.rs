@@ -76,8 +76,7 @@ fn a_user_that_may_not_read_the_log() {
     let nodes = Nodes::start(1);
     nodes.say("ACL SETUSER app on >secret ~* +lock.info +lock.node");
     nodes.say("LOCK.ACQUIRE k me 60000 NOTE web-1");
-    let ended =
-        run(palisade_at(&format!("unix://{}?user=app&pass=secret", nodes.servers[0].socket().display()), "why k"));
+    let ended = run(palisade_at(&(nodes.servers[0].address() + "?user=app&pass=secret"), "why k"));
     assert!(ended.code() == Some(0) && ended.out().contains("to do    Ask web-1 what it does"), "{ended:?}");
     assert!(ended.out().contains("  log      not told by ") && ended.out().contains(": NOPERM "), "{ended:?}");
 }

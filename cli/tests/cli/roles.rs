@@ -28,7 +28,7 @@ fn make(nodes: &Nodes, options: &str) -> Vec<String> {
 }
 
 fn address(server: &Server, user: &str) -> String {
-    format!("unix://{}?user={user}&pass=secret", server.socket().display())
+    format!("{}?user={user}&pass=secret", server.address())
 }
 
 /// Returns the program, as this user.

@@ -106,7 +106,7 @@ fn what_is_there_is_told() {
         assert!(ended.err().contains("maxclients"), "{ended:?}");
     }
     owner.say("CONFIG SET maxclients 100");
-    let address = format!("unix://{}?db=99", nodes.servers[0].socket().display());
+    let address = nodes.servers[0].address() + "?db=99";
     for line in ["ls", "exec --no-wait k -- true", "exec k -- true", "acquire k --owner o", "elect k -- true"] {
         let ended = run(palisade_at(&address, line));
         ended.assert_refused(193, "ERR DB index is out of range");
@@ -119,7 +119,7 @@ fn what_is_there_is_told() {
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);
     let bare = Setup::new().module_later().start();
-    let socket = |server: &Server, query: &str| format!("unix://{}{query}", server.socket().display());
+    let socket = |server: &Server, query: &str| server.address() + query;
     nodes.servers[2].client().say("ACL SETUSER weak on >sesame ~* +ping");
     let expected = [
         (socket(&bare, ""), "no lock module", "the server has no lock module"),

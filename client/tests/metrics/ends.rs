@@ -2,7 +2,7 @@
 
 use palisade_client::{Client, ErrorKind, Options};
 
-use crate::fixture::{Nodes, address, ms, until};
+use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::proxy::{Proxy, proxied};
 use crate::recorder::sum;
@@ -69,7 +69,7 @@ async fn each_acquisition_is_counted_once_by_how_it_ended() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modes_and_classes_are_told_apart_and_keys_are_not() {
     let nodes = Nodes::start(1);
-    let client = Client::builder().node(address(&nodes.0[0])).defaults(of("modes")).build().unwrap();
+    let client = Client::builder().node(nodes.0[0].address()).defaults(of("modes")).build().unwrap();
     let reading = client.rw_lock("secret-key").read().await.unwrap();
     let permit = client.semaphore("secret-permits", 3).acquire().await.unwrap();
     let leads = client.election("secret-election").campaign("10.0.0.1").await.unwrap();

@@ -4,7 +4,7 @@ use palisade_client::ErrorKind;
 use palisade_client::by_owner::{Take, Wanted};
 
 use crate::by_owner::{TTL, patient, process, take, takes};
-use crate::fixture::{Nodes, address, ms, until};
+use crate::fixture::{Nodes, ms, until};
 use crate::proxy::Proxy;
 
 /// One process acquired the lock and was suspended, another one continues it. When the first resumes, it must not
@@ -39,7 +39,7 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
 async fn what_nodes_do_not_agree_on_is_looked_at_again() {
     let nodes = Nodes::start(3);
     let proxy = Proxy::before(&nodes.0[2]).await;
-    let client = patient(&[address(&nodes.0[0]), address(&nodes.0[1]), proxy.address()]).await;
+    let client = patient(&[nodes.0[0].address(), nodes.0[1].address(), proxy.address()]).await;
     let locks = client.by_owner();
     for wait in [ms(0), ms(4_000)] {
         for node in [0, 2] {

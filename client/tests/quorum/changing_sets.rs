@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::by_owner::take;
 use crate::cluster_changes::{Judge, take_turns_with};
-use crate::fixture::{Nodes, address, connected, locking, ms, until};
+use crate::fixture::{Nodes, connected, locking, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
 use crate::proxy::{Proxy, before_each};
 
@@ -44,7 +44,7 @@ async fn set(client: &Client, addresses: Vec<String>) {
 }
 
 fn some(nodes: &Nodes, places: &[usize]) -> Vec<String> {
-    places.iter().map(|&place| address(&nodes.0[place])).collect()
+    places.iter().map(|&place| nodes.0[place].address()).collect()
 }
 
 fn id(server: &Server) -> u128 {
@@ -53,7 +53,7 @@ fn id(server: &Server) -> u128 {
 
 /// Returns these nodes as the list of a version.
 fn list(nodes: &Nodes, places: &[usize]) -> String {
-    let member = |&place: &usize| Member { id: Some(id(&nodes.0[place])), address: address(&nodes.0[place]) };
+    let member = |&place: &usize| Member { id: Some(id(&nodes.0[place])), address: nodes.0[place].address() };
     members_to_text(&places.iter().map(member).collect::<Vec<_>>())
 }
 
@@ -241,7 +241,7 @@ async fn of_two_changers_at_once_one_ends_unless_they_want_the_same() {
     let (winner, overtaken) = if one.is_ok() { (0, other) } else { (1, one.and(other)) };
     let error = overtaken.unwrap_err();
     assert!(error.kind() == ErrorKind::Overtaken && !error.is_lasting(), "{error}");
-    assert!(error.to_string().contains(&address(&nodes.0[3])), "it names what the other one made: {error}");
+    assert!(error.to_string().contains(&nodes.0[3].address()), "it names what the other one made: {error}");
     let in_order = |list: &str| list.split(',').map(str::to_owned).collect::<BTreeSet<_>>();
     assert_eq!(in_order(&members(&nodes.0[3])), in_order(&list(&nodes, aims[winner])));
     tokio::join!(set(&changers[0], some(&nodes, &[3, 4])), set(&changers[1], some(&nodes, &[3, 4])));
@@ -329,10 +329,10 @@ async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
     let silent = Proxy::before(&nodes.0[2]).await;
     silent.swallow();
     nodes.0[3].client().say("ACL SETUSER default -lock.members");
-    let new = vec![silent.address(), address(&nodes.0[3])];
+    let new = vec![silent.address(), nodes.0[3].address()];
     let error = locks.set_nodes([some(&nodes, &[0, 1]), new].concat()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotAllowed, "{error}");
-    assert_eq!(error.nodes().iter().map(|node| &*node.node).collect::<Vec<_>>(), [address(&nodes.0[3])]);
+    assert_eq!(error.nodes().iter().map(|node| &*node.node).collect::<Vec<_>>(), [nodes.0[3].address()]);
     assert_eq!([0, 1].map(|place| version(&nodes.0[place])), [1; 2]);
 }
 

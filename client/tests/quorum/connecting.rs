@@ -11,7 +11,7 @@ use std::time::Duration;
 use palisade_client::Tls;
 use palisade_client::{Client, Credentials, ErrorKind};
 
-use crate::fixture::{address, connected, until};
+use crate::fixture::{connected, until};
 use crate::harness::Setup;
 #[cfg(feature = "tls")]
 use crate::harness::{certificates, make_certificates, with_mutual_tls};
@@ -112,7 +112,7 @@ async fn a_password_that_was_changed_is_read_again() {
     let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
     write(&file, "app:first\n");
     // These take precedence over those in the address.
-    let address = format!("{}?user=app&pass=wrong", address(&server));
+    let address = format!("{}?user=app&pass=wrong", server.address());
     let locks = Client::builder().node(&address).credentials(Credentials::file(&file)).build().unwrap();
     connected(&locks).await;
     let guard = locks.lock("k").await.unwrap();
@@ -138,7 +138,7 @@ async fn credentials_are_asked_for_again_where_there_were_none() {
         }
         Ok(("app".to_owned(), "secret".to_owned()))
     });
-    let locks = Client::builder().node(address(&server)).credentials(credentials).build().unwrap();
+    let locks = Client::builder().node(server.address()).credentials(credentials).build().unwrap();
     let why = refusal(&locks).await;
     assert!(why.contains("there are no credentials: the vault is sealed"), "{why}");
     until("they are there", async || locks.try_lock("k").await.is_ok()).await;

@@ -7,10 +7,8 @@ use palisade_client::{Client, Guard, Options};
 use redis::cluster_routing::Slot;
 use tokio::task::JoinHandle;
 
-use crate::harness::{Reply, Server, Setup, int, patience};
-
-/// Nodes that serve.
-pub struct Nodes(pub Vec<Server>);
+pub use crate::harness::Nodes;
+use crate::harness::{Reply, Server, Setup, patience};
 
 impl Nodes {
     /// Starts `count` nodes without persistence.
@@ -40,12 +38,7 @@ impl Nodes {
 
     /// Returns their addresses, with the user `app` and this password.
     pub fn addresses_as_app(&self, password: &str) -> Vec<String> {
-        self.0.iter().map(|server| format!("{}?user=app&pass={password}", address(server))).collect()
-    }
-
-    /// Returns their addresses.
-    pub fn addresses(&self) -> Vec<String> {
-        self.0.iter().map(address).collect()
+        self.0.iter().map(|server| format!("{}?user=app&pass={password}", server.address())).collect()
     }
 
     /// Returns a connected client of all of them.
@@ -77,11 +70,6 @@ impl Nodes {
         until("their tokens follow their clocks", async || self.0.iter().all(follows_its_clock)).await;
     }
 
-    /// Returns the answer of each node.
-    pub fn say(&self, line: &str) -> Vec<Reply> {
-        self.0.iter().map(|server| server.client().say(line)).collect()
-    }
-
     /// Returns how often each node received this command since the statistics were reset.
     pub fn calls(&self, command: &str) -> Vec<u64> {
         let name = format!("cmdstat_{command}:calls=");
@@ -98,16 +86,6 @@ impl Nodes {
         let all_wait = || self.0.iter().all(|server| server.info("waiters") == count);
         until(&format!("{count} wait on each node"), async || all_wait()).await;
     }
-
-    /// Returns on how many nodes `key` is locked.
-    pub fn holding(&self, key: &str) -> usize {
-        self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
-    }
-}
-
-/// The address of a server, as a client takes it.
-pub fn address(server: &Server) -> String {
-    format!("unix://{}", server.socket().display())
 }
 
 /// Waits until the client has reached a majority of its nodes. A first use waits for connections only as long as one

@@ -2,7 +2,7 @@
 
 use palisade_client::{Client, ErrorKind};
 
-use crate::fixture::{Nodes, address, connected};
+use crate::fixture::{Nodes, connected};
 use crate::harness::{Setup, follow};
 #[cfg(feature = "tls")]
 use crate::harness::{certificates, with_mutual_tls};
@@ -33,11 +33,11 @@ async fn addresses_that_are_none() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_cannot_be_nodes() {
     let without = Setup::new().module_later().start();
-    assert!(why(vec![address(&without)]).await.contains("the server has no lock module: start it with --loadmodule"));
+    assert!(why(vec![without.address()]).await.contains("the server has no lock module: start it with --loadmodule"));
     let locked = Setup::new().start();
     locked.client().say("CONFIG SET requirepass secret");
-    assert!(why(vec![address(&locked)]).await.contains("NOAUTH"));
-    let with_password = |password: &str| format!("unix://{}?pass={password}", locked.socket().display());
+    assert!(why(vec![locked.address()]).await.contains("NOAUTH"));
+    let with_password = |password: &str| format!("{}?pass={password}", locked.address());
     assert!(why(vec![with_password("wrong")]).await.to_lowercase().contains("password"));
     let locks = Client::new([with_password("secret")]).unwrap();
     connected(&locks).await;
@@ -46,7 +46,7 @@ async fn servers_that_cannot_be_nodes() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
     let replica = Setup::new().replication().start();
     follow(&replica, &master);
-    assert!(why(vec![address(&replica)]).await.contains("it is a replica: give the address of a master"));
+    assert!(why(vec![replica.address()]).await.contains("it is a replica: give the address of a master"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn connecting_first_tells_what_is_wrong_with_each_address() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_with_two_names_is_told_and_counts_once() {
     let nodes = Nodes::start(2);
-    let twice = [address(&nodes.0[0]), nodes.alias(0)];
+    let twice = [nodes.0[0].address(), nodes.alias(0)];
     let said = format!("it is the same server as {}: it counts once", nodes.0[0].socket().display());
     let error = Client::new(twice.clone()).unwrap().connect().await.unwrap_err();
     assert!(error.to_string().contains(&said) && error.is_lasting(), "{error}");
@@ -76,7 +76,7 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
     assert!(!error.to_string().contains("OWNED"), "{error}");
 
     let [one, other] = twice;
-    let locks = Client::new([one, other, address(&nodes.0[1])]).unwrap();
+    let locks = Client::new([one, other, nodes.0[1].address()]).unwrap();
     connected(&locks).await;
     nodes.0[1].client().insist("LOCK.ACQUIRE k me 60000 NOTE web-1");
     let mut changes = locks.watch("k").unwrap();

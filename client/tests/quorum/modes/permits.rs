@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use palisade_client::{Client, ErrorKind, Options, Permit, Released};
 
 use super::{extend, gives_away, grants, has, modes, waited_on};
-use crate::fixture::{Nodes, address, ms, until};
+use crate::fixture::{Nodes, ms, until};
 use crate::harness::{Frozen, Server, Setup, int};
 use crate::proxy::proxied;
 
@@ -229,7 +229,7 @@ async fn a_minority_that_hangs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_under_two_addresses_grants_once() {
     let mut nodes = Nodes::start(2);
-    let [one, other] = [0, 1].map(|n| address(&nodes.0[n]));
+    let [one, other] = [0, 1].map(|n| nodes.0[n].address());
     let locks = Client::new([one, nodes.alias(0), other]).unwrap();
     crate::fixture::connected(&locks).await;
     let uploads = locks.semaphore("k", 2);
