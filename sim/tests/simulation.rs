@@ -202,7 +202,7 @@ fn every_rule_of_a_set_that_changes_is_needed() {
         (Rule::HeldByTheNewMajority, "exclusion", 60),
         (Rule::AcquisitionsBeginAnew, "exclusion", 100),
         (Rule::PromisesAreKept, "agreement", 0),
-        (Rule::EarlierIsCompleted, "agreement", 100),
+        (Rule::EarlierIsCompleted, "agreement", 0),
     ];
     for (rule, law, from) in rules {
         let mut plans = (from..from + 100).map(Plan::draw).filter(Plan::changes_set);

@@ -28,7 +28,7 @@ use crate::run::proclaiming::{Proclaimed, Proclaiming};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
-/// Time for the other nodes to answer an acquisition that a majority has granted, before orders are carried out.
+/// Time for the other nodes to answer an acquisition that a majority has granted, before its term is proclaimed.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// The state that guards and their renewer share.
@@ -226,14 +226,6 @@ impl Renewer {
 
     async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
         let mut session = self.shared.session.clone();
-        // The other nodes' answers to the acquisition come before the first order: a term is the token that they agree
-        // on.
-        let soon = self.keeper.wake_at().map_or(Duration::ZERO, clock::until).min(STRAGGLERS);
-        let by = clock::now() + soon;
-        while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
-            let work = self.on_reply(reply);
-            self.perform(work);
-        }
         while let Some(wake) = self.keeper.wake_at() {
             let work = tokio::select! {
                 biased;
@@ -242,7 +234,10 @@ impl Renewer {
                     Some(Order::Extend { ttl_ms, done }) => self.extend(ttl_ms, done),
                     Some(Order::Keep { auto }) => self.keep(auto),
                     Some(Order::Share { done }) => self.share(done),
-                    Some(Order::Proclaim { value, done }) => self.proclaim(value, done),
+                    Some(Order::Proclaim { value, done }) => {
+                        self.stragglers_answer().await;
+                        self.proclaim(value, done)
+                    }
                     // Every guard is gone without an order.
                     None => return self.shared.end(Loss::Released),
                 },
@@ -259,6 +254,16 @@ impl Renewer {
                 }
                 () = sleep(clock::until(wake)) => self.on_time(),
             };
+            self.perform(work);
+        }
+    }
+
+    /// Waits for the other nodes' answers to the acquisition, for a moment after the grant: a term is the token that the
+    /// nodes agree on.
+    async fn stragglers_answer(&mut self) {
+        let by = self.since + STRAGGLERS;
+        while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
+            let work = self.on_reply(reply);
             self.perform(work);
         }
     }
@@ -374,6 +379,11 @@ impl Renewer {
             News::Lost(why) => {
                 let loss = self.loss(why);
                 warn!(%key, token, nodes, reason = %loss, "the lock is lost");
+                if why == WhyLost::TakenAway {
+                    // Nodes that granted it again would keep others out until those leases end.
+                    self.calls = Calls::new(&self.nodes, &self.lease);
+                    drop(Heard::of(self.nodes.give_back(&self.lease, self.checked)));
+                }
                 self.shared.end(loss);
                 let lost = Err(self.shared.lost());
                 answer(&mut self.waiting, &lost);

@@ -10,6 +10,10 @@ use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
+/// The part of a lease, as a divisor, for which a node where the lock was taken away is not asked to grant it again:
+/// longer than it takes to break a lock on one node after the other, shorter than the time until the next round.
+const TAKEN_OF_TTL: u64 = 4;
+
 /// A lock that a majority holds for one owner.
 ///
 /// It is extended in rounds. An answer counts only for its own round, and only while the earlier validity still runs. A
@@ -38,6 +42,8 @@ pub struct Held {
     is_reader: bool,
     /// Another process may speak for the same owner, and raise tokens.
     is_spoken_for: bool,
+    /// The lock was taken away.
+    is_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,11 +55,10 @@ struct Member {
     raising: bool,
     /// Refused an extension meanwhile, which named the lower token; asked again once it has answered.
     asks_again: bool,
-    /// Said, when asked to raise its token or to share the lock, that it no longer has it, and has not granted it
-    /// again.
-    is_gone: bool,
-    /// Said so since validity was last extended, whatever it has granted since.
-    was_gone: bool,
+    /// Its lease runs at least until then.
+    leased_until: BootTime,
+    /// When it was found without the lock while its lease ran: somebody took the lock away there.
+    taken_at: Option<BootTime>,
     /// The node's knowledge of the owner's new mode as a reader.
     sharing: Sharing,
 }
@@ -61,10 +66,9 @@ struct Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
-    /// The nodes that take part and have not answered, by place; then those that agreed, then those that refused.
+    /// The nodes that take part and have not answered, by place; then those that agreed.
     open: Vec<bool>,
     yes: Vec<bool>,
-    no: Vec<bool>,
     extended: bool,
 }
 
@@ -80,14 +84,15 @@ impl Held {
             acked,
             raising,
             asks_again: false,
-            is_gone: false,
-            was_gone: false,
+            leased_until: valid_until,
+            taken_at: None,
             sharing: Sharing::Not,
         };
         let members: Vec<_> = members.into_iter().map(member).collect();
         let none = vec![false; members.len()];
-        let round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
-        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false }
+        let round = Round { open: none.clone(), yes: none, ..Round::default() };
+        let is_lost = false;
+        Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false, is_lost }
     }
 
     /// Notes that another process may speak for the same owner ([`resume`](super::resume())), and raise tokens to make
@@ -124,20 +129,17 @@ impl Held {
     }
 
     /// Notes that `node`, which is the server `id`, was asked and does not have `token`: the lock was taken away there.
-    /// The node is not asked to grant it again before the next round, because a lock is taken away on one node after
-    /// the other.
     pub fn on_missing(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
         if self.token_at(node) != Some(token) || self.members[node].id != id || now >= self.valid_until {
             return vec![];
         }
-        let member = &mut self.members[node];
         if self.is_spoken_for {
-            member.raising = true;
+            self.members[node].raising = true;
             return vec![Call::now(node, Ask::Fence { token: self.token })];
         }
-        (member.acked, member.is_gone, member.was_gone) = (None, true, true);
         // Answers that are still outstanding are older than this one.
-        self.round.no[node] |= std::mem::take(&mut self.round.open[node]);
+        self.round.open[node] = false;
+        self.lacks(node, now);
         vec![]
     }
 
@@ -157,25 +159,36 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): no majority can have it any longer. The other
-    /// nodes said that they do not have it, in one round of extension or when asked to raise their tokens or to share
-    /// it. The lock is not taken back.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): so many nodes lost it while their leases ran that
+    /// the others are no majority. It is not taken back, also if some of them have granted it again: it may be taken
+    /// away on one node after the other. A node that has granted it again no longer matters once a majority has extended
+    /// it a quarter of a lease later.
     pub fn is_lost(&self) -> bool {
-        // A node that said so twice is one node.
-        let gone = self.members.iter().zip(&self.round.no).filter(|(member, no)| member.is_gone || **no).count();
-        gone > self.members.len() - majority(self.members.len())
+        self.is_lost
     }
 
-    /// Returns whether `node` said, while its lease ran and after the last extension of validity, that it no longer has
-    /// the lock. It may have granted it again.
+    /// Returns whether the lock was taken away at `node` ([`Self::is_lost`]). The node may have granted it again.
     pub fn was_gone_from(&self, node: usize) -> bool {
-        self.members[node].was_gone
+        self.members[node].taken_at.is_some()
     }
 
-    /// Returns whether enough nodes said so, one after the other, that no majority can have had the lock all the time.
-    /// If its validity ends now, the reason is that it was taken away.
-    pub fn was_taken_away(&self) -> bool {
-        self.members.iter().filter(|member| member.was_gone).count() > self.members.len() - majority(self.members.len())
+    /// Returns whether the lock was taken away there lately, seen from `now`. Such a node is not asked to grant it again:
+    /// rounds of extension may begin while the lock is taken away on one node after the other.
+    fn is_recent(&self, member: &Member, now: BootTime) -> bool {
+        let recent_us = u64::from(self.ttl_ms) * 1_000 / TAKEN_OF_TTL;
+        member.taken_at.is_some_and(|at| now.us_since(at) < recent_us)
+    }
+
+    /// Notes that `node` does not have the lock.
+    fn lacks(&mut self, node: usize, now: BootTime) {
+        let member = &mut self.members[node];
+        (member.acked, member.raising) = (None, false);
+        // Otherwise its lease may simply have ended.
+        if now < member.leased_until {
+            member.taken_at = Some(now);
+            let taken = self.members.iter().filter(|member| member.taken_at.is_some()).count();
+            self.is_lost |= taken > self.members.len() - majority(self.members.len());
+        }
     }
 
     /// Begins a round at `now`, for leases of `ttl_ms`. Nodes that lost the lock are asked to grant it again, with the
@@ -186,15 +199,15 @@ impl Held {
         let takes_part = |member: &Member| member.acked >= Some(self.token);
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
         let none = vec![false; open.len()];
-        self.round = Round { start: now, yes: none.clone(), open, no: none, extended: false };
-        let heal = self.heal();
-        let ask = |node: usize, member: &Member| match member.acked {
-            Some(token) if token >= self.token => Ask::Extend { ttl_ms, token },
-            Some(_) => Ask::Fence { token: self.token },
+        self.round = Round { start: now, yes: none, open, extended: false };
+        let ask = |(node, member): (usize, &Member)| match (member.acked, self.first_name(node, member.id)) {
+            (Some(token), _) if token >= self.token => Some(Call::now(node, Ask::Extend { ttl_ms, token })),
+            (Some(_), _) => Some(Call::now(node, Ask::Fence { token: self.token })),
             // A second name that was asked to grant it could undo a break which the first name is about to report.
-            None => self.first_name(node, member.id).map_or(heal, |token| Ask::Extend { ttl_ms, token }),
+            (None, Some(token)) => Some(Call::now(node, Ask::Extend { ttl_ms, token })),
+            (None, None) => (!self.is_recent(member, now)).then(|| Call::now(node, self.heal())),
         };
-        self.members.iter().enumerate().map(|(node, member)| Call::now(node, ask(node, member))).collect()
+        self.members.iter().enumerate().filter_map(ask).collect()
     }
 
     /// Handles the answer to an `ask` of round `round` from `node`, which is the server `id`.
@@ -227,7 +240,7 @@ impl Held {
             // Too late to be of use: the holder releases it everywhere.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
-            (Ask::Share, answer) => self.on_shared(node, id, answer),
+            (Ask::Share, answer) => self.on_shared(node, id, answer, now),
             (_, Answer::Token(token)) => self.on_token(node, id, token),
             // The node does not have it, or its token is unknown: the next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
@@ -237,8 +250,9 @@ impl Held {
                 if std::mem::take(&mut member.asks_again) {
                     return self.on_extended(node, id, answer, now);
                 }
-                member.is_gone |= answer == Answer::No;
-                member.was_gone |= answer == Answer::No;
+                if answer == Answer::No {
+                    self.lacks(node, now);
+                }
                 vec![]
             }
             (Ask::Acquire { .. }, _) => {
@@ -277,7 +291,7 @@ impl Held {
         let member = &self.members[node];
         let may_have_it = match member.acked {
             Some(acked) => self.is_spoken_for && acked == token,
-            None => !member.is_gone,
+            None => member.taken_at.is_none_or(|at| at < self.round.start),
         };
         self.round.open[node] && may_have_it && now < self.valid_until
     }
@@ -287,11 +301,12 @@ impl Held {
         let same_server = id.is_some() && id == self.members[node].id;
         match answer {
             Answer::Token(_) if took_part && same_server && now < self.valid_until => {
+                let until = valid_until(self.round.start, self.ttl_ms);
                 self.round.yes[node] = true;
+                self.members[node].leased_until = until.max(self.members[node].leased_until);
                 let yes = self.round.yes.iter().filter(|&&yes| yes).count();
                 if yes >= majority(self.members.len()) {
                     self.round.extended = true;
-                    let until = valid_until(self.round.start, self.ttl_ms);
                     self.valid_until = self.valid_until.max(until);
                     self.has_been_extended();
                 }
@@ -303,25 +318,22 @@ impl Held {
             Answer::No => {
                 let member = &mut self.members[node];
                 (member.id, member.acked) = (id, None);
-                // After that, the lease may simply have ended.
                 if !took_part || now >= self.valid_until {
                     return vec![];
                 }
-                member.was_gone = true;
-                self.round.no[node] = true;
-                if self.is_lost() { vec![] } else { vec![Call::now(node, self.heal())] }
+                self.lacks(node, now);
+                let is_taken = self.is_recent(&self.members[node], now);
+                if is_taken { vec![] } else { vec![Call::now(node, self.heal())] }
             }
             _ => vec![],
         }
     }
 
-    /// Clears earlier losses: a majority has had the lock all the time, so nodes that lost it and have it again no
-    /// longer matter.
+    /// Notes that a majority has extended it: earlier losses no longer matter at nodes that have it again.
     fn has_been_extended(&mut self) {
-        for (member, no) in self.members.iter_mut().zip(&mut self.round.no) {
-            *no &= member.acked.is_none();
-            member.was_gone = *no || member.is_gone;
-        }
+        let is_over = |member: &Member| member.acked.is_some() && !self.is_recent(member, self.round.start);
+        let over: Vec<_> = self.members.iter().map(is_over).collect();
+        self.members.iter_mut().zip(over).filter(|(_, over)| *over).for_each(|(member, _)| member.taken_at = None);
     }
 
     /// Notes that `node` has the lock for this owner with `token`, and raises all nodes to the largest known token.
@@ -336,10 +348,10 @@ impl Held {
         }
         let before = &self.members[node];
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
-        let was_gone = before.was_gone && !self.round.extended;
-        self.round.no[node] &= !self.round.extended;
+        // Nothing is known of the lease on another server.
+        let leased_until = if before.id == id { before.leased_until } else { BootTime::default() };
         self.members[node] =
-            Member { id, acked: Some(token), raising: false, asks_again: false, is_gone: false, was_gone, sharing };
+            Member { id, acked: Some(token), raising: false, asks_again: false, leased_until, sharing, ..*before };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
@@ -384,7 +396,7 @@ impl Held {
     }
 
     /// Handles the answer of `node`, which is the server `id`, to [`Ask::Share`].
-    fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer) -> Vec<Call> {
+    fn on_shared(&mut self, node: usize, id: Option<NodeId>, answer: Answer, now: BootTime) -> Vec<Call> {
         let member = &mut self.members[node];
         let was = std::mem::replace(&mut member.sharing, Sharing::Not);
         let again = |after_ms| Call { node, ask: Ask::Share, after_ms };
@@ -397,9 +409,9 @@ impl Held {
             // It has the lock after all, or another server does: the call is repeated for that grant.
             Answer::Token(token) => self.on_token(node, id, token),
             Answer::No => {
-                member.is_gone |= member.acked.is_some();
-                member.was_gone |= member.acked.is_some();
-                (member.acked, member.raising) = (None, false);
+                if member.acked.is_some() {
+                    self.lacks(node, now);
+                }
                 vec![]
             }
             Answer::Guarded { .. } | Answer::NotYet { .. } | Answer::Failed => {

@@ -3,6 +3,7 @@
 use super::share::Sharing;
 use super::{Call, Held, Member, Round};
 use crate::ask::NodeId;
+use crate::values::time::BootTime;
 
 impl Held {
     /// Returns the member for the server `id`, if it has answered: of several names, the one under which it has the
@@ -30,14 +31,14 @@ impl Held {
             acked: None,
             raising: false,
             asks_again: false,
-            is_gone: false,
-            was_gone: false,
+            leased_until: BootTime::default(),
+            taken_at: None,
             sharing: Sharing::Not,
         };
         self.members = ids.iter().map(|id| id.and_then(|id| self.member(id)).map_or(added, stays)).collect();
         self.rounds += 1;
         let none = vec![false; ids.len()];
-        self.round = Round { open: none.clone(), yes: none.clone(), no: none, ..Round::default() };
+        self.round = Round { open: none.clone(), yes: none, ..Round::default() };
         let has_it: Vec<_> = (0..ids.len()).filter(|&node| self.members[node].acked.is_some()).collect();
         has_it.into_iter().filter_map(|node| self.share_there(node)).collect()
     }

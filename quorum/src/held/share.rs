@@ -113,11 +113,12 @@ mod tests {
         assert!(held.is_shared());
         held.extend(TTL_MS, at(100).boot);
         let extend = Ask::Extend { ttl_ms: TTL_MS, token: token(100) };
-        let heal = held.on_answer(1, 0, id(0), extend, Answer::No, at(110).boot);
+        held.on_answer(1, 0, id(0), extend, Answer::No, at(110).boot);
         assert!(!held.is_shared(), "two of five");
-        let calls = held.on_answer(1, 0, id(0), heal[0].ask, yes(), at(120).boot);
+        let heal = held.extend(TTL_MS, at(415).boot)[0].ask;
+        let calls = held.on_answer(2, 0, id(0), heal, yes(), at(420).boot);
         assert_eq!(calls, [Call::now(0, Ask::Share)]);
-        told(&mut held, 0, yes(), 130);
+        told(&mut held, 0, yes(), 430);
         assert!(held.is_shared());
     }
 

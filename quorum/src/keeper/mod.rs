@@ -104,7 +104,8 @@ pub enum News {
 /// The reason why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLost {
-    /// The nodes no longer have it, though its lease had not ended.
+    /// The nodes no longer have it, though its lease had not ended. Some may have granted it again, so the caller releases
+    /// it on all nodes.
     TakenAway,
     /// The lease ended, and background extension was off.
     NotExtended,
@@ -340,7 +341,7 @@ impl Keeper {
     }
 
     fn why_lost(&self, now: BootTime) -> WhyLost {
-        if self.held.is_lost() || self.held.was_taken_away() {
+        if self.held.is_lost() {
             return WhyLost::TakenAway;
         }
         match self.auto {

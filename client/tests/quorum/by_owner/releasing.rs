@@ -117,3 +117,23 @@ async fn at_the_end_locks_are_left_or_given_back() {
         assert_eq!(nodes.holding("k"), left);
     }
 }
+
+/// An operator breaks the lock on one node after the other, while its owner extends it. Each extension began a round in
+/// which broken nodes granted it again, so the break was undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
+    let nodes = Nodes::start(5);
+    let locks = patient(&nodes.addresses()).await.by_owner();
+    for _ in 0..20 {
+        takes(&locks, take("me")).await;
+        until("every node has it", async || nodes.holding("k") == 5).await;
+        let extending = tokio::spawn({
+            let locks = locks.clone();
+            // In the meantime it may say that too few nodes extended it.
+            async move { while !matches!(locks.extend(b"k", b"me", TTL, None).await, Ok(None)) {} }
+        });
+        nodes.0.iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
+        until("its owner is told", async || extending.is_finished()).await;
+        until("it is free everywhere", async || nodes.holding("k") == 0).await;
+    }
+}
