@@ -55,9 +55,9 @@ struct Member {
     raising: bool,
     /// Refused an extension meanwhile, which named the lower token; asked again once it has answered.
     asks_again: bool,
-    /// Its lease runs at least until then.
+    /// The moment until which its lease runs at least.
     leased_until: BootTime,
-    /// When it was found without the lock while its lease ran: somebody took the lock away there.
+    /// The moment at which it was found without the lock while its lease ran: somebody took the lock away there.
     taken_at: Option<BootTime>,
     /// The node's knowledge of the owner's new mode as a reader.
     sharing: Sharing,
@@ -159,10 +159,10 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): so many nodes lost it while their leases ran that
-    /// the others are no majority. It is not taken back, also if some of them have granted it again: it may be taken
-    /// away on one node after the other. A node that has granted it again no longer matters once a majority has extended
-    /// it a quarter of a lease later.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): the nodes that did not lose it while their leases
+    /// ran are no majority. It is not taken back, also if some of the others have granted it again: it may be taken away
+    /// on one node after the other. A node that has granted it again no longer matters once a majority has extended it a
+    /// quarter of a lease later.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
