@@ -160,7 +160,11 @@ impl World {
                 self.take_part = known.map(|(seat, _)| *seat).collect();
                 let until = held.valid_until();
                 let calls = held.extend(self.ttl_ms, self.now);
-                assert_eq!((calls.len(), held.valid_until()), (self.nodes, until), "asking extends nothing");
+                assert_eq!(held.valid_until(), until, "asking extends nothing");
+                // Only a node where the lock was taken away is not asked.
+                let asked: BTreeSet<_> = calls.iter().map(|call| call.node).collect();
+                assert!(asked.len() == calls.len(), "a node is asked twice");
+                assert!((0..self.nodes).all(|node| asked.contains(&node) || held.was_gone_from(node)));
                 self.made(calls);
             }
             Event::Shares => {
@@ -220,7 +224,7 @@ impl World {
                 }
             },
             Machine::Held(mut held) => {
-                let (before, until) = (held.token(), held.valid_until());
+                let (before, until, was_lost) = (held.token(), held.valid_until(), held.is_lost());
                 if let (Ask::Extend { .. }, Answer::Token(_), Some(server)) = (ask, answer, server)
                     && round == held.round()
                     && self.now < until
@@ -233,6 +237,7 @@ impl World {
                 }
                 let calls = held.on_answer(round, node, id, ask, answer, self.now);
                 assert!(!held.is_shared() || self.shared.len() >= majority(self.nodes), "{:?} know", self.shared);
+                assert!(held.is_lost() || !was_lost, "what was taken away is taken back");
                 assert!(held.token() >= before, "the token fell");
                 if held.token() > before {
                     self.covered(held.token());
