@@ -218,6 +218,11 @@ mod tests {
         assert!(!node.guard_by_operator(None, at(40).boot));
         assert!(node.guard_by_operator(Some(5), at(50).boot));
         assert!(!node.guard_by_operator(None, at(60).boot), "it had ended");
+        // Leases of an unknown master are what a later guard would wait for.
+        node.follows();
+        node.leads(GuardPolicy::Never, at(70));
+        assert!(node.guard_by_operator(None, at(80).boot));
+        assert!(!node.guard_by_operator(None, at(90).boot));
     }
 
     /// Beyond the maximum the node does not know which keys are concerned, and says why it is guarded.
