@@ -3,8 +3,6 @@
 use palisade_client::{Guard, Loss, Options, Why};
 
 use crate::fixture::{Nodes, ms, until};
-use crate::harness::int;
-use crate::proxy::{Proxy, proxied};
 
 /// Options with a ttl so long that nothing is extended meanwhile.
 fn long() -> Options {
