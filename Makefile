@@ -86,6 +86,10 @@ run: module ## Build the module and start a server with it, in the foreground
 	fi; \
 	exec $(SERVER) redis.conf --port $$port --dir "$$data" --loadmodule "$(MODULE)"
 
+.PHONY: nodes
+nodes: build ## Start N (5) new lock servers and an agent over them, print their addresses; Ctrl-C ends all and removes their data
+	@SERVER="$(SERVER)" CLI="$(CLI)" MODULE="$(MODULE)" PALISADE="$(dir $(MODULE))palisade" packaging/nodes "$${N:-5}"
+
 # The clients whose recipes `make test` runs: those that take seconds, also to install.
 TESTED_CLIENTS := redis_cli redis_py redis_py_asyncio node_redis ioredis hiredis
 

@@ -99,7 +99,7 @@ pub fn module() -> PathBuf {
 }
 
 /// Returns the tested server.
-fn server_binary() -> OsString {
+pub fn server_binary() -> OsString {
     std::env::var_os("PALISADE_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 

@@ -14,6 +14,7 @@ mod deadlocking;
 mod electing;
 mod explaining;
 mod fitness;
+mod five_servers;
 mod fixture;
 mod guarded;
 mod incidents;
