@@ -19,6 +19,8 @@ pub enum TlsFault {
     },
     /// The server wants a certificate of the client, which shows none.
     NoCertificate,
+    /// The server does not accept the client's certificate.
+    Refused,
     /// The server speaks no TLS, and its address says that it does.
     Plain,
     /// The server speaks TLS, and its address does not say so.
@@ -29,6 +31,7 @@ impl TlsFault {
     /// Reads the error of a connection that was not made; `None`: it is of something else.
     #[cfg(feature = "tls")]
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
+        use rustls::AlertDescription::{BadCertificate, CertificateExpired, CertificateRevoked, UnknownCA};
         use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
         use rustls::{AlertDescription, Error};
         let other_name =
@@ -40,6 +43,7 @@ impl TlsFault {
                 other_name(&expected.to_str(), presented)
             }
             Error::AlertReceived(AlertDescription::CertificateRequired) => Self::NoCertificate,
+            Error::AlertReceived(UnknownCA | BadCertificate | CertificateExpired | CertificateRevoked) => Self::Refused,
             _ => return None,
         })
     }
@@ -59,6 +63,9 @@ impl TlsFault {
             }
             Self::NoCertificate => {
                 "give a certificate and its key (--tls-cert and --tls-key, Tls::client_certificate), or set tls-auth-clients no on the server"
+            }
+            Self::Refused => {
+                "give one that an authority of the server signed (--tls-cert and --tls-key, Tls::client_certificate), or add that authority to the server's tls-ca-cert-file"
             }
             Self::Plain => "give its address as redis://, or the port that it has for TLS (tls-port)",
             Self::Encrypted => "give its address as rediss://",
@@ -101,6 +108,7 @@ impl fmt::Display for TlsFault {
                 write!(f, "its certificate is not for {wanted}, but for {}", has.join(", "))
             }
             Self::NoCertificate => f.write_str("it asks for a certificate of its clients, and was shown none"),
+            Self::Refused => f.write_str("it does not accept the client's certificate: it is out of date, or signed by no authority that the server trusts"),
             Self::Plain => f.write_str("the server there speaks no TLS, and its address says that it does (rediss://)"),
             Self::Encrypted => f.write_str("the server there speaks TLS, and its address does not say so (redis://)"),
         }
