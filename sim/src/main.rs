@@ -176,8 +176,8 @@ fn run(from: u64, seeds: u64, without: Without) -> bool {
     );
     println!("of all: {} locks taken to read, {} permits, {} conversions", all.shared, all.permits, all.converted);
     println!(
-        "while nothing went wrong but bursts and stalls: {} locks asked for until a limit and had, {} kept until they were given back",
-        all.had_in_time, all.kept
+        "while nothing went wrong but bursts and stalls: {} locks asked for until a limit and had, {} kept until they were given back; {} holders noticed that their lock was broken",
+        all.had_in_time, all.kept, all.noticed
     );
     println!(
         "{} versions of sets that changed; clients took one up {} times, {} of them with a lock",

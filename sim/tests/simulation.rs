@@ -31,6 +31,7 @@ fn every_law_is_kept() {
         "flush of a slot",
         "stalls of majorities",
         "break",
+        "break on one node after the other",
         "deletion",
         "eviction",
         "armed guard",
@@ -118,7 +119,9 @@ fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
 /// With no faults but bursts, stalls and broken locks, no other lock is lost, and every caller gets a free lock.
 #[test]
 fn through_moments_alone_locks_are_kept_and_had() {
-    let is_meant = |kind: &Kind| matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. } | Kind::BreakAll { .. });
+    let is_meant = |kind: &Kind| {
+        matches!(kind, Kind::Stalls { .. } | Kind::Bursts { .. } | Kind::BreakAll { .. } | Kind::BreakInTurn { .. })
+    };
     let plans = (0..1_000).map(Plan::draw).filter(|plan| plan.is_calm());
     let mut all = Totals::default();
     for plan in plans.filter(|plan| plan.faults.iter().all(|fault| is_meant(&fault.kind))) {
@@ -127,7 +130,10 @@ fn through_moments_alone_locks_are_kept_and_had() {
         all.add(&totals);
     }
     assert!(all.kept > 1_000 && all.had_in_time > 100, "{} and {} are not a test", all.kept, all.had_in_time);
-    assert!(all.faults["break on all nodes"] > 20, "{:?}", all.faults);
+    for fault in ["break on all nodes", "break on one node after the other"] {
+        assert!(all.faults[fault] > 20, "{:?}", all.faults);
+    }
+    assert!(all.noticed > 20, "{} holders whose lock was broken are not a test", all.noticed);
 }
 
 /// The machines that take and keep locks: each rule, with the law that is broken without it.

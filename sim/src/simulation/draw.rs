@@ -13,6 +13,9 @@ use crate::single_client;
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
+/// The part of a lease, as a divisor, within which a lock is broken on one node after the other.
+const IN_TURN_OF_TTL: u64 = 5;
+
 impl Plan {
     /// Returns the plan of a seed.
     pub fn draw(seed: u64) -> Self {
@@ -133,9 +136,9 @@ impl Plan {
     }
 
     /// Adds moments to a run. In some of these runs, majorities stall as often as rounds begin. In others, nothing
-    /// stalls, and locks are broken on all nodes from time to time. (A node that stalls may answer after others have
-    /// granted the broken lock to its holder again, so the lock is not lost. And readers may have the token of a reader
-    /// whose grant was broken.)
+    /// stalls, and locks are broken on all nodes from time to time, at once or on one after the other. (A node that
+    /// stalls may answer after others have granted the broken lock to its holder again, so the lock is not lost. And
+    /// readers may have the token of a reader whose grant was broken.)
     fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
         let more = rng.random_range(0..3);
         if more == 0 || (more == 2 && self.limit > 0) {
@@ -149,6 +152,16 @@ impl Plan {
             self.faults.extend((0..rng.random_range(1..20)).map(|_| {
                 let kind = Kind::BreakAll { key: rng.random_range(0..self.keys) };
                 Fault { at: rng.random_range(0..self.until), for_us: 0, kind }
+            }));
+            let longest_us = u64::from(self.ttl_ms) * MS / IN_TURN_OF_TTL;
+            self.faults.extend((0..rng.random_range(20..60)).map(|_| {
+                let (key, first) = (rng.random_range(0..self.keys), rng.random_range(0..self.nodes.len()));
+                let kind = Kind::BreakInTurn { key, first, extends: rng.random() };
+                Fault {
+                    at: rng.random_range(0..self.until),
+                    for_us: rng.random_range(longest_us / 4..=longest_us),
+                    kind,
+                }
             }));
         }
         self.faults.sort_by_key(|fault| fault.at);

@@ -84,6 +84,7 @@ impl World<'_> {
                 self.break_everywhere(key);
                 return Ok(());
             }
+            Kind::BreakInTurn { key, .. } => return self.break_in_turn(number, key),
             Kind::Stalls { .. } | Kind::Bursts { .. } => {
                 self.plan_at(end, Next::Ends(number));
                 return self.again(number, 0);

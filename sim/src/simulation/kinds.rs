@@ -67,6 +67,9 @@ pub enum Kind {
     },
     /// An operator breaks a lock on all nodes at once.
     BreakAll { key: u32 },
+    /// An operator breaks a lock on one node after the other, from `first` on, within that time. With `extends`, its
+    /// holder extends it by hand in between.
+    BreakInTurn { key: u32, first: usize, extends: bool },
     /// All idle clients ask for locks at one moment, about once a second, each with a limit of many seconds. With
     /// `apart`, each asks for a lock that nobody else wants; otherwise, all ask for the same one.
     Bursts { apart: bool },
@@ -116,6 +119,7 @@ impl Kind {
             Self::PauseNode { .. } => "pause of a node",
             Self::Stalls { .. } => "stalls of majorities",
             Self::BreakAll { .. } => "break on all nodes",
+            Self::BreakInTurn { .. } => "break on one node after the other",
             Self::Bursts { .. } => "bursts of requests",
             Self::SetNodes { dies_after: None, .. } => "change of the set",
             Self::SetNodes { .. } => "change of the set that dies",

@@ -5,6 +5,7 @@
 //! be made [smaller](smallest()) and kept.
 
 mod agenda;
+mod breaking;
 mod caller;
 mod changer;
 mod changers;

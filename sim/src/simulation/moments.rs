@@ -22,9 +22,6 @@ const STOPPED_OF_TTL: u64 = 5;
 /// The divisor of a lease for a stop in step with rounds.
 const STOPPED_IN_STEP_OF_TTL: u64 = 10;
 
-/// The part of a lease within which a round begins and is answered.
-const NOTICED_OF_TTL: (u64, u64) = (3, 5);
-
 /// The time between two stops, in which all nodes answer, in microseconds.
 const ANSWERS_US: u64 = 900 * MS;
 
@@ -71,43 +68,8 @@ impl World<'_> {
         }
     }
 
-    fn ttl_us(&self) -> u64 {
+    pub(super) fn ttl_us(&self) -> u64 {
         u64::from(self.plan.ttl_ms) * MS
-    }
-
-    /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder learns of it in its next round.
-    pub(super) fn break_everywhere(&mut self, key: u32) {
-        let holders: Vec<Holder> = self.referee.holders(key, self.at).map(|claim| claim.who).collect();
-        let count = self.plan.nodes.len();
-        let mut tokens: Vec<Option<u64>> =
-            (0..count).map(|node| self.on_server(node, |server, now| server.break_lock(key, now)).flatten()).collect();
-        tokens.sort_unstable();
-        // No holder has a larger token than a majority had: a token on fewer nodes had yet to be raised, or did not
-        // suffice.
-        if let Some(token) = tokens[count - majority(count)] {
-            self.referee.is_taken_away(key, self.at, token);
-        }
-        self.tell(|| format!("key {key}: the locks with the tokens {tokens:?} are taken away"));
-        self.breaks.insert(key, self.at);
-        for who in holders {
-            self.plan_at(self.at + self.ttl_us() * NOTICED_OF_TTL.0 / NOTICED_OF_TTL.1, Next::MustHaveLost(who));
-        }
-    }
-
-    /// Returns true if the lock of `key` has been broken on all nodes since that time.
-    pub(super) fn is_broken_since(&self, key: u32, since: TimeUs) -> bool {
-        self.breaks.get(&key).is_some_and(|at| *at >= since)
-    }
-
-    /// Checks that a holder whose lock was broken on all nodes more than a round ago no longer relies on it, if nodes
-    /// answered.
-    pub(super) fn must_have_lost(&self, who: Holder) -> Result<(), Failure> {
-        let (_, client) = &self.clients[who.client as usize];
-        let answered = self.nodes.iter().all(|node| node.machine.paused_until < self.at.saturating_sub(self.ttl_us()));
-        match client.who() == who && client.holding().is_some() && answered && self.is_calm_since(self.at) {
-            true => Err(Failure::Conduct { client: who.client, wrong: "it relies on a lock that was taken away" }),
-            false => Ok(()),
-        }
     }
 
     /// Starts all idle clients at this moment.

@@ -49,6 +49,8 @@ totals! {
     had_in_time,
     /// Locks that were kept until their release while nothing else went wrong.
     kept,
+    /// Holders whose lock was broken on all nodes, and who no longer relied on it soon after.
+    noticed,
     /// Locks taken by clients that lock on one node.
     single_held,
     /// Locks for which such a client had to wait.
