@@ -162,7 +162,7 @@ impl Held {
     /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): the nodes that did not lose it while their leases
     /// ran are no majority. It is not taken back, also if some of the others have granted it again: it may be taken away
     /// on one node after the other. A node that has granted it again no longer matters once a majority has extended it a
-    /// quarter of a lease later.
+    /// quarter of a lease later, nor if the lease that it lost would have ended by then.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -186,7 +186,8 @@ impl Held {
         // Otherwise its lease may simply have ended.
         if now < member.leased_until {
             member.taken_at = Some(now);
-            let taken = self.members.iter().filter(|member| member.taken_at.is_some()).count();
+            let is_taken = |member: &&Member| member.taken_at.is_some() && now < member.leased_until;
+            let taken = self.members.iter().filter(is_taken).count();
             self.is_lost |= taken > self.members.len() - majority(self.members.len());
         }
     }
@@ -241,7 +242,7 @@ impl Held {
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (Ask::Share, answer) => self.on_shared(node, id, answer, now),
-            (_, Answer::Token(token)) => self.on_token(node, id, token),
+            (_, Answer::Token(token)) => self.on_token(node, id, token, now),
             // The node does not have it, or its token is unknown: the next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
                 let member = &mut self.members[node];
@@ -314,7 +315,7 @@ impl Held {
             }
             // The server behind this name was replaced by one that has the lock: in a cluster, its slot has moved. The
             // new server takes the seat, and counts from the next round on, as a healed node does.
-            Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token),
+            Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token, now),
             Answer::No => {
                 let member = &mut self.members[node];
                 (member.id, member.acked) = (id, None);
@@ -337,7 +338,7 @@ impl Held {
     }
 
     /// Notes that `node` has the lock for this owner with `token`, and raises all nodes to the largest known token.
-    fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token) -> Vec<Call> {
+    fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
         if id.is_none() || self.note_second_name(node, id) {
             return vec![];
         }
@@ -350,8 +351,10 @@ impl Held {
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
         // Nothing is known of the lease on another server.
         let leased_until = if before.id == id { before.leased_until } else { BootTime::default() };
-        self.members[node] =
-            Member { id, acked: Some(token), raising: false, asks_again: false, leased_until, sharing, ..*before };
+        // A node that grants it when the lease which it lost would have ended anyway has only restarted.
+        let taken_at = before.taken_at.filter(|_| now < before.leased_until);
+        let acked = Some(token);
+        self.members[node] = Member { id, acked, raising: false, asks_again: false, leased_until, taken_at, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
@@ -407,7 +410,7 @@ impl Held {
                 vec![]
             }
             // It has the lock after all, or another server does: the call is repeated for that grant.
-            Answer::Token(token) => self.on_token(node, id, token),
+            Answer::Token(token) => self.on_token(node, id, token, now),
             Answer::No => {
                 if member.acked.is_some() {
                     self.lacks(node, now);

@@ -501,3 +501,25 @@ fn a_raise_without_an_answer_is_no_loss() {
         assert_eq!((held.is_lost(), held.outcome()), (!has_it, Some(has_it)));
     }
 }
+
+/// Regression: nodes that restart without their data say that they do not have the lock when they are asked to raise its
+/// token. They grant it again when their guard has ended, one after the other, and the lock was lost at the second one.
+#[test]
+fn nodes_that_restart_one_after_the_other_lose_nothing() {
+    let members = (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    for node in 0..3 {
+        let began = 100 + 1_300 * node as u64;
+        let others = || (0..3).filter(move |other| *other != node);
+        let fence = Ask::Fence { token: token(200) };
+        held.on_answer(held.round(), node, id(node as u128), fence, Answer::No, at(began).boot);
+        for ms in [300, 600, 900, 1_200] {
+            extend(&mut held, began + ms);
+            let round = held.round();
+            others().for_each(|other| drop(yes(&mut held, round, other, began + ms)));
+        }
+        healed(&mut held, node, 100, began + 1_250);
+        assert!(!held.is_lost(), "{node}");
+    }
+    assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
+}
