@@ -379,8 +379,9 @@ impl Renewer {
             News::Lost(why) => {
                 let loss = self.loss(why);
                 warn!(%key, token, nodes, reason = %loss, "the lock is lost");
-                if why == WhyLost::TakenAway {
-                    // Nodes that granted it again would keep others out until those leases end.
+                if why == WhyLost::TakenAway && !self.lease.is_named() {
+                    // Nodes that granted it again would keep others out until those leases end. A lock that the owner
+                    // named may go on in another process, which had these nodes grant it again.
                     self.calls = Calls::new(&self.nodes, &self.lease);
                     drop(Heard::of(self.nodes.give_back(&self.lease, self.checked)));
                 }

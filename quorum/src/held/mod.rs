@@ -349,8 +349,9 @@ impl Held {
         }
         let before = &self.members[node];
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
-        // Nothing is known of the lease on another server.
-        let leased_until = if before.id == id { before.leased_until } else { BootTime::default() };
+        // Nothing is known of the lease on another server; a late grant was requested with the others.
+        let is_other = before.id.is_some() && before.id != id;
+        let leased_until = if is_other { BootTime::default() } else { before.leased_until };
         // A node that grants it when the lease which it lost would have ended anyway has only restarted.
         let taken_at = before.taken_at.filter(|_| now < before.leased_until);
         let acked = Some(token);

@@ -523,3 +523,18 @@ fn nodes_that_restart_one_after_the_other_lose_nothing() {
     }
     assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
 }
+
+/// Regression: nodes whose answers to the acquisition came after the majority's were taken for nodes with an unknown
+/// lease until the first extension. They granted the lock again at once after it was taken away there.
+#[test]
+fn a_lock_that_is_taken_away_where_it_was_granted_last_is_lost() {
+    let granted = |n| (id(n), Some(token(100)), false);
+    let members = vec![granted(0), granted(1), (None, None, false)];
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: false };
+    assert!(held.on_answer(0, 2, id(2), ask, Answer::Token(token(100)), at(5).boot).is_empty());
+    held.on_missing(2, id(2), token(100), at(100).boot);
+    assert!(held.was_gone_from(2));
+    held.on_missing(0, id(0), token(100), at(110).boot);
+    assert!(held.is_lost());
+}

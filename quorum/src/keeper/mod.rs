@@ -105,7 +105,7 @@ pub enum News {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLost {
     /// The nodes no longer have it, though its lease had not ended. Some may have granted it again, so the caller releases
-    /// it on all nodes.
+    /// it on all nodes, unless another process may speak for the same owner.
     TakenAway,
     /// The lease ended, and background extension was off.
     NotExtended,

@@ -137,3 +137,41 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
         until("it is free everywhere", async || nodes.holding("k") == 0).await;
     }
 }
+
+/// An owner goes on with another process, which has a node grant the lock again. The first process, which never heard of
+/// that, finds the lock missing on a second node: the lock is lost to that process, which must not release it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
+    let nodes = Nodes::start(3);
+    let client = patient(&nodes.addresses()).await;
+    let locks = client.by_owner();
+    takes(&locks, take("me")).await;
+    until("every node has it", async || nodes.holding("k") == 3).await;
+    let next = patient(&nodes.addresses()).await.by_owner();
+    let calls = |node: usize, command: &str| {
+        let stats = nodes.0[node].client().say("INFO commandstats").as_text().to_lowercase();
+        let calls = stats.split_once(&format!("cmdstat_{command}:calls=")).and_then(|(_, calls)| calls.split_once(','));
+        calls.map_or(0, |(calls, _)| calls.parse::<u32>().unwrap())
+    };
+    let watched_by = async |processes: u32| {
+        let is_watched = |node| calls(node, "lock.check") >= processes;
+        until("it is watched", async || (0..3).all(is_watched)).await;
+    };
+    let take_away = async |node: usize, processes: u32| {
+        let before = calls(node, "lock.fence");
+        nodes.0[node].client().say("DEL k");
+        until("each process has looked", async || calls(node, "lock.fence") >= before + processes).await;
+    };
+    watched_by(1).await;
+    take_away(0, 1).await;
+    until("the node has it again", async || {
+        next.extend(b"k", b"me", TTL, None).await.unwrap();
+        nodes.holding("k") == 3
+    })
+    .await;
+    watched_by(2).await;
+    take_away(1, 2).await;
+    client.close().await.unwrap();
+    assert!(next.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
+    assert!(nodes.holding("k") >= 2);
+}
