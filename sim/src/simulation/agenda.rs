@@ -43,7 +43,7 @@ pub(super) enum Next {
     ChangerLooks(usize, u32),
     /// An operator goes on to break a lock on one node after the other: the fault, the step, and who held the lock at
     /// the beginning.
-    BreaksNext(usize, usize, Vec<Holder>),
+    BreaksInTurn(usize, usize, Vec<Holder>),
     /// A holder must have noticed by now that its lock was taken away.
     MustHaveLost(Holder),
     /// A client moves to a version of the set.

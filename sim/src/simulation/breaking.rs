@@ -62,7 +62,7 @@ impl World<'_> {
             self.under_way[number] = false;
             self.must_notice(holders);
         } else {
-            self.plan_at(self.at + for_us / (2 * count as u64), Next::BreaksNext(number, step + 1, holders));
+            self.plan_at(self.at + for_us / (2 * count as u64), Next::BreaksInTurn(number, step + 1, holders));
         }
         Ok(())
     }

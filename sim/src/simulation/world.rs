@@ -189,7 +189,7 @@ impl<'a> World<'a> {
                 self.machine_of(who.client).paused_until
             }
             Next::ToMember(message) => self.nodes[message.node].machine.paused_until,
-            Next::BreaksNext(..) | Next::MustHaveLost(_) => 0,
+            Next::BreaksInTurn(..) | Next::MustHaveLost(_) => 0,
             Next::Learns(client, _) => self.machine_of(*client).paused_until,
             Next::FromMember(..) | Next::ChangerGoesOn(..) | Next::ChangerLooks(..) => 0,
             Next::Written(..) | Next::Writes { .. } | Next::Begins(_) | Next::Again(..) | Next::Ends(_) => 0,
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
             Next::FromMember(id, message) => return self.changer_hears(id, *message),
             Next::ChangerGoesOn(of, look) => self.changer_goes_on(of, look),
             Next::ChangerLooks(of, look) => self.changer_looks_again(of, look),
-            Next::BreaksNext(fault, step, holders) => return self.break_next(fault, step, holders),
+            Next::BreaksInTurn(fault, step, holders) => return self.break_next(fault, step, holders),
             Next::MustHaveLost(who) => return self.must_have_lost(who),
             Next::Learns(client, version) => return self.learn(client, version),
             Next::Begins(fault) => return self.begin_fault(fault),
