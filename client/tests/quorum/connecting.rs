@@ -36,7 +36,8 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
     let trusting = || Tls::new().ca_file(path("ca.pem"));
     connected(&over(port, trusting().client_certificate(path("app.pem"), path("app.key")))).await;
     let why = refusal(&over(port, trusting())).await;
-    assert!(why.contains("it cannot be reached"), "{why}");
+    // A server that closes the connection at once may do so before its alert is read.
+    assert!(why.contains("it asks for a certificate") || why.contains("it cannot be reached"), "{why}");
     let why = refusal(&over(port, Tls::new().client_certificate(path("app.pem"), path("app.key")))).await;
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
