@@ -3,7 +3,7 @@
 use palisade_core::quorum::majority;
 
 use super::agenda::Next;
-use super::kinds::{Fault, Kind};
+use super::kinds::{Break, Fault, Kind};
 use super::outcome::Failure;
 use super::world::World;
 use crate::client::Client;
@@ -11,15 +11,6 @@ use crate::history::{Event, Holder, Occurrence, TimeUs};
 
 /// The part of a lease within which a round begins and is answered.
 const NOTICED_OF_TTL: (u64, u64) = (3, 5);
-
-/// The last break of a key's lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Break {
-    at: TimeUs,
-    /// Other nodes may have granted the lock to others before or after: the operator breaks it on one node after the
-    /// other.
-    in_turn: bool,
-}
 
 impl World<'_> {
     /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder learns of it in its next round.

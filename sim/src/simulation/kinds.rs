@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::TimeUs;
 
+/// The last break of a key's lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Break {
+    pub(super) at: TimeUs,
+    /// Other nodes may have granted the lock to others before or after: the operator breaks it on one node after the
+    /// other.
+    pub(super) in_turn: bool,
+}
+
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {

@@ -8,9 +8,9 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 use super::agenda::{Next, SingleWake, Wake};
-use super::breaking::Break;
 use super::caller::Taking;
 use super::changer::Changer;
+use super::kinds::Break;
 use super::machine::Machine;
 use super::node::Node;
 use super::outcome::{Failure, Totals};
