@@ -128,6 +128,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 return Ok(Taken { nodes: Arc::clone(nodes), held, calls, lease });
             }
             Progress::TooLate => return Err(too_late()),
+            // A server that has this attempt already was asked by another name: its other answer tells so.
+            Progress::Impossible if answered.contains(&false) && seen.whys.iter().flatten().any(Why::is_owned) => {}
             Progress::Impossible if machine.obstacle().is_some() => break,
             // The nodes that have not answered decide whether other owners hold it.
             Progress::Impossible => {}

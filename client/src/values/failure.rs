@@ -246,6 +246,11 @@ impl Why {
         }
     }
 
+    /// Returns whether the node answers that the owner of the request holds the lock already.
+    pub(crate) fn is_owned(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "OWNED")
+    }
+
     /// Returns whether the node reports that the request itself is wrong.
     pub(crate) fn is_wrong(&self) -> bool {
         match self {
