@@ -235,7 +235,7 @@ impl Renewer {
                     Some(Order::Keep { auto }) => self.keep(auto),
                     Some(Order::Share { done }) => self.share(done),
                     Some(Order::Proclaim { value, done }) => {
-                        self.stragglers_answer().await;
+                        self.await_stragglers().await;
                         self.proclaim(value, done)
                     }
                     // Every guard is gone without an order.
@@ -260,7 +260,7 @@ impl Renewer {
 
     /// Waits for the other nodes' answers to the acquisition, for a moment after the grant: a term is the token that the
     /// nodes agree on.
-    async fn stragglers_answer(&mut self) {
+    async fn await_stragglers(&mut self) {
         let by = self.since + STRAGGLERS;
         while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
             let work = self.on_reply(reply);

@@ -72,6 +72,15 @@ struct Round {
     extended: bool,
 }
 
+impl Member {
+    /// Returns whether the lock, with leases of `ttl_ms`, was taken away there lately, seen from `now`. Such a node is not
+    /// asked to grant it again: rounds of extension may begin while the lock is taken away on one node after the other.
+    fn is_taken_lately(&self, ttl_ms: u32, now: BootTime) -> bool {
+        let lately_us = u64::from(ttl_ms) * 1_000 / TAKEN_OF_TTL;
+        self.taken_at.is_some_and(|at| now.us_since(at) < lately_us)
+    }
+}
+
 impl Held {
     pub(super) fn new(
         members: Vec<(Option<NodeId>, Option<Token>, bool)>,
@@ -172,13 +181,6 @@ impl Held {
         self.members[node].taken_at.is_some()
     }
 
-    /// Returns whether the lock was taken away there lately, seen from `now`. Such a node is not asked to grant it again:
-    /// rounds of extension may begin while the lock is taken away on one node after the other.
-    fn is_recent(&self, member: &Member, now: BootTime) -> bool {
-        let recent_us = u64::from(self.ttl_ms) * 1_000 / TAKEN_OF_TTL;
-        member.taken_at.is_some_and(|at| now.us_since(at) < recent_us)
-    }
-
     /// Notes that `node` does not have the lock.
     fn lacks(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
@@ -201,14 +203,17 @@ impl Held {
         let open: Vec<_> = self.members.iter().map(takes_part).collect();
         let none = vec![false; open.len()];
         self.round = Round { start: now, yes: none, open, extended: false };
-        let ask = |(node, member): (usize, &Member)| match (member.acked, self.first_name(node, member.id)) {
-            (Some(token), _) if token >= self.token => Some(Call::now(node, Ask::Extend { ttl_ms, token })),
-            (Some(_), _) => Some(Call::now(node, Ask::Fence { token: self.token })),
+        let ask = |node: usize, member: &Member| match member.acked {
+            Some(token) if token >= self.token => Some(Ask::Extend { ttl_ms, token }),
+            Some(_) => Some(Ask::Fence { token: self.token }),
             // A second name that was asked to grant it could undo a break which the first name is about to report.
-            (None, Some(token)) => Some(Call::now(node, Ask::Extend { ttl_ms, token })),
-            (None, None) => (!self.is_recent(member, now)).then(|| Call::now(node, self.heal())),
+            None => match self.first_name(node, member.id) {
+                Some(token) => Some(Ask::Extend { ttl_ms, token }),
+                None => (!member.is_taken_lately(ttl_ms, now)).then(|| self.heal()),
+            },
         };
-        self.members.iter().enumerate().filter_map(ask).collect()
+        let members = self.members.iter().enumerate();
+        members.filter_map(|(node, member)| Some(Call::now(node, ask(node, member)?))).collect()
     }
 
     /// Handles the answer to an `ask` of round `round` from `node`, which is the server `id`.
@@ -323,7 +328,7 @@ impl Held {
                     return vec![];
                 }
                 self.lacks(node, now);
-                let is_taken = self.is_recent(&self.members[node], now);
+                let is_taken = self.members[node].is_taken_lately(self.ttl_ms, now);
                 if is_taken { vec![] } else { vec![Call::now(node, self.heal())] }
             }
             _ => vec![],
@@ -332,9 +337,11 @@ impl Held {
 
     /// Notes that a majority has extended it: earlier losses no longer matter at nodes that have it again.
     fn has_been_extended(&mut self) {
-        let is_over = |member: &Member| member.acked.is_some() && !self.is_recent(member, self.round.start);
-        let over: Vec<_> = self.members.iter().map(is_over).collect();
-        self.members.iter_mut().zip(over).filter(|(_, over)| *over).for_each(|(member, _)| member.taken_at = None);
+        for member in self.members.iter_mut().filter(|member| member.acked.is_some()) {
+            if !member.is_taken_lately(self.ttl_ms, self.round.start) {
+                member.taken_at = None;
+            }
+        }
     }
 
     /// Notes that `node` has the lock for this owner with `token`, and raises all nodes to the largest known token.
