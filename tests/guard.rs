@@ -1,9 +1,8 @@
 //! The guard of a node that is new, whose locks were dropped or evicted, or that an operator guards.
 
-use std::fs;
-
 use crate::harness::{
-    Reply, SHORT, Server, Setup, assert_remembers, guarded_ms, held, int, null, read, state_file, text, wait_until,
+    Reply, SHORT, Server, Setup, StateFolder, assert_remembers, guarded_ms, held, int, null, read, state_file, text,
+    wait_until,
 };
 
 #[test]
@@ -92,22 +91,18 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
 /// The end of loading used to mistake the guard of a flush replayed from the AOF for that of a reload, and to undo it.
 #[test]
 fn a_flush_that_only_the_aof_knows_of_is_guarded() {
-    let dir = tempfile::tempdir().unwrap();
-    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let arguments = ["state-file", path.to_str().unwrap()];
+    let folder = StateFolder::new();
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
-        let mut server = Setup::new().aof().module_arguments(&arguments).start();
+        let mut server = folder.setup().aof().start();
         let mut client = server.client();
         client.insist("LOCK.ACQUIRE k me 60000");
         // From here on, the state file does not change.
-        fs::rename(&folder, &away).unwrap();
+        folder.take_away();
         client.say(line);
         assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
         drop(client);
         server.kill();
-        fs::rename(&away, &folder).unwrap();
+        folder.bring_back();
         server.start_again();
         assert!(guarded_ms(server.client().say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
     }

@@ -4,7 +4,9 @@ use std::fs;
 
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Client, Reply, SHORT, Server, Setup, error, int, null, state_file, text, wait_until};
+use crate::harness::{
+    Client, Reply, SHORT, Server, Setup, StateFolder, error, int, null, state_file, text, wait_until,
+};
 
 const BALLOT: &str = "00000000000000000000000000000007";
 
@@ -164,21 +166,18 @@ fn what_was_answered_survives_a_crash() {
 /// disconnected first.
 #[test]
 fn connections_end_also_where_the_disk_fails() {
-    let dir = tempfile::tempdir().unwrap();
-    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let folder = StateFolder::new();
+    let server = folder.setup().start();
     let list = list(&id(&server), &[2, 3]);
     let mut older = server.client();
     assert_eq!(older.say("LOCK.MEMBERS JOIN 0").field("version"), int(0));
     assert!(older.insist("LOCK.ACQUIRE k me 5000").as_int() > 0);
-    fs::rename(&folder, &away).unwrap();
+    folder.take_away();
     let mut client = server.client();
     let decided = format!("LOCK.SETMEMBERS 1 DECIDED MEMBERS {list}");
     assert!(client.say(&decided).is_error("NOTYET"));
     assert_ended(older);
-    fs::rename(&away, &folder).unwrap();
+    folder.bring_back();
     assert_eq!(client.insist(&decided), int(0), "it was told before");
     assert_eq!(version(&mut client), 1);
 }

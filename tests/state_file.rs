@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::harness::{
-    Client, Frozen, Reply, Server, Setup, assert_guarded, error, held, int, not_here, null, read, state_file, text,
-    wait_until,
+    Client, Frozen, Reply, Server, Setup, StateFolder, assert_guarded, error, held, int, not_here, null, read,
+    state_file, text, wait_until,
 };
 
 #[test]
@@ -73,16 +73,12 @@ fn two_servers_do_not_share_a_state_file() {
 
 #[test]
 fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("folder");
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let folder = StateFolder::new();
+    let server = folder.setup().start();
     let mut client = server.client();
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
     // The folder disappears: nothing can be written.
-    let away = dir.path().join("away");
-    fs::rename(&folder, &away).unwrap();
+    folder.take_away();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
     assert!(server.log().contains("the state file cannot be written"));
     let mut last = token;
@@ -99,7 +95,7 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
         }
     });
     assert_eq!(client.say("LOCK.RELEASE k me"), null());
-    fs::rename(&away, &folder).unwrap();
+    folder.bring_back();
     assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > last);
     wait_until("the recovery is noticed", || server.info("state_file_failing") == 0);
     assert!(server.log().contains("the state file can be written again"));
@@ -108,22 +104,19 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
 /// The answer comes once the node serves, for every command right behind it.
 #[test]
 fn lift_is_answered_when_the_node_serves() {
-    let dir = tempfile::tempdir().unwrap();
-    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let folder = StateFolder::new();
+    let server = folder.setup().start();
     let mut client = server.client();
     let lines = ["LOCK.GUARD ARM 60000", "LOCK.GUARD LIFT", "LOCK.EXTEND nothing nobody 1"].map(str::to_owned);
     for _ in 0..20 {
         assert_eq!(client.pipeline(&lines), [int(60_000), int(0), null()]);
     }
-    fs::rename(&folder, &away).unwrap();
+    folder.take_away();
     for line in ["LOCK.GUARD ARM 60000", "LOCK.GUARD LIFT"] {
         assert!(error(client.say(line)).starts_with("NOTYET "), "{line}");
     }
     assert!(error(client.say("LOCK.EXTEND nothing nobody 1")).starts_with("NOTYET "), "it promises nothing meanwhile");
-    fs::rename(&away, &folder).unwrap();
+    folder.bring_back();
     assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
@@ -132,11 +125,8 @@ fn lift_is_answered_when_the_node_serves() {
 /// works while the disk fails.
 #[test]
 fn a_lift_that_changes_nothing_needs_no_disk() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("folder");
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let folder = StateFolder::new();
+    let server = folder.setup().start();
     let mut client = server.client();
     let lifts = ["LOCK.GUARD LIFT"; 10].map(str::to_owned);
     let lifted = || server.log().matches("an operator lifted the guard").count();
@@ -144,7 +134,7 @@ fn a_lift_that_changes_nothing_needs_no_disk() {
     client.say("LOCK.GUARD ARM 60000");
     assert_eq!(client.pipeline(&lifts), vec![int(0); 10]);
     assert_eq!(lifted(), before + 1);
-    fs::rename(&folder, dir.path().join("away")).unwrap();
+    folder.take_away();
     assert_eq!(client.pipeline(&lifts), vec![int(0); 10]);
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
     assert_eq!(lifted(), before + 1);
@@ -180,13 +170,10 @@ fn an_acquire_waits_out_a_write_to_the_disk() {
 
 #[test]
 fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let (folder, away) = (dir.path().join("folder"), dir.path().join("away"));
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("node.state");
-    let server = Setup::new().module_arguments(&["state-file", path.to_str().unwrap()]).start();
+    let folder = StateFolder::new();
+    let server = folder.setup().start();
     let (mut client, mut other) = (server.client(), server.client());
-    fs::rename(&folder, &away).unwrap();
+    folder.take_away();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
     use_up_the_ceiling(&mut client);
     // A client that cannot be blocked, or that asks several nodes and repeats by itself, is answered at once.
@@ -203,7 +190,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     // Another request is before it, so that is the answer.
     let waiter = crate::harness::waits(&server, "LOCK.ACQUIRE k first 60000 WAIT 60000");
     assert_eq!(other.say("LOCK.ACQUIRE k me 60000"), null());
-    fs::rename(&away, &folder).unwrap();
+    folder.bring_back();
     let mut waiter = waiter.0;
     assert!(waiter.hear().as_list()[0].as_int() as u64 >= next);
 }

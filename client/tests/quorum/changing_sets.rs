@@ -269,9 +269,7 @@ async fn a_dead_node_is_replaced() {
 /// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_added_when_it_serves() {
-    let mut nodes = Nodes::start_with(4, short);
-    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
-    set(&locks, some(&nodes, &[0, 1, 2])).await;
+    let (mut nodes, locks) = founded(4, &[0, 1, 2]).await;
     let guard = locks.with(&brief()).lock("k").await.unwrap();
     nodes.0[2].kill();
     // The guard lasts longer than a lease.
@@ -285,9 +283,7 @@ async fn a_node_is_added_when_it_serves() {
 /// A new node does not answer in a node's time, as one under load: it is asked again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_that_does_not_answer_is_asked_again() {
-    let nodes = Nodes::start_with(3, short);
-    let locks = nodes_client(&nodes, &[0, 1]).await;
-    set(&locks, some(&nodes, &[0, 1])).await;
+    let (nodes, locks) = founded(3, &[0, 1]).await;
     let proxy = Proxy::before(&nodes.0[2]).await;
     proxy.swallow_answers();
     let mut change = pin!(set(&locks, [some(&nodes, &[0, 1]), vec![proxy.address()]].concat()));
@@ -302,9 +298,7 @@ async fn a_new_node_that_does_not_answer_is_asked_again() {
 /// A new node is guarded, and answers only every other connection: the change asks until it knows that the node serves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
-    let nodes = Nodes::start_with(3, short);
-    let locks = nodes_client(&nodes, &[0, 1]).await;
-    set(&locks, some(&nodes, &[0, 1])).await;
+    let (nodes, locks) = founded(3, &[0, 1]).await;
     nodes.0[2].client().say("LOCK.GUARD ARM 3600000");
     let proxy = Proxy::before(&nodes.0[2]).await;
     proxy.answer_every_other();
@@ -323,9 +317,7 @@ async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
 /// A new node refuses what does not pass by itself. That ends the change, while another new one does not answer yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
-    let nodes = Nodes::start_with(4, short);
-    let locks = nodes_client(&nodes, &[0, 1]).await;
-    set(&locks, some(&nodes, &[0, 1])).await;
+    let (nodes, locks) = founded(4, &[0, 1]).await;
     let silent = Proxy::before(&nodes.0[2]).await;
     silent.swallow();
     nodes.0[3].client().say("ACL SETUSER default -lock.members");
@@ -334,6 +326,14 @@ async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
     assert_eq!(error.kind(), ErrorKind::NotAllowed, "{error}");
     assert_eq!(error.nodes().iter().map(|node| &*node.node).collect::<Vec<_>>(), [nodes.0[3].address()]);
     assert_eq!([0, 1].map(|place| version(&nodes.0[place])), [1; 2]);
+}
+
+/// Starts `count` nodes with short leases, and makes those at `places` the set. Returns them with a client of the set.
+async fn founded(count: usize, places: &[usize]) -> (Nodes, Client) {
+    let nodes = Nodes::start_with(count, short);
+    let locks = nodes_client(&nodes, places).await;
+    set(&locks, some(&nodes, places)).await;
+    (nodes, locks)
 }
 
 async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {
@@ -382,9 +382,7 @@ async fn it_takes_the_permission() {
 /// A node that lost its state file is a new one: its answers do not count until it is added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_server_at_an_address_is_no_member() {
-    let mut nodes = Nodes::start_with(3, short);
-    let locks = nodes_client(&nodes, &[0, 1, 2]).await;
-    set(&locks, some(&nodes, &[0, 1, 2])).await;
+    let (mut nodes, locks) = founded(3, &[0, 1, 2]).await;
     nodes.0[2].kill();
     fs::remove_file(state_file(&nodes.0[2])).unwrap();
     nodes.0[2].start_again();

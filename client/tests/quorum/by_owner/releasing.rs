@@ -1,6 +1,7 @@
 //! Owners that release what they hold, or the remains of it.
 
-use palisade_client::ErrorKind;
+use palisade_client::by_owner::ByOwner;
+use palisade_client::{Client, ErrorKind};
 
 use super::{TTL, patient, patient_for, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
@@ -85,15 +86,21 @@ async fn a_release_waits_for_no_node_that_hangs() {
     }
 }
 
-/// Two holds are known here, and are broken on four of five nodes before this process hears of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_that_is_given_back_of_a_broken_lock() {
-    let nodes = Nodes::start(5);
+/// Starts nodes and one process, whose owner `me` holds the lock on all of them.
+async fn held(count: usize) -> (Nodes, Client, ByOwner) {
+    let nodes = Nodes::start(count);
     let client = patient(&nodes.addresses()).await;
     let locks = client.by_owner();
     takes(&locks, take("me")).await;
+    until("every node has it", async || nodes.holding("k") == count).await;
+    (nodes, client, locks)
+}
+
+/// Two holds are known here, and are broken on four of five nodes before this process hears of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_given_back_of_a_broken_lock() {
+    let (nodes, client, locks) = held(5).await;
     assert_eq!(locks.reenter(b"k", b"me", None, None).await.unwrap(), Some(2));
-    until("every node has it", async || nodes.holding("k") == 5).await;
     nodes.0[..4].iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
     assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), None);
     let closed = client.close().await;
@@ -142,11 +149,7 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
 /// that, finds the lock missing on a second node: the lock is lost to that process, which must not release it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
-    let nodes = Nodes::start(3);
-    let client = patient(&nodes.addresses()).await;
-    let locks = client.by_owner();
-    takes(&locks, take("me")).await;
-    until("every node has it", async || nodes.holding("k") == 3).await;
+    let (nodes, client, _locks) = held(3).await;
     let next = patient(&nodes.addresses()).await.by_owner();
     let calls = |node: usize, command: &str| {
         let stats = nodes.0[node].client().say("INFO commandstats").as_text().to_lowercase();
