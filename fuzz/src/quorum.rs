@@ -24,7 +24,22 @@ enum Event {
     /// The holder, a writer, becomes a reader.
     Shares,
     /// Time passes.
-    Waits { ms: u16 },
+    Waits(Pause),
+}
+
+/// A pause: usually less than a quarter of a lease, so that locks live for many rounds.
+#[derive(Clone, Copy, Debug)]
+enum Pause {
+    Ms(u16),
+    /// This part of the ttl, in 1024ths.
+    OfTtl(u8),
+}
+
+impl<'a> Arbitrary<'a> for Pause {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let part = u8::arbitrary(bytes)?;
+        if part.is_multiple_of(32) { u16::arbitrary(bytes).map(Self::Ms) } else { Ok(Self::OfTtl(part)) }
+    }
 }
 
 #[derive(Debug, Arbitrary)]
@@ -82,36 +97,19 @@ struct World {
     extended: BTreeSet<u8>,
 }
 
-/// Runs events made from the bytes: nodes, ttl, proposal, start, and everything after that.
+/// Runs locks made from the bytes, one after the other: nodes, ttl, proposal, start, and every event until it is over.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
 
 fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
-    let nodes = bytes.int_in_range(1..=NODES_MAX)?;
-    let ttl_ms = u32::from(u16::arbitrary(bytes)?) + 1;
-    let proposal = token(u64::arbitrary(bytes)?);
-    let start = BootTime::from_us(u32::arbitrary(bytes)?.into());
-    let (acquire, calls) = Acquire::begin(nodes, ttl_ms, proposal, start);
-    assert_eq!(calls.len(), nodes);
-    let calls = calls.into_iter().map(|call| Made { round: 0, call }).collect();
-    let machine = Machine::Acquire(acquire);
-    let mut world = World {
-        machine,
-        nodes,
-        ttl_ms,
-        now: start,
-        start,
-        calls,
-        acknowledged: BTreeMap::new(),
-        take_part: BTreeSet::new(),
-        shared: BTreeSet::new(),
-        extended: BTreeSet::new(),
-    };
-    for event in bytes.arbitrary_iter()? {
-        let event = event?;
-        crate::tell(&(world.now, &event));
-        world.handle(event);
+    while !bytes.is_empty() {
+        let mut world = World::begin(bytes)?;
+        while !bytes.is_empty() && !world.is_over() {
+            let event = bytes.arbitrary()?;
+            crate::tell(&(world.now, &event));
+            world.handle(event);
+        }
     }
     Ok(())
 }
@@ -122,6 +120,36 @@ fn token(number: u64) -> Token {
 }
 
 impl World {
+    fn begin(bytes: &mut Unstructured<'_>) -> Result<Self> {
+        let nodes = bytes.int_in_range(1..=NODES_MAX)?;
+        let ttl_ms = u32::from(u16::arbitrary(bytes)?) + 1;
+        let proposal = token(u64::arbitrary(bytes)?);
+        let start = BootTime::from_us(u32::arbitrary(bytes)?.into());
+        let (acquire, calls) = Acquire::begin(nodes, ttl_ms, proposal, start);
+        assert_eq!(calls.len(), nodes);
+        Ok(Self {
+            machine: Machine::Acquire(acquire),
+            nodes,
+            ttl_ms,
+            now: start,
+            start,
+            calls: calls.into_iter().map(|call| Made { round: 0, call }).collect(),
+            acknowledged: BTreeMap::new(),
+            take_part: BTreeSet::new(),
+            shared: BTreeSet::new(),
+            extended: BTreeSet::new(),
+        })
+    }
+
+    /// Returns whether nothing is left that an answer could change, not even one that comes late.
+    fn is_over(&self) -> bool {
+        match &self.machine {
+            Machine::Acquire(_) => self.now >= valid_until(self.start, self.ttl_ms).plus_ms(self.ttl_ms),
+            Machine::Held(held) => self.now >= held.valid_until().plus_ms(self.ttl_ms),
+            Machine::Over => true,
+        }
+    }
+
     /// Returns the requested token, or the holder's.
     fn of(&self, ask: Ask) -> Token {
         match ask {
@@ -178,7 +206,10 @@ impl World {
                 );
                 self.made(calls);
             }
-            Event::Waits { ms } => self.now = self.now.plus_ms(ms.into()),
+            Event::Waits(Pause::Ms(ms)) => self.now = self.now.plus_ms(ms.into()),
+            Event::Waits(Pause::OfTtl(part)) => {
+                self.now = self.now.plus_us(u64::from(self.ttl_ms) * 1_000 * u64::from(part) / 1_024);
+            }
         }
     }
 

@@ -34,8 +34,8 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let mut had: Vec<Option<bool>> = vec![None; nodes];
     // The number that each node reserved.
     let mut numbers: Vec<u16> = vec![0; nodes];
-    for says in bytes.arbitrary_iter::<FuzzedAnswer>()? {
-        let says = says?;
+    while !bytes.is_empty() {
+        let says: FuzzedAnswer = bytes.arbitrary()?;
         let node = usize::from(says.node) % nodes;
         // Only a few servers, so that one often has two names.
         let progress = turn.on_answer(node, says.server.map(|server| (NodeId((server % 8).into()), kept(server))));
