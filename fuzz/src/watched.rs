@@ -61,7 +61,7 @@ impl Watched {
             assert_eq!((&work, self.keeper.wake_at()), (&Work::default(), None), "there is nothing to come");
             return work;
         }
-        if let Some(News::Lost(why)) = work.news.iter().find(|news| matches!(news, News::Lost(_))) {
+        if let Some(News::Lost { why, .. }) = work.news.iter().find(|news| matches!(news, News::Lost { .. })) {
             self.is_lost = true;
             assert_eq!((work.calls.len(), work.begins, work.news.len()), (0, false, 1), "{work:?}");
             assert!(!self.is_calm, "lost though nodes answer: {why:?}");

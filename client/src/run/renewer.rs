@@ -376,12 +376,10 @@ impl Renewer {
                 answer(&mut self.waiting, &Err(error));
             }
             News::Shared => answer(&mut self.sharing, &Ok(())),
-            News::Lost(why) => {
+            News::Lost { why, gives_back } => {
                 let loss = self.loss(why);
                 warn!(%key, token, nodes, reason = %loss, "the lock is lost");
-                if why == WhyLost::TakenAway && !self.lease.is_named() {
-                    // Nodes that granted it again would keep others out until those leases end. A lock that the owner
-                    // named may go on in another process, which had these nodes grant it again.
+                if gives_back {
                     self.calls = Calls::new(&self.nodes, &self.lease);
                     drop(Heard::of(self.nodes.give_back(&self.lease, self.checked)));
                 }

@@ -111,6 +111,11 @@ impl Held {
         self.is_spoken_for = true;
     }
 
+    /// Returns whether another process may speak for the same owner.
+    pub(super) fn may_go_on_elsewhere(&self) -> bool {
+        self.is_spoken_for
+    }
+
     /// Returns the fencing token.
     pub fn token(&self) -> Token {
         self.token

@@ -98,14 +98,19 @@ pub enum News {
     /// A majority has the lock as a reader's.
     Shared,
     /// Lost: nobody may rely on it from here on. The last news.
-    Lost(WhyLost),
+    Lost {
+        /// The reason.
+        why: WhyLost,
+        /// The caller releases the lock on all nodes: some may have granted it again. False if another process may
+        /// speak for the same owner, and rely on those grants.
+        gives_back: bool,
+    },
 }
 
 /// The reason why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLost {
-    /// The nodes no longer have it, though its lease had not ended. Some may have granted it again, so the caller releases
-    /// it on all nodes, unless another process may speak for the same owner.
+    /// The nodes no longer have it, though its lease had not ended.
     TakenAway,
     /// The lease ended, and background extension was off.
     NotExtended,
@@ -337,7 +342,9 @@ impl Keeper {
 
     fn lose(&mut self, now: BootTime) -> Work {
         (self.is_lost, self.next) = (true, None);
-        Work { news: vec![News::Lost(self.why_lost(now))], ..Work::default() }
+        let why = self.why_lost(now);
+        let gives_back = why == WhyLost::TakenAway && !self.held.may_go_on_elsewhere();
+        Work { news: vec![News::Lost { why, gives_back }], ..Work::default() }
     }
 
     fn why_lost(&self, now: BootTime) -> WhyLost {

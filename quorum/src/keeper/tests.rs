@@ -36,6 +36,14 @@ fn answer_all(keeper: &mut Keeper, what: Answer, at: u64) -> Vec<News> {
     (0..NODES).flat_map(|node| answer(keeper, node, what, at)).collect()
 }
 
+/// The loss of a lock whose remains are released.
+const TAKEN_AWAY: News = News::Lost { why: WhyLost::TakenAway, gives_back: true };
+
+/// Returns the loss of a lock whose lease ended: there is nothing to release.
+fn lost(why: WhyLost) -> News {
+    News::Lost { why, gives_back: false }
+}
+
 const YES: fn() -> Answer = || Answer::Token(token(100));
 
 #[test]
@@ -57,7 +65,7 @@ fn a_round_begins_three_times_a_lease_and_again_soon_if_it_failed() {
         let planned = keeper.wake_at().unwrap();
         assert!(planned <= ms(again) && planned >= ms(again - 2), "{planned:?} {again}");
     }
-    assert_eq!(keeper.on_wake(ms(3_968), EXACT).news, [News::Lost(WhyLost::TooFewNodes)]);
+    assert_eq!(keeper.on_wake(ms(3_968), EXACT).news, [lost(WhyLost::TooFewNodes)]);
 }
 
 #[test]
@@ -91,7 +99,7 @@ fn only_what_is_asked_for_is_extended_where_nothing_is_in_the_background() {
     assert!(keeper.extend(TTL_MS, ms(500), EXACT).begins);
     assert_eq!(answer_all(&mut keeper, Answer::Failed, 600), [News::NotExtended]);
     assert_eq!(keeper.wake_at(), Some(end), "it is not begun again");
-    assert_eq!(keeper.on_wake(end, EXACT).news, [News::Lost(WhyLost::NotExtended)]);
+    assert_eq!(keeper.on_wake(end, EXACT).news, [lost(WhyLost::NotExtended)]);
     assert_eq!(keeper.wake_at(), None);
 }
 
@@ -217,20 +225,34 @@ fn why_it_is_lost() {
         (extending(60_000), late, WhyLost::Asleep),
         (extending(3_900), late, WhyLost::MaxHold),
     ] {
-        assert_eq!(keeper.on_wake(at, EXACT).news, [News::Lost(why)]);
+        assert_eq!(keeper.on_wake(at, EXACT).news, [lost(why)]);
     }
     // Taken away: at once on a majority, or on one node after the other.
     let mut keeper = extending(60_000);
     let news: Vec<_> = (0..NODES).flat_map(|node| answer(&mut keeper, node, Answer::No, 1_010)).collect();
-    assert_eq!(news, [News::Lost(WhyLost::TakenAway)], "and no word of the round");
+    assert_eq!(news, [TAKEN_AWAY], "and no word of the round");
     let mut keeper = extending(60_000);
-    for (node, news) in [(0, vec![]), (1, vec![]), (2, vec![News::Lost(WhyLost::TakenAway)])] {
+    for (node, news) in [(0, vec![]), (1, vec![]), (2, vec![TAKEN_AWAY])] {
         answer_all(&mut keeper, Answer::Failed, 1_100);
         keeper.extend(TTL_MS, ms(1_100), EXACT);
         assert_eq!(answer(&mut keeper, node, Answer::No, 1_110), news);
         let heal = Call { node, ask: Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: true }, after_ms: 0 };
         keeper.on_answer(keeper.held.round(), heal, id(node as u128), YES(), ms(1_115), EXACT);
     }
+}
+
+/// Another process of the same owner may rely on the nodes that have it.
+#[test]
+fn what_is_left_of_a_lock_that_its_owner_named_stays() {
+    let mut held = held();
+    held.is_spoken_for_elsewhere();
+    let mut keeper = Keeper::begin(held, auto(60_000), None, ms(0), EXACT);
+    keeper.on_wake(ms(1_000), EXACT);
+    answer_all(&mut keeper, Answer::No, 1_010);
+    let look = |node| Call { node, ask: Ask::Fence { token: token(100) }, after_ms: 0 };
+    let mut looks = |node| keeper.on_answer(1, look(node), id(node as u128), Answer::No, ms(1_020), EXACT).news;
+    let news: Vec<_> = (0..NODES).flat_map(&mut looks).collect();
+    assert_eq!(news, [lost(WhyLost::TakenAway)]);
 }
 
 /// Regression: a node found without the lock made a round fail, and no news came. Callers waited for that round
@@ -250,7 +272,7 @@ fn a_round_that_fails_by_what_is_found_on_a_node_is_told_and_begun_again() {
 fn nothing_is_told_or_begun_after_its_loss() {
     let mut keeper = keeper(auto(60_000));
     let end = valid_until(ms(0), TTL_MS);
-    assert_eq!(keeper.extend(TTL_MS, end, EXACT).news, [News::Lost(WhyLost::TooFewNodes)]);
+    assert_eq!(keeper.extend(TTL_MS, end, EXACT).news, [lost(WhyLost::TooFewNodes)]);
     assert_eq!(keeper.extend(TTL_MS, end, EXACT), Work::default());
     assert_eq!(keeper.on_wake(end.plus_ms(9), EXACT), Work::default());
     assert_eq!(keeper.keep(auto(90_000), end, EXACT), Work::default());

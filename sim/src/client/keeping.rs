@@ -97,7 +97,7 @@ impl Keeping {
                 if begins {
                     *began = now;
                 }
-                *is_taken_away |= news.contains(&News::Lost(WhyLost::TakenAway));
+                *is_taken_away |= news.iter().any(|news| matches!(news, News::Lost { why: WhyLost::TakenAway, .. }));
                 calls
             }
         }
