@@ -11,8 +11,8 @@ CLI ?= redis-cli
 # Tests mostly wait, for leases, guards and servers that start: several of them share a core.
 export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 
-# Rust lists its tools here before a new login shell finds them.
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# Rust and Go list their tools here before a new login shell finds them.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 
 # Installs the Debian packages in the shell's array `missing`, or says what they are.
 INSTALL_MISSING = [ $${\#missing[@]} = 0 ] || { \
@@ -103,6 +103,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@$(MAKE) --no-print-directory test-node
 	@$(MAKE) --no-print-directory test-python
 	@$(MAKE) --no-print-directory test-conformance
+	@$(MAKE) --no-print-directory judge
 
 .PHONY: test-clients
 test-clients: setup-clients ## Run the recipes of docs/clients with every client, on SERVER, Redis 8 and Valkey 9: some minutes the first time
@@ -204,6 +205,30 @@ lint-python: setup-python ## Check format, lints and types of the package for Py
 test-python: lint-python ## Test the package for Python on a real server and on an agent with five: half a minute
 	@cargo build --quiet --package palisade --package palisade-cli
 	@cd python && $(PYTHON)/bin/pytest --quiet
+
+# Debian's Go is new enough.
+.PHONY: setup-judge
+setup-judge: setup
+	@missing=(); \
+	command -v go >/dev/null || missing+=(golang-go); \
+	$(INSTALL_MISSING)
+
+.PHONY: lint-judge
+lint-judge: setup-judge ## Check format and lints of the outside judge
+	@unformatted=$$(gofmt -l judge); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
+	@cd judge && go vet ./...
+
+.PHONY: judge
+judge: lint-judge ## Judge stored histories with a checker that nobody here wrote, and show what it notices (docs/judge.md): seconds
+	@cd judge && go test ./... && go run ./cmd/judge prove histories
+
+# Paths of programs are those of this folder.
+.PHONY: judge-record
+judge-record: setup-judge module ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
+	@mkdir -p target/judge
+	@cd judge && go build -o ../target/judge/judge ./cmd/judge
+	@target/judge/judge record -module $(MODULE) -out target/judge -plans "$${PLANS:-good}" -length $${MINUTES:-1}m \
+	  -servers "$${SERVERS:-$(SERVER)}" $${SEED:+-seed $$SEED}
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

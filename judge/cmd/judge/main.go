@@ -1,0 +1,32 @@
+// Judge records histories of locks, and judges them. docs/judge.md says how.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+const usage = `usage:
+  judge check FILE...      judges histories: fails unless all are legal
+  judge prove FOLDER       judges the stored histories: those in good/ must be legal, those in broken/ illegal, and mutations
+                           of the good ones must be noticed
+  judge record [-plans good] [-seed N] [-length 1m] [-servers redis-server] -module FILE
+                           records histories on real servers, and judges them (judge record -help)
+`
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	commands := map[string]func([]string) error{"check": check, "prove": prove, "record": recordAll}
+	command, isKnown := commands[os.Args[1]]
+	if !isKnown {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	if err := command(os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "judge:", err)
+		os.Exit(1)
+	}
+}

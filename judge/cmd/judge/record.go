@@ -1,0 +1,98 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"palisade/judge/history"
+	"palisade/judge/record"
+	"palisade/judge/verdict"
+)
+
+// recordAll records a history for each plan and each server, and judges it.
+func recordAll(args []string) error {
+	flags := flag.NewFlagSet("record", flag.ExitOnError)
+	programs := flags.String("servers", "redis-server", "the programs of servers, with spaces between")
+	chosen := flags.String("plans", "good", "good, broken, all, or names with spaces between: "+names())
+	out := flags.String("out", ".", "the folder of the histories")
+	settings := record.Settings{}
+	flags.StringVar(&settings.Module, "module", "", "the path of the module")
+	flags.Int64Var(&settings.Seed, "seed", time.Now().Unix(), "the seed of all choices")
+	flags.DurationVar(&settings.Length, "length", time.Minute, "how long each is")
+	flags.StringVar(&settings.Shim, "shim", "tests/harness/wall_clock.c", "the source of the wall clock's shim")
+	_ = flags.Parse(args)
+	module, err := filepath.Abs(settings.Module)
+	if err != nil {
+		return err
+	}
+	if settings.Module = module; !isFile(module) {
+		return fmt.Errorf("there is no module %s: build it (make module), and name it with -module", module)
+	}
+	wrong := 0
+	for _, settings.Program = range strings.Fields(*programs) {
+		for _, settings.Plan = range record.Plans {
+			if !chooses(*chosen, settings.Plan) {
+				continue
+			}
+			right, err := recordOne(settings, *out)
+			if err != nil {
+				return err
+			}
+			if !right {
+				wrong++
+			}
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d verdicts are not what they must be: docs/judge.md says how to read one", wrong)
+	}
+	return nil
+}
+
+func isFile(path string) bool {
+	found, err := os.Stat(path)
+	return err == nil && found.Mode().IsRegular()
+}
+
+func names() string {
+	var all []string
+	for _, plan := range record.Plans {
+		all = append(all, plan.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func chooses(chosen string, plan record.Plan) bool {
+	for _, word := range strings.Fields(chosen) {
+		if word == "all" || word == plan.Name || word == "broken" && plan.Broken || word == "good" && !plan.Broken {
+			return true
+		}
+	}
+	return false
+}
+
+// recordOne returns whether the verdict is what it must be. The servers' data is kept if they failed.
+func recordOne(settings record.Settings, out string) (bool, error) {
+	folder, err := os.MkdirTemp("", "palisade-judge-")
+	if err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return false, err
+	}
+	name := fmt.Sprintf("%s-%s-%d.jsonl.gz", settings.Plan.Name, filepath.Base(settings.Program), settings.Seed)
+	settings.Folder, settings.Out = folder, filepath.Join(out, name)
+	if err := record.Run(settings); err != nil {
+		return false, fmt.Errorf("%s: %w (the servers' data is in %s)", name, err, folder)
+	}
+	read, err := history.Load(settings.Out)
+	if err != nil {
+		return false, err
+	}
+	right := isRight(verdict.Of(read), name, settings.Plan.Broken)
+	return right, os.RemoveAll(folder)
+}

@@ -1,0 +1,88 @@
+// Package history reads and writes what clients asked of a lock service, and what it answered: JSON lines, one before
+// each request and one after its answer. docs/judge.md describes the form.
+package history
+
+import "math"
+
+// Format is the version of the form.
+const Format = 1
+
+// Never is the time of an answer that did not come.
+const Never = math.MaxInt64
+
+// What a line reports.
+const (
+	Call    = "call"    // a request that is about to leave
+	OK      = "ok"      // it was done
+	Null    = "null"    // the server answered Null
+	Refused = "refused" // the server answered an error, and changed nothing
+	Unknown = "unknown" // no answer came
+	Fault   = "fault"   // what the recorder did to the servers, for people
+)
+
+// What a request asks for.
+const (
+	Acquire = "acquire"
+	Extend  = "extend"
+	Release = "release"
+	Reenter = "reenter"
+	Convert = "convert"
+)
+
+// Header is the first line.
+type Header struct {
+	Format   int               `json:"format"`
+	Nodes    int               `json:"nodes"`
+	Server   string            `json:"server"`
+	Module   string            `json:"module,omitempty"`
+	Lock     string            `json:"lock"`
+	Plan     string            `json:"plan,omitempty"`
+	Seed     int64             `json:"seed"`
+	Seconds  int               `json:"seconds"`
+	Strict   bool              `json:"strict,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// Line is a request, an answer or a fault. Times are nanoseconds of the boot clock, durations milliseconds.
+type Line struct {
+	Process int    `json:"p,omitempty"`
+	Worker  int    `json:"w,omitempty"`
+	ID      int64  `json:"i,omitempty"`
+	Time    int64  `json:"t"`
+	Event   string `json:"ev"`
+
+	// Of a request.
+	Op    string `json:"op,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	Mode  string `json:"mode,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+	TTL   int64  `json:"ttl,omitempty"`
+	Wait  int64  `json:"wait,omitempty"`
+	Retry bool   `json:"retry,omitempty"`
+	Level int    `json:"level,omitempty"`
+
+	// Of a request or an answer.
+	Permit int `json:"permit,omitempty"`
+
+	// Of an answer.
+	Token  int64 `json:"token,omitempty"`
+	Waited int64 `json:"waited,omitempty"`
+	Holds  int   `json:"holds,omitempty"`
+	// Until is the end of what the holder claims, where the client knows better than call + waited + ttl.
+	Until int64  `json:"until,omitempty"`
+	Text  string `json:"text,omitempty"`
+}
+
+// Operation is a request with its answer.
+type Operation struct {
+	Call   Line
+	Answer Line
+}
+
+// History is a recording.
+type History struct {
+	Header     Header
+	Operations []Operation
+	Faults     []Line
+}

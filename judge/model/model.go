@@ -1,0 +1,216 @@
+// Package model is a lock as a state and its steps, in the form that porcupine searches.
+package model
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"palisade/judge/law"
+	"palisade/judge/prepare"
+)
+
+// State is who holds a key, and which tokens it had. Grants are in the order of owners; a state is never changed.
+type State struct {
+	Grants []law.Grant
+	Tokens law.Tokens
+}
+
+// Step returns the state after an operation, and whether the law allows it.
+func (state State) Step(op prepare.Op) (State, bool) {
+	at, holds := state.find(op.Grant.Owner)
+	switch op.Kind {
+	case prepare.Acquire:
+		if holds {
+			return state, state.Grants[at].Token == op.Grant.Token
+		}
+		return state.with(op.Grant), state.admits(op.Grant) && state.Tokens.Admits(op.Grant)
+	case prepare.Extend:
+		return state, holds && state.Grants[at].Token == op.Grant.Token
+	case prepare.Reenter, prepare.Release:
+		return state.count(op, at, holds)
+	case prepare.ToShared, prepare.ToExclusive:
+		return state.convert(op, at, holds)
+	case prepare.Expire:
+		if !holds || state.Grants[at].Token != op.Grant.Token {
+			return state, false
+		}
+		return state.without(at), true
+	case prepare.ReleaseUnseen:
+		return state, !holds && state.admits(op.Grant)
+	case prepare.Gone:
+		return state, !holds
+	}
+	panic(fmt.Sprintf("an operation of kind %d: add it to the model", op.Kind))
+}
+
+// count gives the owner's grant another number of holds.
+func (state State) count(op prepare.Op, at int, holds bool) (State, bool) {
+	if !holds {
+		return state, false
+	}
+	grant := state.Grants[at]
+	expected := grant.Holds + 1
+	if op.Kind == prepare.Release {
+		expected = grant.Holds - 1
+	}
+	legal := op.HoldsUnknown || op.Holds == expected
+	if op.Holds == 0 {
+		return state.without(at), legal
+	}
+	grant.Holds = op.Holds
+	return state.replace(at, grant), legal
+}
+
+func (state State) convert(op prepare.Op, at int, holds bool) (State, bool) {
+	if !holds || state.Grants[at].Mode == law.Permit {
+		return state, false
+	}
+	grant := state.Grants[at]
+	grant.Mode, grant.Token = op.Grant.Mode, op.Grant.Token
+	if op.Kind == prepare.ToShared {
+		return state.replace(at, grant), grant.Token == state.Grants[at].Token
+	}
+	legal := len(state.Grants) == 1 && state.Tokens.Admits(grant)
+	changed := state.replace(at, grant)
+	changed.Tokens = state.Tokens.With(grant)
+	return changed, legal
+}
+
+// find returns where the grant of an owner is.
+func (state State) find(owner int) (int, bool) {
+	for at, grant := range state.Grants {
+		if grant.Owner == owner {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// owners names all that hold the lock, with their modes.
+func (state State) owners() string {
+	var names []string
+	for _, grant := range state.Grants {
+		names = append(names, fmt.Sprintf("%d (%c)", grant.Owner, grant.Mode))
+	}
+	if len(names) == 0 {
+		return "nobody"
+	}
+	return strings.Join(names, ", ")
+}
+
+// admits returns whether the grant goes together with all that there are.
+func (state State) admits(added law.Grant) bool {
+	for _, grant := range state.Grants {
+		if !grant.Beside(added) {
+			return false
+		}
+	}
+	return true
+}
+
+func (state State) with(added law.Grant) State {
+	grants := make([]law.Grant, 0, len(state.Grants)+1)
+	at := 0
+	for at < len(state.Grants) && state.Grants[at].Owner < added.Owner {
+		at++
+	}
+	grants = append(append(append(grants, state.Grants[:at]...), added), state.Grants[at:]...)
+	return State{grants, state.Tokens.With(added)}
+}
+
+func (state State) without(at int) State {
+	grants := make([]law.Grant, 0, len(state.Grants))
+	return State{append(append(grants, state.Grants[:at]...), state.Grants[at+1:]...), state.Tokens}
+}
+
+func (state State) replace(at int, grant law.Grant) State {
+	grants := append([]law.Grant{}, state.Grants...)
+	grants[at] = grant
+	return State{grants, state.Tokens}
+}
+
+// equal returns whether two states are the same.
+func equal(a, b State) bool {
+	same := len(a.Grants) == len(b.Grants) && len(a.Tokens.Permits) == len(b.Tokens.Permits) &&
+		a.Tokens.Exclusive == b.Tokens.Exclusive && a.Tokens.Shared == b.Tokens.Shared
+	for at := 0; same && at < len(a.Grants); at++ {
+		same = a.Grants[at] == b.Grants[at]
+	}
+	for at := 0; same && at < len(a.Tokens.Permits); at++ {
+		same = a.Tokens.Permits[at] == b.Tokens.Permits[at]
+	}
+	return same
+}
+
+// hash is the same for equal states.
+func (state State) hash() uint64 {
+	hash := uint64(14695981039346656037)
+	mix := func(value int64) { hash = (hash ^ uint64(value)) * 1099511628211 }
+	mix(state.Tokens.Exclusive)
+	mix(state.Tokens.Shared)
+	for _, permit := range state.Tokens.Permits {
+		mix(permit.Token)
+	}
+	for _, grant := range state.Grants {
+		mix(int64(grant.Owner))
+		mix(grant.Token)
+		mix(int64(grant.Mode) + int64(grant.Holds)<<8)
+	}
+	return hash
+}
+
+// Verdict is what a search says.
+type Verdict = porcupine.CheckResult
+
+// Search looks for an order of the operations, one after the other, that the law allows. If there is none, it also returns
+// the longest beginning of one, and an operation that cannot follow.
+func Search(segment prepare.Segment, limit time.Duration) (Verdict, string) {
+	operations := make([]porcupine.Operation, len(segment.Ops))
+	for at, op := range segment.Ops {
+		operations[at] = porcupine.Operation{Input: op, Call: op.Call, Return: op.Return}
+	}
+	model := porcupine.Model{
+		Init: func() interface{} { return State{Tokens: segment.Before} },
+		Step: func(state, input, _ interface{}) (bool, interface{}) {
+			next, legal := state.(State).Step(input.(prepare.Op))
+			return legal, next
+		},
+		Equal: func(a, b interface{}) bool { return equal(a.(State), b.(State)) },
+		Hash:  func(state interface{}) uint64 { return state.(State).hash() },
+	}
+	verdict, info := porcupine.CheckOperationsVerbose(model, operations, limit)
+	if verdict != porcupine.Illegal {
+		return verdict, ""
+	}
+	return verdict, explain(segment, info.PartialLinearizations()[0])
+}
+
+// explain says how far an order can be found, and which operation cannot be placed.
+func explain(segment prepare.Segment, partial [][]int) string {
+	var longest []int
+	for _, order := range partial {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	placed := map[int]bool{}
+	state := State{Tokens: segment.Before}
+	for _, at := range longest {
+		placed[at] = true
+		state, _ = state.Step(segment.Ops[at])
+	}
+	text := fmt.Sprintf("%d of %d operations can be put in an order; then it is held by %s", len(longest), len(segment.Ops), state.owners())
+	first := -1
+	for at := range segment.Ops {
+		if !placed[at] && (first < 0 || segment.Ops[at].Return < segment.Ops[first].Return) {
+			first = at
+		}
+	}
+	if first >= 0 {
+		text += fmt.Sprintf(", and this cannot follow: %s, owner %q", segment.Ops[first], segment.Owners[segment.Ops[first].Grant.Owner])
+	}
+	return text
+}

@@ -1,0 +1,158 @@
+// Package mutate makes wrong histories of right ones: what a broken lock service would have answered.
+package mutate
+
+import (
+	"math/rand"
+
+	"palisade/judge/history"
+)
+
+// Mutation changes one thing.
+type Mutation struct {
+	Name string
+	// Why says when a changed history is legal all the same.
+	Why string
+	// Least is the share that has to be noticed, in percent.
+	Least int
+	// change changes an operation that it may, with all operations of its key.
+	change func(random *rand.Rand, key []history.Operation, at int)
+	// may returns whether this operation can be changed.
+	may func(key []history.Operation, at int) bool
+}
+
+// Mutations are all that there are, except for Stretch.
+var Mutations = []Mutation{
+	{"writer's token lowered", "it never is", 100, lower, isLaterWriter},
+	{"owners swapped", "neither did anything that shows who held it", 65, swap, hasEarlier},
+	{"grant moved", "nobody held it at the earlier moment", 40, move, isGrant},
+	{"grant invented", "nobody held it then, or its holder was releasing it", 80, invent, isNull},
+	{"release confirmed", "nobody else had got it by then", 50, confirm, isNullRelease},
+	{"permit renumbered", "nobody held that number", 65, renumber, isPermit},
+	{"reader made writer", "no other reader was there", 75, makeWriter, isReader},
+}
+
+// Apply returns the operations of one key with one change, or false if there is none to make.
+func (mutation Mutation) Apply(random *rand.Rand, read *history.History) (*history.History, bool) {
+	var places []int
+	keys := map[string][]history.Operation{}
+	at := map[int]int{}
+	for index, operation := range read.Operations {
+		at[index] = len(keys[operation.Call.Key])
+		keys[operation.Call.Key] = append(keys[operation.Call.Key], operation)
+	}
+	for index, operation := range read.Operations {
+		if mutation.may(keys[operation.Call.Key], at[index]) {
+			places = append(places, index)
+		}
+	}
+	if len(places) == 0 {
+		return nil, false
+	}
+	place := places[random.Intn(len(places))]
+	key := keys[read.Operations[place].Call.Key]
+	mutation.change(random, key, at[place])
+	return &history.History{Header: read.Header, Operations: key}, true
+}
+
+// Stretch returns the history of a service whose leases all end earlier than it says.
+func Stretch(read *history.History, milliseconds int64) *history.History {
+	stretched := &history.History{Header: read.Header, Operations: append([]history.Operation{}, read.Operations...)}
+	for at := range stretched.Operations {
+		call, answer := &stretched.Operations[at].Call, &stretched.Operations[at].Answer
+		if answer.Until != 0 {
+			answer.Until += milliseconds * 1_000_000
+		}
+		if call.TTL != 0 {
+			call.TTL += milliseconds
+		}
+	}
+	return stretched
+}
+
+func isGrant(key []history.Operation, at int) bool {
+	return key[at].Call.Op == history.Acquire && key[at].Answer.Event == history.OK
+}
+
+// hasEarlier returns whether a grant was answered before this one was asked for.
+func hasEarlier(key []history.Operation, at int) bool {
+	return isGrant(key, at) && key[at].Answer.Token != 0 && earlier(key, at) >= 0
+}
+
+// isLaterWriter returns the same of an exclusive grant.
+func isLaterWriter(key []history.Operation, at int) bool {
+	return key[at].Call.Mode == "x" && hasEarlier(key, at)
+}
+
+// earlier returns the last grant that was answered before this one was asked for, or -1.
+func earlier(key []history.Operation, at int) int {
+	for before := at - 1; before >= 0; before-- {
+		other := key[before]
+		if isGrant(key, before) && other.Answer.Time < key[at].Call.Time && other.Call.Owner != key[at].Call.Owner {
+			return before
+		}
+	}
+	return -1
+}
+
+func isNull(key []history.Operation, at int) bool {
+	return key[at].Call.Op == history.Acquire && key[at].Answer.Event == history.Null
+}
+
+func isNullRelease(key []history.Operation, at int) bool {
+	return key[at].Call.Op == history.Release && key[at].Answer.Event == history.Null
+}
+
+func isPermit(key []history.Operation, at int) bool {
+	return isGrant(key, at) && key[at].Call.Mode == "p"
+}
+
+func isReader(key []history.Operation, at int) bool {
+	return isGrant(key, at) && key[at].Call.Mode == "s"
+}
+
+// lower gives a grant a token that is not above an earlier one's, in all answers.
+func lower(_ *rand.Rand, key []history.Operation, at int) {
+	token, lowered := key[at].Answer.Token, key[earlier(key, at)].Answer.Token
+	for index := range key {
+		if key[index].Call.Owner == key[at].Call.Owner && key[index].Answer.Token == token {
+			key[index].Answer.Token = lowered
+		}
+	}
+}
+
+// swap gives each of two owners the answer of the other.
+func swap(_ *rand.Rand, key []history.Operation, at int) {
+	before := earlier(key, at)
+	key[before].Call.Owner, key[at].Call.Owner = key[at].Call.Owner, key[before].Call.Owner
+}
+
+// move makes a grant some milliseconds earlier.
+func move(random *rand.Rand, key []history.Operation, at int) {
+	by := int64(5+random.Intn(45)) * 1_000_000
+	key[at].Call.Time -= by
+	key[at].Answer.Time -= by
+	if key[at].Answer.Until != 0 {
+		key[at].Answer.Until -= by
+	}
+}
+
+// invent makes a grant of an answer that there is none.
+func invent(_ *rand.Rand, key []history.Operation, at int) {
+	key[at].Answer.Event, key[at].Answer.Permit = history.OK, key[at].Call.Permit
+}
+
+// confirm makes a release true that was answered with Null.
+func confirm(_ *rand.Rand, key []history.Operation, at int) {
+	key[at].Answer.Event = history.OK
+}
+
+// renumber gives a permit another number within its limit.
+func renumber(random *rand.Rand, key []history.Operation, at int) {
+	limit := key[at].Call.Limit
+	key[at].Answer.Permit = 1 + (key[at].Answer.Permit+random.Intn(limit-1))%limit
+}
+
+// makeWriter makes an exclusive grant of a shared one.
+func makeWriter(_ *rand.Rand, key []history.Operation, at int) {
+	key[at].Call.Mode = "x"
+}

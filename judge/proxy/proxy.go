@@ -1,0 +1,125 @@
+// Package proxy stands between clients and a server, and cuts or holds up what passes.
+package proxy
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// Proxy passes bytes on between an address of its own and a server.
+type Proxy struct {
+	listener net.Listener
+	mutex    sync.Mutex
+	to       string
+	open     map[net.Conn]bool
+	held     chan struct{} // closed when bytes may pass
+}
+
+// Start listens on a free port.
+func Start(to string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	held := make(chan struct{})
+	close(held)
+	proxy := &Proxy{listener: listener, to: to, open: map[net.Conn]bool{}, held: held}
+	go proxy.accept()
+	return proxy, nil
+}
+
+// Address is where clients connect.
+func (proxy *Proxy) Address() string {
+	return proxy.listener.Addr().String()
+}
+
+// Stop ends it with all connections.
+func (proxy *Proxy) Stop() {
+	proxy.listener.Close()
+	proxy.Cut()
+}
+
+// Cut ends all connections: what was under way may have arrived or not.
+func (proxy *Proxy) Cut() {
+	proxy.mutex.Lock()
+	defer proxy.mutex.Unlock()
+	for conn := range proxy.open {
+		conn.Close()
+	}
+}
+
+// Retarget passes on to another server, from new connections on.
+func (proxy *Proxy) Retarget(to string) {
+	proxy.mutex.Lock()
+	proxy.to = to
+	proxy.mutex.Unlock()
+	proxy.Cut()
+}
+
+// Hold lets nothing pass in either direction for a while; then all arrives late.
+func (proxy *Proxy) Hold(duration time.Duration) {
+	held := make(chan struct{})
+	proxy.mutex.Lock()
+	proxy.held = held
+	proxy.mutex.Unlock()
+	time.Sleep(duration)
+	close(held)
+}
+
+func (proxy *Proxy) accept() {
+	for {
+		client, err := proxy.listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			proxy.mutex.Lock()
+			to := proxy.to
+			proxy.mutex.Unlock()
+			server, err := net.DialTimeout("tcp", to, time.Second)
+			if err != nil {
+				client.Close()
+				return
+			}
+			proxy.remember(client, server)
+			go proxy.pass(client, server)
+			proxy.pass(server, client)
+		}()
+	}
+}
+
+func (proxy *Proxy) remember(conns ...net.Conn) {
+	proxy.mutex.Lock()
+	defer proxy.mutex.Unlock()
+	for _, conn := range conns {
+		proxy.open[conn] = true
+	}
+}
+
+// pass copies until one side ends, then ends both.
+func (proxy *Proxy) pass(from, to net.Conn) {
+	buffer := make([]byte, 16<<10)
+	for {
+		size, err := from.Read(buffer)
+		if size > 0 {
+			proxy.mutex.Lock()
+			held := proxy.held
+			proxy.mutex.Unlock()
+			<-held
+			_, failed := to.Write(buffer[:size])
+			if err == nil {
+				err = failed
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	proxy.mutex.Lock()
+	defer proxy.mutex.Unlock()
+	for _, conn := range []net.Conn{from, to} {
+		conn.Close()
+		delete(proxy.open, conn)
+	}
+}

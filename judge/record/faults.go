@@ -1,0 +1,118 @@
+package record
+
+import (
+	"fmt"
+	"math/rand"
+	"time"
+
+	"palisade/judge/history"
+)
+
+// The faults.
+const (
+	kill      = "kill"
+	pause     = "pause"
+	cut       = "cut"
+	hold      = "hold"
+	flush     = "flush"
+	stepClock = "clock"
+	promote   = "promote"
+	lockBreak = "break"
+)
+
+// furthest is how far a wall clock is set, in seconds.
+const furthest = 2 * 3600
+
+// does returns whether a fault may come.
+func (run *recording) does(fault string) bool {
+	for _, chosen := range run.settings.Plan.Faults {
+		if chosen == fault {
+			return true
+		}
+	}
+	return false
+}
+
+// breakServer breaks one server until the time is over. A server that does not come back is an error.
+func (run *recording) breakServer(number int, random *rand.Rand) error {
+	faults := run.settings.Plan.Faults
+	for len(faults) > 0 {
+		rest := time.Duration(300+random.Intn(1500)) * time.Millisecond
+		if run.settings.Plan.Nodes > 1 {
+			rest *= 2
+		}
+		if time.Now().Add(rest).After(run.end) {
+			return nil
+		}
+		time.Sleep(rest)
+		if err := run.hit(number, faults[random.Intn(len(faults))], random); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hit does one fault.
+func (run *recording) hit(number int, fault string, random *rand.Rand) error {
+	before := run.proxies[number]
+	if run.does(promote) {
+		number = run.master
+	}
+	server := run.servers[number]
+	short := time.Duration(20+random.Intn(700)) * time.Millisecond
+	run.note(fmt.Sprintf("node %d: %s", number+1, fault))
+	switch fault {
+	case kill:
+		server.Kill()
+		time.Sleep(short / 3)
+		return server.Run()
+	case pause:
+		server.Pause(short)
+	case cut:
+		before.Cut()
+	case hold:
+		before.Hold(short)
+	case flush:
+		_, _ = server.Do("FLUSHALL")
+	case stepClock:
+		return server.StepWallClock(int64(random.Intn(2*furthest) - furthest))
+	case promote:
+		return run.promote(short)
+	case lockBreak:
+		for _, key := range run.keys() {
+			_, _ = server.Do("LOCK.BREAK", key)
+		}
+	}
+	return nil
+}
+
+// promote kills the master, and its replica takes its place, which misses what was granted in the last moments. The old
+// master comes back as the new one's replica.
+func (run *recording) promote(missed time.Duration) error {
+	master, replica, link := run.servers[run.master], run.servers[1-run.master], run.links[run.master]
+	if err := replica.Follows(); err != nil {
+		return err
+	}
+	held := make(chan struct{})
+	go func() {
+		link.Hold(missed + 200*time.Millisecond)
+		close(held)
+	}()
+	time.Sleep(missed)
+	master.Kill()
+	link.Cut()
+	if _, err := replica.Do("REPLICAOF", "NO", "ONE"); err != nil {
+		return err
+	}
+	run.master = 1 - run.master
+	run.proxies[0].Retarget(replica.Address())
+	<-held
+	if err := master.Run(); err != nil {
+		return err
+	}
+	return master.Follow(run.links[run.master].Address())
+}
+
+func (run *recording) note(text string) {
+	run.writer.Write(history.Line{Time: Now(), Event: history.Fault, Text: text})
+}

@@ -1,0 +1,38 @@
+package record
+
+// Plan is what a history is of.
+type Plan struct {
+	Name string
+	// About says for people what is done.
+	About string
+	Nodes int
+	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
+	Forgets bool
+	Faults  []string
+	// Strict: the server forgets nothing, so that it may never deny a lock whose lease runs.
+	Strict bool
+	// Broken: the history has to be illegal.
+	Broken bool
+	// How it is broken.
+	SetNX      bool  // a plain server with SET NX PX in place of the module
+	GuardNever bool  // lock.restart-guard never
+	Early      int64 // milliseconds by which leases end before the time that the history says
+}
+
+// Plans are all that there are.
+var Plans = []Plan{
+	{Name: "calm", About: "one node, no faults", Nodes: 1, Strict: true},
+	{Name: "durable", About: "one node that loses nothing: kill -9, stops, cuts, delays", Nodes: 1, Strict: true, Faults: []string{kill, pause, cut, hold}},
+	{Name: "forgets", About: "one node without an AOF: the same, FLUSHALL, wall clocks", Nodes: 1, Forgets: true, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
+	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "set-nx-calm", About: "SET NX PX under stops and cuts", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{cut, pause}},
+
+	{Name: "set-nx-killed", About: "SET NX PX under kill -9", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{kill}, Broken: true},
+	{Name: "set-nx-clock", About: "SET NX PX under steps of the wall clock", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{stepClock}, Broken: true},
+	{Name: "unguarded", About: "restart-guard never, kill -9", Nodes: 1, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
+	{Name: "unguarded-promotions", About: "restart-guard never, promotions", Nodes: 1, GuardNever: true, Faults: []string{promote}, Broken: true},
+	{Name: "unguarded-five", About: "five nodes with restart-guard never, kill -9", Nodes: 5, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
+	{Name: "break", About: "LOCK.BREAK under holders", Nodes: 1, Faults: []string{lockBreak}, Broken: true},
+	{Name: "early", About: "leases that end 5 ms early", Nodes: 1, Early: 5, Broken: true},
+}

@@ -1,0 +1,158 @@
+package record
+
+import (
+	"fmt"
+	"time"
+
+	"palisade/judge/history"
+	"palisade/judge/resp"
+)
+
+// nodeWithin is how long each node of several may take.
+const nodeWithin = 80 * time.Millisecond
+
+// quorum is a client of several nodes by the rules of docs/quorum.md: a majority grants, the largest token of a majority
+// counts after a majority has it, and validity counts from before the first request, less 1 % and 2 ms.
+type quorum struct {
+	run     *recording
+	conns   []*resp.Conn
+	highest int64
+}
+
+func newQuorum(run *recording) *quorum {
+	return &quorum{run: run, conns: make([]*resp.Conn, run.settings.Plan.Nodes)}
+}
+
+func (quorum *quorum) majority() int {
+	return len(quorum.conns)/2 + 1
+}
+
+func (quorum *quorum) hangUp() {
+	for at, conn := range quorum.conns {
+		if conn != nil {
+			conn.Close()
+			quorum.conns[at] = nil
+		}
+	}
+}
+
+// askAll sends words to those nodes that it returns words for, and waits for all answers, or a line of Unknown.
+func (quorum *quorum) askAll(call history.Line, words func(node int) []string) []history.Line {
+	answers := make([]history.Line, len(quorum.conns))
+	done := make(chan struct{})
+	for node := range quorum.conns {
+		go func(node int) {
+			defer func() { done <- struct{}{} }()
+			answers[node] = quorum.ask(node, call, words(node))
+		}(node)
+	}
+	for range quorum.conns {
+		<-done
+	}
+	return answers
+}
+
+func (quorum *quorum) ask(node int, call history.Line, words []string) history.Line {
+	if words == nil {
+		return history.Line{Event: history.Refused}
+	}
+	if quorum.conns[node] == nil {
+		conn, err := resp.Dial(quorum.run.proxies[node].Address(), nodeWithin)
+		if err != nil {
+			return history.Line{Event: history.Refused}
+		}
+		quorum.conns[node] = conn
+	}
+	answer, err := quorum.conns[node].Do(nodeWithin, words...)
+	if err != nil {
+		quorum.conns[node].Close()
+		quorum.conns[node] = nil
+		return history.Line{Event: history.Unknown}
+	}
+	return answered(call, answer)
+}
+
+func (quorum *quorum) do(call history.Line) history.Line {
+	if call.Op == history.Acquire {
+		return quorum.acquire(call)
+	}
+	answers := quorum.askAll(call, func(int) []string { return lockWords(call) })
+	done, none := count(answers, history.OK), count(answers, history.Null)
+	switch {
+	case done >= quorum.majority():
+		line := history.Line{Event: history.OK, Until: quorum.valid(call)}
+		if call.Op == history.Release {
+			line.Until = 0
+		}
+		return line
+	case none >= quorum.majority():
+		return history.Line{Event: history.Null}
+	}
+	return history.Line{Event: history.Unknown, Text: fmt.Sprintf("%d done, %d not held", done, none)}
+}
+
+func count(answers []history.Line, event string) int {
+	counted := 0
+	for _, answer := range answers {
+		if answer.Event == event {
+			counted++
+		}
+	}
+	return counted
+}
+
+// valid is until when the holder relies on what this request got it.
+func (quorum *quorum) valid(call history.Line) int64 {
+	return call.Time + call.TTL*990_000 - 2_000_000
+}
+
+// acquire asks all nodes, then raises those of a majority that have a smaller token than the largest of it.
+func (quorum *quorum) acquire(call history.Line) history.Line {
+	proposal := time.Now().UnixMicro()
+	if proposal <= quorum.highest {
+		proposal = quorum.highest + 1
+	}
+	answers := quorum.askAll(call, func(int) []string { return append(lockWords(call), "FENCE", fmt.Sprint(proposal)) })
+	var token int64
+	for _, answer := range answers {
+		if answer.Event == history.OK && answer.Token > token {
+			token = answer.Token
+		}
+	}
+	if token > quorum.highest {
+		quorum.highest = token
+	}
+	got := history.Line{Event: history.OK, Token: token, Permit: call.Permit, Until: quorum.valid(call)}
+	if count(answers, history.OK) >= quorum.majority() && quorum.raised(call, answers, token) >= quorum.majority() && Now() < got.Until {
+		return got
+	}
+	freed := call
+	freed.Op, freed.Level = history.Release, 1
+	quorum.askAll(freed, func(int) []string { return lockWords(freed) })
+	return history.Line{Event: history.Null, Text: fmt.Sprintf("%d granted", count(answers, history.OK))}
+}
+
+// raised returns how many nodes have this token or a larger one, after asking the others to take it.
+func (quorum *quorum) raised(call history.Line, answers []history.Line, token int64) int {
+	reached := 0
+	for _, answer := range answers {
+		if answer.Event == history.OK && answer.Token >= token {
+			reached++
+		}
+	}
+	if reached >= quorum.majority() {
+		return reached
+	}
+	fenced := quorum.askAll(call, func(node int) []string {
+		if answers[node].Event != history.OK || answers[node].Token >= token {
+			return nil
+		}
+		return []string{"LOCK.FENCE", call.Key, call.Owner, fmt.Sprint(token)}
+	})
+	for _, answer := range fenced {
+		if answer.Event == history.OK && answer.Token >= token {
+			reached++
+		}
+	}
+	return reached
+}

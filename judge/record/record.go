@@ -1,0 +1,207 @@
+// Package record takes locks on real servers while these are broken, and writes down what was asked and answered. It has no
+// code of the module or of its clients.
+package record
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palisade/judge/history"
+	"palisade/judge/proxy"
+	"palisade/judge/servers"
+)
+
+const (
+	maxTTL  = 1000
+	skew    = 200
+	workers = 8
+)
+
+// Settings say what is recorded.
+type Settings struct {
+	Plan    Plan
+	Program string // the server
+	Module  string
+	Seed    int64
+	Length  time.Duration
+	Shim    string // the source of the shim for wall clocks
+	Folder  string // of the servers' data
+	Out     string
+}
+
+// recording is a run.
+type recording struct {
+	settings Settings
+	writer   *history.Writer
+	servers  []*servers.Server
+	proxies  []*proxy.Proxy
+	begun    int64
+	end      time.Time
+	// master is which of two servers clients reach, where one is the other's replica; links are what replicas connect to.
+	master int
+	links  []*proxy.Proxy
+}
+
+// Now returns the boot clock in nanoseconds.
+func Now() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		panic("this system has no boot clock: " + err.Error())
+	}
+	return now.Nano()
+}
+
+// Run records one history.
+func Run(settings Settings) error {
+	run := &recording{settings: settings}
+	defer run.stop()
+	if err := run.start(); err != nil {
+		return err
+	}
+	header, err := run.header()
+	if err != nil {
+		return err
+	}
+	if run.writer, err = history.Create(settings.Out, header); err != nil {
+		return err
+	}
+	run.begun, run.end = Now(), time.Now().Add(settings.Length)
+	var running sync.WaitGroup
+	failed := make(chan error, len(run.proxies))
+	for number := range run.proxies {
+		running.Add(1)
+		go func(number int) {
+			defer running.Done()
+			failed <- run.breakServer(number, rand.New(rand.NewSource(settings.Seed*100+int64(number))))
+		}(number)
+	}
+	for number := 0; number < workers; number++ {
+		running.Add(1)
+		go func(number int) {
+			defer running.Done()
+			newWorker(run, number).work()
+		}(number)
+	}
+	running.Wait()
+	for range run.proxies {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	return run.writer.Close()
+}
+
+// start starts the servers and a proxy before each. Nobody holds anything yet, so the guard of new nodes is lifted.
+func (run *recording) start() error {
+	shim := ""
+	if run.does(stepClock) {
+		var err error
+		if shim, err = servers.BuildShim(run.settings.Shim, run.settings.Folder); err != nil {
+			return err
+		}
+	}
+	started := run.settings.Plan.Nodes
+	if run.does(promote) {
+		started = 2
+	}
+	for number := 0; number < started; number++ {
+		server, err := servers.Start(run.plan(number, shim), number)
+		if server != nil {
+			run.servers = append(run.servers, server)
+		}
+		if err != nil {
+			return err
+		}
+		before, err := proxy.Start(server.Address())
+		if err != nil {
+			return err
+		}
+		run.proxies = append(run.proxies, before)
+		if !run.settings.Plan.SetNX {
+			if _, err := server.Do("LOCK.GUARD", "LIFT"); err != nil {
+				return err
+			}
+		}
+	}
+	if !run.does(promote) {
+		return nil
+	}
+	run.links = run.proxies
+	first, err := proxy.Start(run.servers[0].Address())
+	if err != nil {
+		return err
+	}
+	run.proxies = []*proxy.Proxy{first}
+	return run.servers[1].Follow(run.links[0].Address())
+}
+
+// plan is how a node is started. Of several nodes every second one forgets all in a crash.
+func (run *recording) plan(number int, shim string) servers.Plan {
+	chosen := run.settings.Plan
+	plan := servers.Plan{Program: run.settings.Program, Folder: run.settings.Folder, Shim: shim, Args: []string{"--save", ""}}
+	if !chosen.Forgets && number%2 == 0 {
+		plan.Args = append(plan.Args, "--appendonly", "yes", "--appendfsync", "always")
+	}
+	if chosen.SetNX {
+		return plan
+	}
+	plan.Module = run.settings.Module
+	plan.Options = []string{"max-ttl", fmt.Sprint(maxTTL), "max-clock-skew", fmt.Sprint(skew)}
+	if chosen.GuardNever {
+		plan.Options = append(plan.Options, "restart-guard", "never")
+	}
+	return plan
+}
+
+func (run *recording) header() (history.Header, error) {
+	chosen := run.settings.Plan
+	answer, err := run.servers[0].Do("INFO", "server")
+	if err != nil {
+		return history.Header{}, err
+	}
+	header := history.Header{Nodes: chosen.Nodes, Server: version(answer), Lock: "palisade", Plan: chosen.Name,
+		Seed: run.settings.Seed, Seconds: int(run.settings.Length.Seconds()), Strict: chosen.Strict,
+		Settings: map[string]string{"max-ttl": fmt.Sprint(maxTTL), "max-clock-skew": fmt.Sprint(skew), "faults": strings.Join(chosen.Faults, " ")}}
+	if chosen.SetNX {
+		header.Lock = "SET NX PX"
+		return header, nil
+	}
+	answer, err = run.servers[0].Do("LOCK.NODE")
+	if fields, isList := answer.([]interface{}); err == nil && isList {
+		for at := 0; at+1 < len(fields); at += 2 {
+			if fields[at] == "version" {
+				header.Module = fmt.Sprint(fields[at+1])
+			}
+		}
+	}
+	return header, err
+}
+
+// version finds the name and the version of a server in its INFO.
+func version(info interface{}) string {
+	text, _ := info.(string)
+	found := map[string]string{}
+	for _, line := range strings.Split(text, "\r\n") {
+		if parts := strings.SplitN(line, ":", 2); len(parts) == 2 {
+			found[parts[0]] = parts[1]
+		}
+	}
+	if found["valkey_version"] != "" {
+		return "Valkey " + found["valkey_version"]
+	}
+	return "Redis " + found["redis_version"]
+}
+
+func (run *recording) stop() {
+	for _, proxy := range append(run.links, run.proxies...) {
+		proxy.Stop()
+	}
+	for _, server := range run.servers {
+		server.Kill()
+	}
+}

@@ -1,0 +1,188 @@
+// Package servers starts real servers with a folder of their own, and does to them what machines suffer.
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"palisade/judge/resp"
+)
+
+// Plan is how servers are started.
+type Plan struct {
+	Program string   // redis-server or valkey-server
+	Module  string   // the path of the module; none where it is empty
+	Options []string // of the module
+	Args    []string // of the server
+	Folder  string   // in which each server gets one
+	Shim    string   // makes the wall clock follow a file; none where it is empty
+}
+
+// Server is a server with its data.
+type Server struct {
+	plan    Plan
+	port    int
+	folder  string
+	process *exec.Cmd
+}
+
+// Start starts a server on a free port, and waits until it answers.
+func Start(plan Plan, number int) (*Server, error) {
+	folder, err := filepath.Abs(filepath.Join(plan.Folder, strconv.Itoa(number)))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	server := &Server{plan: plan, port: port, folder: folder}
+	if err := server.StepWallClock(0); err != nil {
+		return nil, err
+	}
+	return server, server.Run()
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Address is where the server listens.
+func (server *Server) Address() string {
+	return fmt.Sprintf("127.0.0.1:%d", server.port)
+}
+
+// Run starts the process, and waits until it answers.
+func (server *Server) Run() error {
+	args := append([]string{"--port", strconv.Itoa(server.port), "--dir", server.folder, "--bind", "127.0.0.1"}, server.plan.Args...)
+	if server.plan.Module != "" {
+		args = append(append(args, "--loadmodule", server.plan.Module), server.plan.Options...)
+	}
+	log, err := os.OpenFile(filepath.Join(server.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	server.process = exec.Command(server.plan.Program, args...)
+	server.process.Stdout, server.process.Stderr = log, log
+	if server.plan.Shim != "" {
+		server.process.Env = append(os.Environ(), "LD_PRELOAD="+server.plan.Shim, "WALL_CLOCK_OFFSET_FILE="+server.offset())
+	}
+	if err := server.process.Start(); err != nil {
+		return fmt.Errorf("%s does not start: %w: install it, or name another one with -server", server.plan.Program, err)
+	}
+	return server.answers()
+}
+
+// answers waits until the server has loaded its data.
+func (server *Server) answers() error {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if answer, err := server.Do("PING"); err == nil && answer == "PONG" {
+			return nil
+		}
+	}
+	return errors.New("a server does not answer: see " + filepath.Join(server.folder, "log"))
+}
+
+// Do sends one request over a connection of its own.
+func (server *Server) Do(words ...string) (interface{}, error) {
+	conn, err := resp.Dial(server.Address(), time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Do(2*time.Second, words...)
+}
+
+// Kill ends the process as kill -9 does.
+func (server *Server) Kill() {
+	_ = server.process.Process.Kill()
+	_ = server.process.Wait()
+}
+
+// Pause stops the process for a while.
+func (server *Server) Pause(duration time.Duration) {
+	server.Stop()
+	time.Sleep(duration)
+	server.Continue()
+}
+
+// Stop stops the process, as a hypervisor does.
+func (server *Server) Stop() {
+	_ = server.process.Process.Signal(syscall.SIGSTOP)
+}
+
+// Continue lets it go on.
+func (server *Server) Continue() {
+	_ = server.process.Process.Signal(syscall.SIGCONT)
+}
+
+// Follow makes it a replica of what listens there.
+func (server *Server) Follow(master string) error {
+	host, port, err := net.SplitHostPort(master)
+	if err != nil {
+		return err
+	}
+	_, err = server.Do("REPLICAOF", host, port)
+	return err
+}
+
+// Follows waits until a replica has all of its master, and was sent what a master tells of its tokens every two seconds.
+func (server *Server) Follows() error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		info, _ := server.Do("INFO", "replication")
+		if text, _ := info.(string); strings.Contains(text, "master_link_status:up") {
+			time.Sleep(2500 * time.Millisecond)
+			return nil
+		}
+	}
+	return errors.New("a replica does not follow its master: see " + filepath.Join(server.folder, "log"))
+}
+
+// StepWallClock makes the server's wall clock show that many seconds more than the truth.
+func (server *Server) StepWallClock(seconds int64) error {
+	file, err := os.OpenFile(server.offset(), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	bytes := make([]byte, 8)
+	for at := range bytes {
+		bytes[at] = byte(uint64(seconds) >> (8 * at))
+	}
+	// In place, since the server has the file mapped.
+	_, err = file.WriteAt(bytes, 0)
+	return err
+}
+
+func (server *Server) offset() string {
+	return filepath.Join(server.folder, "wall-clock-offset")
+}
+
+// BuildShim compiles the source of the shim into a folder.
+func BuildShim(source, folder string) (string, error) {
+	shim, err := filepath.Abs(filepath.Join(folder, "wall_clock.so"))
+	if err != nil {
+		return "", err
+	}
+	if text, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", shim, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("the shim of the wall clock is not compiled: %w: %s", err, text)
+	}
+	return shim, nil
+}

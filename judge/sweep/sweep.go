@@ -1,0 +1,113 @@
+// Package sweep compares what was certainly held with what else was: no search, so that it overlooks what only an order of
+// all operations shows. It is a second opinion, and says in words what is wrong.
+package sweep
+
+import (
+	"fmt"
+	"sort"
+
+	"palisade/judge/law"
+	"palisade/judge/prepare"
+)
+
+// held is a grant from its answer to the end of its holder's claim.
+type held struct {
+	grant    law.Grant
+	from, to int64
+	called   int64
+	request  int64
+}
+
+// Accusations returns what breaks exclusion or order without any doubt.
+func Accusations(segment prepare.Segment) []string {
+	grants := collect(segment)
+	return append(overlaps(segment, grants), falls(segment, grants)...)
+}
+
+// collect returns the grants with the times in which they were certainly held, each in the mode that it then had.
+func collect(segment prepare.Segment) []held {
+	open := map[int]held{}
+	var all []held
+	end := func(owner int, at int64) {
+		if grant, isOpen := open[owner]; isOpen {
+			grant.to = at
+			all = append(all, grant)
+			delete(open, owner)
+		}
+	}
+	// The operations of an owner are in its order.
+	for _, op := range segment.Ops {
+		owner := op.Grant.Owner
+		switch op.Kind {
+		case prepare.Acquire:
+			if _, repeats := open[owner]; !repeats {
+				open[owner] = held{grant: op.Grant, from: op.Return, called: op.Call, request: op.Request}
+			}
+		case prepare.ToShared, prepare.ToExclusive:
+			end(owner, op.Call)
+			open[owner] = held{grant: op.Grant, from: op.Return, called: op.Call, request: op.Request}
+		case prepare.Release:
+			if op.Holds == 0 {
+				end(owner, op.Call)
+			}
+		case prepare.Expire:
+			end(owner, op.Call)
+		}
+	}
+	return all
+}
+
+// overlaps finds grants that do not go together and were both held at one moment.
+func overlaps(segment prepare.Segment, grants []held) []string {
+	sort.Slice(grants, func(a, b int) bool { return grants[a].from < grants[b].from })
+	var found []string
+	var active []held
+	for _, grant := range grants {
+		kept := active[:0]
+		for _, other := range active {
+			if other.to <= grant.from {
+				continue
+			}
+			kept = append(kept, other)
+			if other.to > grant.from && grant.to > grant.from && !other.grant.Beside(grant.grant) && other.grant.Owner != grant.grant.Owner {
+				found = append(found, fmt.Sprintf("two holders for %.1f ms at least: %s and %s",
+					float64(least(other.to, grant.to)-grant.from)/1e6, name(segment, other), name(segment, grant)))
+			}
+		}
+		active = append(kept, grant)
+	}
+	return found
+}
+
+// falls finds tokens that are not above those of grants that were answered before they were asked for.
+func falls(segment prepare.Segment, grants []held) []string {
+	asked := append([]held{}, grants...)
+	sort.Slice(asked, func(a, b int) bool { return asked[a].called < asked[b].called })
+	sort.Slice(grants, func(a, b int) bool { return grants[a].from < grants[b].from })
+	var found []string
+	tokens, answered := segment.Before, 0
+	for _, grant := range asked {
+		for answered < len(grants) && grants[answered].from < grant.called {
+			tokens = tokens.With(grants[answered].grant)
+			answered++
+		}
+		// A conversion to shared keeps its token.
+		keeps := grant.grant.Mode == law.Shared && grant.grant.Token == tokens.Exclusive
+		if !tokens.Admits(grant.grant) && !keeps {
+			found = append(found, fmt.Sprintf("a token that is not above all earlier ones (%+v): %s", tokens, name(segment, grant)))
+		}
+	}
+	return found
+}
+
+func name(segment prepare.Segment, grant held) string {
+	return fmt.Sprintf("%q (%c, token %d, permit %d of %d, request %d)", segment.Owners[grant.grant.Owner],
+		grant.grant.Mode, grant.grant.Token, grant.grant.Permit, grant.grant.Limit, grant.request)
+}
+
+func least(a, b int64) int64 {
+	if a < b {
+		return a
+	}
+	return b
+}
