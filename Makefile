@@ -224,7 +224,7 @@ judge: lint-judge ## Judge stored histories with a checker that nobody here wrot
 
 # Paths of programs are those of this folder.
 .PHONY: judge-record
-judge-record: setup-judge module ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
+judge-record: setup-judge build ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
 	@mkdir -p target/judge
 	@cd judge && go build -o ../target/judge/judge ./cmd/judge
 	@target/judge/judge record -module $(MODULE) -out target/judge -plans "$${PLANS:-good}" -length $${MINUTES:-1}m \

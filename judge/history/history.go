@@ -27,6 +27,7 @@ const (
 	Release = "release"
 	Reenter = "reenter"
 	Convert = "convert"
+	Check   = "check"
 )
 
 // Header is the first line.
@@ -61,12 +62,14 @@ type Line struct {
 	Wait  int64  `json:"wait,omitempty"`
 	Retry bool   `json:"retry,omitempty"`
 	Level int    `json:"level,omitempty"`
+	// KeepAlive is how long the server extends the lease itself while the connection is open.
+	KeepAlive int64 `json:"keepalive,omitempty"`
 
 	// Of a request or an answer.
-	Permit int `json:"permit,omitempty"`
+	Permit int   `json:"permit,omitempty"`
+	Token  int64 `json:"token,omitempty"`
 
 	// Of an answer.
-	Token  int64 `json:"token,omitempty"`
 	Waited int64 `json:"waited,omitempty"`
 	Holds  int   `json:"holds,omitempty"`
 	// Until is the end of what the holder claims, where the client knows better than call + waited + ttl.

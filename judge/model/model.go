@@ -24,17 +24,20 @@ func (state State) Step(op prepare.Op) (State, bool) {
 	switch op.Kind {
 	case prepare.Acquire:
 		if holds {
-			return state, state.Grants[at].Token == op.Grant.Token
+			return state.raise(op, at)
 		}
 		return state.with(op.Grant), state.admits(op.Grant) && state.Tokens.Admits(op.Grant)
 	case prepare.Extend:
-		return state, holds && state.Grants[at].Token == op.Grant.Token
+		if !holds {
+			return state, false
+		}
+		return state.raise(op, at)
 	case prepare.Reenter, prepare.Release:
 		return state.count(op, at, holds)
 	case prepare.ToShared, prepare.ToExclusive:
 		return state.convert(op, at, holds)
 	case prepare.Expire:
-		if !holds || state.Grants[at].Token != op.Grant.Token {
+		if !holds {
 			return state, false
 		}
 		return state.without(at), true
@@ -44,6 +47,18 @@ func (state State) Step(op prepare.Op) (State, bool) {
 		return state, !holds
 	}
 	panic(fmt.Sprintf("an operation of kind %d: add it to the model", op.Kind))
+}
+
+// raise gives the owner's grant the token of a later answer. It never falls; it rises over several nodes alone.
+func (state State) raise(op prepare.Op, at int) (State, bool) {
+	grant := state.Grants[at]
+	if op.Grant.Token == grant.Token {
+		return state, true
+	}
+	grant.Token = op.Grant.Token
+	raised := state.replace(at, grant)
+	raised.Tokens = state.Tokens.With(grant)
+	return raised, op.TokenMayRise && grant.Token > state.Grants[at].Token
 }
 
 // count gives the owner's grant another number of holds.
@@ -68,11 +83,14 @@ func (state State) convert(op prepare.Op, at int, holds bool) (State, bool) {
 	if !holds || state.Grants[at].Mode == law.Permit {
 		return state, false
 	}
-	grant := state.Grants[at]
-	grant.Mode, grant.Token = op.Grant.Mode, op.Grant.Token
 	if op.Kind == prepare.ToShared {
-		return state.replace(at, grant), grant.Token == state.Grants[at].Token
+		raised, legal := state.raise(op, at)
+		grant := raised.Grants[at]
+		grant.Mode = law.Shared
+		return raised.replace(at, grant), legal
 	}
+	grant := state.Grants[at]
+	grant.Mode, grant.Token = law.Exclusive, op.Grant.Token
 	legal := len(state.Grants) == 1 && state.Tokens.Admits(grant)
 	changed := state.replace(at, grant)
 	changed.Tokens = state.Tokens.With(grant)

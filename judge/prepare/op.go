@@ -39,6 +39,8 @@ type Op struct {
 	// Holds is how many holds were left, by the answer. It counts from the answer alone if HoldsUnknown.
 	Holds        int
 	HoldsUnknown bool
+	// TokenMayRise: over several nodes, the token of a grant does when a late node joins.
+	TokenMayRise bool
 	Call         int64
 	Return       int64
 	// Request is the number of the request in the history.

@@ -46,7 +46,7 @@ func keys(read *history.History) []*key {
 			number = len(of.owners)
 			numbers[[2]string{call.Key, call.Owner}] = number
 			of.owners = append(of.owners, call.Owner)
-			of.tenures = append(of.tenures, &tenure{strict: read.Header.Strict})
+			of.tenures = append(of.tenures, &tenure{strict: read.Header.Strict, rises: read.Header.Nodes > 1})
 		}
 		of.tenures[number].add(operation, number)
 	}

@@ -10,7 +10,9 @@ const millisecond = int64(1_000_000)
 // tenure is what one owner did with one key, from its requests in their order.
 type tenure struct {
 	strict bool
-	ops    []Op
+	// rises: tokens of a grant may rise, over several nodes.
+	rises bool
+	ops   []Op
 	// The grant that the owner has, by the answers; none while Mode is 0.
 	grant law.Grant
 	// claimed is until when the holder relies on it, and answered when its last answer came.
@@ -31,7 +33,7 @@ func (tenure *tenure) add(operation history.Operation, owner int) {
 	switch call.Op {
 	case history.Acquire:
 		tenure.acquire(call, answer, owner)
-	case history.Extend:
+	case history.Extend, history.Check:
 		tenure.extend(call, answer)
 	case history.Reenter:
 		tenure.reenter(call, answer)
@@ -74,11 +76,10 @@ func (tenure *tenure) extend(call, answer history.Line) {
 	case tenure.grant.Mode == 0:
 	case answer.Event == history.OK:
 		tenure.claimed = most(tenure.claimed, claim(call, answer))
-		grant := tenure.grant
 		if answer.Token != 0 {
-			grant.Token = answer.Token
+			tenure.grant.Token = answer.Token
 		}
-		tenure.push(Op{Kind: Extend, Grant: grant, Call: call.Time, Return: answer.Time, Request: call.ID})
+		tenure.push(Op{Kind: Extend, Grant: tenure.grant, Call: call.Time, Return: answer.Time, Request: call.ID})
 	case answer.Event == history.Null:
 		tenure.gone(call, answer, answer.Time)
 	}
@@ -159,6 +160,7 @@ func (tenure *tenure) gone(call, answer history.Line, learned int64) {
 }
 
 func (tenure *tenure) push(op Op) {
+	op.TokenMayRise = tenure.rises
 	tenure.ops = append(tenure.ops, op)
 	if op.Kind != Gone {
 		tenure.answered = op.Return

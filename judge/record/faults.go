@@ -52,6 +52,33 @@ func (run *recording) breakServer(number int, random *rand.Rand) error {
 	return nil
 }
 
+// breakAgent breaks an agent until the time is over.
+func (run *recording) breakAgent(number int, random *rand.Rand) error {
+	agent := run.agents[number]
+	for {
+		rest := time.Duration(500+random.Intn(3000)) * time.Millisecond
+		if time.Now().Add(rest).After(run.end) {
+			return nil
+		}
+		time.Sleep(rest)
+		short := time.Duration(20+random.Intn(700)) * time.Millisecond
+		fault := []string{kill, pause, cut}[random.Intn(3)]
+		run.note(fmt.Sprintf("agent %d: %s", number+1, fault))
+		switch fault {
+		case kill:
+			agent.Kill()
+			time.Sleep(short / 3)
+			if err := agent.Run(); err != nil {
+				return err
+			}
+		case pause:
+			agent.Pause(short)
+		case cut:
+			run.fronts[number].Cut()
+		}
+	}
+}
+
 // hit does one fault.
 func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 	before := run.proxies[number]

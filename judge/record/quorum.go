@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"math/rand"
 	"time"
 
 	"palisade/judge/history"
@@ -26,6 +27,8 @@ func newQuorum(run *recording) *quorum {
 func (quorum *quorum) majority() int {
 	return len(quorum.conns)/2 + 1
 }
+
+func (quorum *quorum) turn(*rand.Rand) {}
 
 func (quorum *quorum) hangUp() {
 	for at, conn := range quorum.conns {
@@ -80,7 +83,7 @@ func (quorum *quorum) do(call history.Line) history.Line {
 	done, none := count(answers, history.OK), count(answers, history.Null)
 	switch {
 	case done >= quorum.majority():
-		line := history.Line{Event: history.OK, Until: quorum.valid(call)}
+		line := history.Line{Event: history.OK, Until: validOverNodes(call)}
 		if call.Op == history.Release {
 			line.Until = 0
 		}
@@ -101,11 +104,6 @@ func count(answers []history.Line, event string) int {
 	return counted
 }
 
-// valid is until when the holder relies on what this request got it.
-func (quorum *quorum) valid(call history.Line) int64 {
-	return call.Time + call.TTL*990_000 - 2_000_000
-}
-
 // acquire asks all nodes, then raises those of a majority that have a smaller token than the largest of it.
 func (quorum *quorum) acquire(call history.Line) history.Line {
 	proposal := time.Now().UnixMicro()
@@ -122,7 +120,7 @@ func (quorum *quorum) acquire(call history.Line) history.Line {
 	if token > quorum.highest {
 		quorum.highest = token
 	}
-	got := history.Line{Event: history.OK, Token: token, Permit: call.Permit, Until: quorum.valid(call)}
+	got := history.Line{Event: history.OK, Token: token, Permit: call.Permit, Until: validOverNodes(call)}
 	if count(answers, history.OK) >= quorum.majority() && quorum.raised(call, answers, token) >= quorum.majority() && Now() < got.Until {
 		return got
 	}

@@ -27,6 +27,7 @@ type Settings struct {
 	Plan    Plan
 	Program string // the server
 	Module  string
+	Agent   string // the program palisade
 	Seed    int64
 	Length  time.Duration
 	Shim    string // the source of the shim for wall clocks
@@ -45,6 +46,9 @@ type recording struct {
 	// master is which of two servers clients reach, where one is the other's replica; links are what replicas connect to.
 	master int
 	links  []*proxy.Proxy
+	// agents stand before the nodes, and fronts before the agents or a single node: what clients connect to.
+	agents []*servers.Server
+	fronts []*proxy.Proxy
 }
 
 // Now returns the boot clock in nanoseconds.
@@ -72,7 +76,14 @@ func Run(settings Settings) error {
 	}
 	run.begun, run.end = Now(), time.Now().Add(settings.Length)
 	var running sync.WaitGroup
-	failed := make(chan error, len(run.proxies))
+	failed := make(chan error, len(run.proxies)+len(run.agents))
+	for number := range run.agents {
+		running.Add(1)
+		go func(number int) {
+			defer running.Done()
+			failed <- run.breakAgent(number, rand.New(rand.NewSource(settings.Seed*100+50+int64(number))))
+		}(number)
+	}
 	for number := range run.proxies {
 		running.Add(1)
 		go func(number int) {
@@ -88,8 +99,9 @@ func Run(settings Settings) error {
 		}(number)
 	}
 	running.Wait()
-	for range run.proxies {
-		if err := <-failed; err != nil {
+	close(failed)
+	for err := range failed {
+		if err != nil {
 			return err
 		}
 	}
@@ -128,6 +140,10 @@ func (run *recording) start() error {
 			}
 		}
 	}
+	run.fronts = run.proxies
+	if run.settings.Plan.Agents > 0 {
+		return run.startAgents()
+	}
 	if !run.does(promote) {
 		return nil
 	}
@@ -137,7 +153,32 @@ func (run *recording) start() error {
 		return err
 	}
 	run.proxies = []*proxy.Proxy{first}
+	run.fronts = run.proxies
 	return run.servers[1].Follow(run.links[0].Address())
+}
+
+// startAgents starts agents, which reach the nodes through the proxies, and a proxy before each.
+func (run *recording) startAgents() error {
+	var nodes []string
+	for _, before := range run.proxies {
+		nodes = append(nodes, before.Address())
+	}
+	run.fronts = nil
+	for number := 0; number < run.settings.Plan.Agents; number++ {
+		agent, err := servers.StartAgent(run.settings.Agent, run.settings.Folder, number, nodes)
+		if agent != nil {
+			run.agents = append(run.agents, agent)
+		}
+		if err != nil {
+			return err
+		}
+		front, err := proxy.Start(agent.Address())
+		if err != nil {
+			return err
+		}
+		run.fronts = append(run.fronts, front)
+	}
+	return nil
 }
 
 // plan is how a node is started. Of several nodes every second one forgets all in a crash.
@@ -198,10 +239,12 @@ func version(info interface{}) string {
 }
 
 func (run *recording) stop() {
-	for _, proxy := range append(run.links, run.proxies...) {
-		proxy.Stop()
+	for _, proxies := range [][]*proxy.Proxy{run.fronts, run.proxies, run.links} {
+		for _, proxy := range proxies {
+			proxy.Stop()
+		}
 	}
-	for _, server := range run.servers {
+	for _, server := range append(run.agents, run.servers...) {
 		server.Kill()
 	}
 }

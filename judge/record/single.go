@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"math/rand"
 	"strconv"
 	"time"
 
@@ -12,10 +13,16 @@ import (
 // answerWithin is how long an answer may take beyond the wait that was asked for.
 const answerWithin = 1200 * time.Millisecond
 
-// single is a client of one node, over one connection through its proxy.
+// single is a client of one node or agent, over one connection through a proxy.
 type single struct {
-	run  *recording
-	conn *resp.Conn
+	run   *recording
+	front int
+	conn  *resp.Conn
+}
+
+func (single *single) turn(random *rand.Rand) {
+	single.hangUp()
+	single.front = random.Intn(len(single.run.fronts))
 }
 
 func (single *single) hangUp() {
@@ -27,7 +34,7 @@ func (single *single) hangUp() {
 
 func (single *single) do(call history.Line) history.Line {
 	if single.conn == nil {
-		conn, err := resp.Dial(single.run.proxies[0].Address(), answerWithin)
+		conn, err := resp.Dial(single.run.fronts[single.front].Address(), answerWithin)
 		if err != nil {
 			return history.Line{Event: history.Refused, Text: "not sent"}
 		}
@@ -39,7 +46,20 @@ func (single *single) do(call history.Line) history.Line {
 		single.hangUp()
 		return history.Line{Event: history.Unknown}
 	}
-	return answered(call, answer)
+	line := answered(call, answer)
+	if call.Op == history.Check && line.Event == history.OK {
+		// The answer is how many milliseconds are left, at least from when it was asked.
+		line.Until, line.Token = call.Time+line.Token*1_000_000, 0
+	}
+	if single.run.settings.Plan.Agents > 0 && line.Event == history.OK && call.TTL > 0 {
+		line.Until = validOverNodes(call) + line.Waited*1_000_000
+	}
+	return line
+}
+
+// validOverNodes is until when a holder may rely on what several nodes granted: less 1 % and 2 ms.
+func validOverNodes(call history.Line) int64 {
+	return call.Time + call.TTL*990_000 - 2_000_000
 }
 
 func (single *single) words(call history.Line) []string {
@@ -60,10 +80,15 @@ func lockWords(call history.Line) []string {
 		if call.Wait > 0 {
 			words = append(words, "WAIT", fmt.Sprint(call.Wait))
 		}
+		if call.KeepAlive > 0 {
+			words = append(words, "KEEPALIVE", fmt.Sprint(call.KeepAlive))
+		}
 		if call.Retry {
 			words = append(words, "RETRY")
 		}
 		return words
+	case history.Check:
+		return []string{"LOCK.CHECK", call.Key, fmt.Sprint(call.Token)}
 	case history.Extend:
 		return []string{"LOCK.EXTEND", call.Key, call.Owner, fmt.Sprint(call.TTL)}
 	case history.Reenter:

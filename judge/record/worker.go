@@ -17,6 +17,8 @@ const (
 type client interface {
 	// do performs a request, and returns the answer without its time.
 	do(call history.Line) history.Line
+	// turn goes on with another agent, if there are several.
+	turn(random *rand.Rand)
 	// hangUp ends all connections, as a client that dies does.
 	hangUp()
 }
@@ -32,8 +34,8 @@ type worker struct {
 
 func newWorker(run *recording, number int) *worker {
 	worker := &worker{run: run, number: number, random: rand.New(rand.NewSource(run.settings.Seed*1000 + int64(number)))}
-	if run.settings.Plan.Nodes == 1 {
-		worker.client = &single{run: run}
+	if run.settings.Plan.Nodes == 1 || run.settings.Plan.Agents > 0 {
+		worker.client = &single{run: run, front: number % len(run.fronts)}
 	} else {
 		worker.client = newQuorum(run)
 	}
@@ -48,6 +50,11 @@ func (run *recording) keys() []string {
 		keys[at] = fmt.Sprintf("k%d.%d", at, life)
 	}
 	return keys
+}
+
+// waits returns whether clients can wait in a queue, re-enter and convert.
+func (run *recording) waits() bool {
+	return run.settings.Plan.Nodes == 1 || run.settings.Plan.Agents > 0
 }
 
 // ask writes the request, performs it, and writes the answer.
@@ -65,12 +72,13 @@ func (worker *worker) work() {
 		lock := worker.choose()
 		answer := worker.ask(lock)
 		if answer.Event == history.Unknown && worker.happens(50) {
+			worker.client.turn(worker.random)
 			lock.Retry = true
 			answer = worker.ask(lock)
 		}
 		switch answer.Event {
 		case history.OK:
-			worker.use(lock)
+			worker.use(lock, answer.Token)
 		case history.Unknown:
 			worker.sleep(20, 150)
 			worker.ask(history.Line{Op: history.Release, Key: lock.Key, Owner: lock.Owner, Level: 1})
@@ -92,7 +100,8 @@ func (worker *worker) choose() history.Line {
 		TTL: int64(60 + worker.random.Intn(400))}
 	if worker.run.settings.Plan.Nodes > 1 {
 		lock.TTL += 200
-	} else if worker.happens(70) {
+	}
+	if worker.run.waits() && worker.happens(70) {
 		lock.Wait = int64(worker.random.Intn(1500))
 	}
 	if worker.run.settings.Plan.SetNX {
@@ -105,15 +114,23 @@ func (worker *worker) choose() history.Line {
 		lock.Mode = "s"
 	case at == 2 && draw < 80:
 		lock.Mode, lock.Limit = "p", 2+worker.random.Intn(2)
-		if worker.run.settings.Plan.Nodes > 1 || worker.happens(30) {
+		if !worker.run.waits() || worker.happens(30) {
 			lock.Permit = 1 + worker.random.Intn(lock.Limit)
 		}
+	}
+	if worker.run.settings.Plan.hasModule() && worker.happens(12) {
+		lock.TTL, lock.KeepAlive = maxTTL, int64(maxTTL+worker.random.Intn(2000))
 	}
 	return lock
 }
 
+// hasModule returns whether clients ask one node with the module.
+func (plan Plan) hasModule() bool {
+	return plan.Nodes == 1 && !plan.SetNX
+}
+
 // use does with a held lock what clients do: most release it in time, some extend it, some come late or never.
-func (worker *worker) use(lock history.Line) {
+func (worker *worker) use(lock history.Line, token int64) {
 	request := history.Line{Key: lock.Key, Owner: lock.Owner}
 	asks := func(op string, change func(*history.Line)) history.Line {
 		asked := request
@@ -126,6 +143,17 @@ func (worker *worker) use(lock history.Line) {
 	worker.sleep(1, 40)
 	level := 0
 	switch draw := worker.random.Intn(100); {
+	case lock.KeepAlive > 0 || draw < 7 && worker.run.settings.Plan.hasModule():
+		for times := worker.random.Intn(6); times > 0; times-- {
+			worker.sleep(1, int(lock.TTL)/3)
+			if asks(history.Check, func(asked *history.Line) { asked.Token = token }).Event != history.OK {
+				break
+			}
+		}
+		if worker.happens(30) {
+			worker.client.hangUp()
+			return
+		}
 	case draw < 20: // dies
 		if worker.happens(30) {
 			worker.client.hangUp()
@@ -143,7 +171,7 @@ func (worker *worker) use(lock history.Line) {
 		if worker.happens(30) {
 			return
 		}
-	case draw < 70 && worker.run.settings.Plan.Nodes == 1 && !worker.run.settings.Plan.SetNX:
+	case draw < 70 && worker.run.waits() && !worker.run.settings.Plan.SetNX:
 		level = worker.change(lock, asks)
 	}
 	answer := asks(history.Release, func(asked *history.Line) { asked.Level = level })
@@ -155,7 +183,11 @@ func (worker *worker) use(lock history.Line) {
 
 // change re-enters a lock, or converts it. It returns the level to release with, 0 for one hold.
 func (worker *worker) change(lock history.Line, asks func(string, func(*history.Line)) history.Line) int {
+	agents := worker.run.settings.Plan.Agents > 0
 	if lock.Mode == "p" || worker.happens(40) {
+		if agents { // which count holds for themselves
+			return 0
+		}
 		answer := asks(history.Reenter, nil)
 		worker.sleep(1, 20)
 		if answer.Event == history.OK && worker.happens(70) {
@@ -164,7 +196,7 @@ func (worker *worker) change(lock history.Line, asks func(string, func(*history.
 		return 1
 	}
 	for _, mode := range []string{"s", "x"} {
-		if lock.Mode == mode && mode == "s" {
+		if lock.Mode == mode && mode == "s" || agents && mode == "x" {
 			continue
 		}
 		answer := asks(history.Convert, func(asked *history.Line) { asked.Mode = mode })

@@ -26,17 +26,53 @@ type Plan struct {
 	Shim    string   // makes the wall clock follow a file; none where it is empty
 }
 
-// Server is a server with its data.
+// Server is a server, or an agent, with its folder.
 type Server struct {
-	plan    Plan
 	port    int
 	folder  string
+	offset  string // the file of the wall clock's offset
+	command func() *exec.Cmd
 	process *exec.Cmd
 }
 
 // Start starts a server on a free port, and waits until it answers.
 func Start(plan Plan, number int) (*Server, error) {
-	folder, err := filepath.Abs(filepath.Join(plan.Folder, strconv.Itoa(number)))
+	server, err := place(plan.Folder, strconv.Itoa(number))
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"--port", strconv.Itoa(server.port), "--dir", server.folder, "--bind", "127.0.0.1"}, plan.Args...)
+	if plan.Module != "" {
+		args = append(append(args, "--loadmodule", plan.Module), plan.Options...)
+	}
+	server.command = func() *exec.Cmd {
+		command := exec.Command(plan.Program, args...)
+		if plan.Shim != "" {
+			command.Env = append(os.Environ(), "LD_PRELOAD="+plan.Shim, "WALL_CLOCK_OFFSET_FILE="+server.offset)
+		}
+		return command
+	}
+	if err := server.StepWallClock(0); err != nil {
+		return nil, err
+	}
+	return server, server.Run()
+}
+
+// StartAgent starts an agent over nodes on a free port, and waits until it answers.
+func StartAgent(program, folder string, number int, nodes []string) (*Server, error) {
+	agent, err := place(folder, fmt.Sprintf("agent-%d", number))
+	if err != nil {
+		return nil, err
+	}
+	agent.command = func() *exec.Cmd {
+		return exec.Command(program, "agent", "--listen", agent.Address(), "--nodes", strings.Join(nodes, ","))
+	}
+	return agent, agent.Run()
+}
+
+// place makes a folder, and finds a port.
+func place(folder, name string) (*Server, error) {
+	folder, err := filepath.Abs(filepath.Join(folder, name))
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +83,7 @@ func Start(plan Plan, number int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{plan: plan, port: port, folder: folder}
-	if err := server.StepWallClock(0); err != nil {
-		return nil, err
-	}
-	return server, server.Run()
+	return &Server{port: port, folder: folder, offset: filepath.Join(folder, "wall-clock-offset")}, nil
 }
 
 func freePort() (int, error) {
@@ -70,22 +102,17 @@ func (server *Server) Address() string {
 
 // Run starts the process, and waits until it answers.
 func (server *Server) Run() error {
-	args := append([]string{"--port", strconv.Itoa(server.port), "--dir", server.folder, "--bind", "127.0.0.1"}, server.plan.Args...)
-	if server.plan.Module != "" {
-		args = append(append(args, "--loadmodule", server.plan.Module), server.plan.Options...)
-	}
 	log, err := os.OpenFile(filepath.Join(server.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	server.process = exec.Command(server.plan.Program, args...)
+	server.process = server.command()
 	server.process.Stdout, server.process.Stderr = log, log
-	if server.plan.Shim != "" {
-		server.process.Env = append(os.Environ(), "LD_PRELOAD="+server.plan.Shim, "WALL_CLOCK_OFFSET_FILE="+server.offset())
-	}
+	// No server outlives a recorder that is killed.
+	server.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := server.process.Start(); err != nil {
-		return fmt.Errorf("%s does not start: %w: install it, or name another one with -server", server.plan.Program, err)
+		return fmt.Errorf("%s does not start: %w: install it, or name another one", server.process.Path, err)
 	}
 	return server.answers()
 }
@@ -157,7 +184,7 @@ func (server *Server) Follows() error {
 
 // StepWallClock makes the server's wall clock show that many seconds more than the truth.
 func (server *Server) StepWallClock(seconds int64) error {
-	file, err := os.OpenFile(server.offset(), os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(server.offset, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -169,10 +196,6 @@ func (server *Server) StepWallClock(seconds int64) error {
 	// In place, since the server has the file mapped.
 	_, err = file.WriteAt(bytes, 0)
 	return err
-}
-
-func (server *Server) offset() string {
-	return filepath.Join(server.folder, "wall-clock-offset")
 }
 
 // BuildShim compiles the source of the shim into a folder.

@@ -20,7 +20,7 @@ const Limit = 20 * time.Second
 
 // Report is what the judge says of a history.
 type Report struct {
-	Requests, Grants, Operations, Segments, Largest int
+	Requests, Faults, Grants, Operations, Segments, Largest int
 	// Accusations are segments without a legal order, Swept what the sweep finds, Undecided segments that took too long.
 	Accusations, Swept, Undecided []string
 }
@@ -46,7 +46,7 @@ func (report Report) Word() string {
 // Of judges a history.
 func Of(read *history.History) Report {
 	segments := prepare.Segments(read)
-	report := Report{Requests: len(read.Operations), Segments: len(segments)}
+	report := Report{Requests: len(read.Operations), Faults: len(read.Faults), Segments: len(segments)}
 	verdicts := make([]model.Verdict, len(segments))
 	texts := make([]string, len(segments))
 	swept := make([][]string, len(segments))

@@ -49,6 +49,21 @@ func begin() *story { return &story{} }
 
 var null, unknown = history.Line{Event: history.Null}, history.Line{Event: history.Unknown}
 
+func TestTheTokenOfAGrantRisesOverSeveralNodesAlone(t *testing.T) {
+	for _, test := range []struct {
+		nodes int
+		token int64
+		next  int64
+		word  string
+	}{{1, 6, 7, "illegal"}, {5, 6, 7, "legal"}, {5, 4, 7, "illegal"}, {5, 6, 6, "illegal"}} {
+		story := begin().take("a", "x", 0, 1, 5).other("extend", "a", 50, 51, history.Line{Token: test.token}).take("b", "x", 60, 200, test.next)
+		read := &history.History{Header: history.Header{Nodes: test.nodes}, Operations: story.operations}
+		if report := Of(read); report.Word() != test.word {
+			t.Errorf("%+v: %s", test, report.Word())
+		}
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	for _, test := range []struct {
 		name  string

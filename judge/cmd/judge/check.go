@@ -13,7 +13,7 @@ const shown = 3
 
 // check judges files.
 func check(files []string) error {
-	illegal := 0
+	illegal, all := 0, verdict.Report{}
 	for _, file := range files {
 		read, err := history.Load(file)
 		if err != nil {
@@ -23,10 +23,16 @@ func check(files []string) error {
 		report := verdict.Of(read)
 		fmt.Printf("%-13s %s: %s, in %.1f s\n", report.Word(), file, figures(report), time.Since(begun).Seconds())
 		show(report)
+		all.Requests, all.Faults, all.Grants = all.Requests+report.Requests, all.Faults+report.Faults, all.Grants+report.Grants
+		all.Operations, all.Segments = all.Operations+report.Operations, all.Segments+report.Segments
+		if all.Largest < report.Largest {
+			all.Largest = report.Largest
+		}
 		if !report.Legal() {
 			illegal++
 		}
 	}
+	fmt.Printf("%d histories: %s\n", len(files), figures(all))
 	if illegal > 0 {
 		return fmt.Errorf("%d of %d histories are not legal", illegal, len(files))
 	}
@@ -34,8 +40,8 @@ func check(files []string) error {
 }
 
 func figures(report verdict.Report) string {
-	return fmt.Sprintf("%d requests, %d grants, %d operations in %d segments (the largest %d)",
-		report.Requests, report.Grants, report.Operations, report.Segments, report.Largest)
+	return fmt.Sprintf("%d requests, %d faults, %d grants; %d operations in %d segments (the largest %d)",
+		report.Requests, report.Faults, report.Grants, report.Operations, report.Segments, report.Largest)
 }
 
 func show(report verdict.Report) {

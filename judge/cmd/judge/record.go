@@ -29,8 +29,9 @@ func recordAll(args []string) error {
 	if err != nil {
 		return err
 	}
-	if settings.Module = module; !isFile(module) {
-		return fmt.Errorf("there is no module %s: build it (make module), and name it with -module", module)
+	settings.Module, settings.Agent = module, filepath.Join(filepath.Dir(module), "palisade")
+	if !isFile(module) {
+		return fmt.Errorf("there is no module %s: build it (make build), and name it with -module", module)
 	}
 	wrong := 0
 	for _, settings.Program = range strings.Fields(*programs) {
