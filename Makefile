@@ -222,7 +222,13 @@ lint-judge: setup-judge ## Check format and lints of the outside judge
 judge: lint-judge ## Judge stored histories with a checker that nobody here wrote, and show what it notices (docs/judge.md): seconds
 	@cd judge && go test ./... && go run ./cmd/judge prove histories
 
-# Paths of programs are those of this folder.
+# The second checker is on GitHub alone, so this is no part of `make test`.
+.PHONY: judge-again
+judge-again: setup-judge ## Compare the verdicts of `make judge` with those of a second checker, in Rust: some minutes the first time
+	@mkdir -p target/judge
+	@cd judge && go run ./cmd/judge export histories/*/*.gz >../target/judge/exported.jsonl
+	@cd judge/rust && CARGO_TARGET_DIR=$(CURDIR)/target/judge/rust cargo run --quiet --release --locked <../../target/judge/exported.jsonl
+
 .PHONY: judge-record
 judge-record: setup-judge build ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
 	@mkdir -p target/judge

@@ -1,0 +1,165 @@
+//! A lock, written again: grants conflict in pairs, and a token is above those of all earlier grants that conflict.
+
+use std::collections::BTreeMap;
+
+use porcupine::Model;
+use serde::Deserialize;
+
+/// What a grant is for the order of tokens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    Writer,
+    Reader,
+    Permit(u32),
+}
+
+impl Class {
+    /// Returns whether grants of these classes have an order.
+    fn conflicts(self, other: Self) -> bool {
+        match (self, other) {
+            (Class::Reader, Class::Reader) => false,
+            (Class::Permit(a), Class::Permit(b)) => a == b,
+            _ => true,
+        }
+    }
+}
+
+/// The largest token of a class.
+#[derive(Clone, Deserialize)]
+pub struct Last {
+    class: Class,
+    token: u64,
+}
+
+/// An operation, as `judge export` writes it.
+#[derive(Clone, Deserialize)]
+pub struct Op {
+    kind: String,
+    pub owner: u64,
+    class: Class,
+    #[serde(default)]
+    limit: u32,
+    #[serde(default)]
+    token: u64,
+    #[serde(default)]
+    holds: u32,
+    /// The number of holds counts from this answer alone.
+    #[serde(default)]
+    holds_unknown: bool,
+    #[serde(default)]
+    token_may_rise: bool,
+    pub call: u64,
+    pub answered: u64,
+}
+
+#[derive(Clone, PartialEq)]
+struct Grant {
+    class: Class,
+    limit: u32,
+    token: u64,
+    holds: u32,
+}
+
+/// Grants by owner, and the largest token of each class.
+#[derive(Clone, PartialEq, Default)]
+pub struct State {
+    grants: BTreeMap<u64, Grant>,
+    last: BTreeMap<Class, u64>,
+}
+
+impl State {
+    /// Returns whether a grant goes together with all others.
+    fn fits(&self, op: &Op) -> bool {
+        self.grants.iter().filter(|(owner, _)| **owner != op.owner).all(|(_, grant)| match (grant.class, op.class) {
+            (Class::Permit(held), Class::Permit(asked)) => held != asked && held <= op.limit && asked <= grant.limit,
+            (held, asked) => !held.conflicts(asked),
+        })
+    }
+
+    /// Returns whether a token is above those of all earlier grants that conflict. 0 is that of a lock without tokens.
+    fn in_order(&self, class: Class, token: u64) -> bool {
+        token == 0 || self.last.iter().all(|(earlier, last)| !earlier.conflicts(class) || token > *last)
+    }
+
+    fn remember(&mut self, class: Class, token: u64) {
+        let last = self.last.entry(class).or_default();
+        *last = token.max(*last);
+    }
+
+    /// Performs what needs no grant of this owner.
+    fn without_grant(mut self, op: &Op) -> Option<Self> {
+        match op.kind.as_str() {
+            "acquire" if self.fits(op) && self.in_order(op.class, op.token) => {
+                self.grants.insert(op.owner, Grant { class: op.class, limit: op.limit, token: op.token, holds: 1 });
+                self.remember(op.class, op.token);
+                Some(self)
+            }
+            "release unseen" => self.fits(op).then_some(self),
+            "gone" => Some(self),
+            _ => None,
+        }
+    }
+
+    /// Performs what needs one.
+    fn with_grant(mut self, op: &Op, mut grant: Grant) -> Option<Self> {
+        match op.kind.as_str() {
+            "acquire" | "extend" | "to shared" => {
+                if op.token != grant.token && !(op.token_may_rise && op.token > grant.token) {
+                    return None;
+                }
+                if op.token > grant.token {
+                    self.remember(grant.class, op.token);
+                    grant.token = op.token;
+                }
+                if op.kind == "to shared" {
+                    if let Class::Permit(_) = grant.class {
+                        return None;
+                    }
+                    grant.class = Class::Reader;
+                }
+            }
+            "to exclusive" => {
+                let may = self.grants.len() == 1 && !matches!(grant.class, Class::Permit(_));
+                if !may || !self.in_order(Class::Writer, op.token) {
+                    return None;
+                }
+                self.remember(Class::Writer, op.token);
+                grant = Grant { class: Class::Writer, token: op.token, ..grant };
+            }
+            "reenter" if op.holds_unknown || op.holds == grant.holds + 1 => grant.holds = op.holds,
+            "release" if op.holds_unknown || op.holds + 1 == grant.holds => grant.holds = op.holds,
+            "expire" => grant.holds = 0,
+            _ => return None,
+        }
+        if grant.holds == 0 {
+            self.grants.remove(&op.owner);
+        } else {
+            self.grants.insert(op.owner, grant);
+        }
+        Some(self)
+    }
+}
+
+/// A lock that has had these tokens.
+pub struct Lock {
+    pub before: Vec<Last>,
+}
+
+impl Model for Lock {
+    type State = State;
+    type Input = Op;
+    type Output = ();
+
+    fn init(&self) -> State {
+        let last = self.before.iter().map(|last| (last.class, last.token)).collect();
+        State { grants: BTreeMap::new(), last }
+    }
+
+    fn step(&self, state: &State, op: &Op, (): &()) -> Option<State> {
+        match state.grants.get(&op.owner).cloned() {
+            None => state.clone().without_grant(op),
+            Some(grant) => state.clone().with_grant(op, grant),
+        }
+    }
+}
