@@ -232,6 +232,7 @@ judge-again: setup-judge ## Compare the verdicts of `make judge` with those of a
 .PHONY: judge-record
 judge-record: setup-judge build ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
 	@mkdir -p target/judge
+	@cargo build --quiet --release --package palisade-client --example conformance
 	@cd judge && go build -o ../target/judge/judge ./cmd/judge
 	@target/judge/judge record -module $(MODULE) -out target/judge -plans "$${PLANS:-good}" -length $${MINUTES:-1}m \
 	  -servers "$${SERVERS:-$(SERVER)}" $${SEED:+-seed $$SEED}

@@ -112,7 +112,7 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         // The agent is not supported: this driver asks the nodes itself.
         "open" if request["agent"].is_boolean() => Ok(json!({"error": "unsupported"})),
         "open" => {
-            let client = Client::builder().node(text("address")).build()?;
+            let client = Client::builder().nodes(text("address").split(' ')).build()?;
             let before =
                 std::mem::replace(&mut *state.lock().unwrap(), State { client: Some(client), ..State::default() });
             drop(before);

@@ -23,11 +23,11 @@ type Mutation struct {
 // Mutations are all that there are, except for Stretch.
 var Mutations = []Mutation{
 	{"writer's token lowered", "it never is", 100, lower, isLaterWriter},
-	{"owners swapped", "neither did anything that shows who held it", 75, swap, hasEarlier},
-	{"grant moved", "nobody held it at the earlier moment", 40, move, isGrant},
-	{"grant invented", "nobody held it then, or its holder was releasing it", 70, invent, isNull},
+	{"owners swapped", "neither did anything that shows who held it", 70, swap, hasEarlier},
+	{"grant moved", "nobody held it at the earlier moment", 35, move, isGrant},
+	{"grant invented", "nobody held it then, or its holder was releasing it", 65, invent, isNull},
 	{"release confirmed", "nobody else had got it by then", 40, confirm, isNullRelease},
-	{"permit renumbered", "nobody held that number", 70, renumber, isPermit},
+	{"permit renumbered", "nobody held that number", 65, renumber, isPermit},
 	{"reader made writer", "no other reader was there", 75, makeWriter, isReader},
 }
 

@@ -52,9 +52,27 @@ func (run *recording) breakServer(number int, random *rand.Rand) error {
 	return nil
 }
 
-// breakAgent breaks an agent until the time is over.
-func (run *recording) breakAgent(number int, random *rand.Rand) error {
-	agent := run.agents[number]
+// breakable is an agent, or a process of a client library.
+type breakable interface {
+	Kill()
+	Run() error
+	Pause(time.Duration)
+}
+
+// clients are the processes between workers and servers.
+func (run *recording) clients() []breakable {
+	var all []breakable
+	for _, agent := range run.agents {
+		all = append(all, agent)
+	}
+	for _, driver := range run.drivers {
+		all = append(all, driver)
+	}
+	return all
+}
+
+// breakClient breaks a process of clients until the time is over.
+func (run *recording) breakClient(number int, process breakable, random *rand.Rand) error {
 	for {
 		rest := time.Duration(500+random.Intn(3000)) * time.Millisecond
 		if time.Now().Add(rest).After(run.end) {
@@ -63,17 +81,17 @@ func (run *recording) breakAgent(number int, random *rand.Rand) error {
 		time.Sleep(rest)
 		short := time.Duration(20+random.Intn(700)) * time.Millisecond
 		fault := []string{kill, pause, cut}[random.Intn(3)]
-		run.note(fmt.Sprintf("agent %d: %s", number+1, fault))
-		switch fault {
-		case kill:
-			agent.Kill()
+		run.note(fmt.Sprintf("client %d: %s", number+1, fault))
+		switch {
+		case fault == kill:
+			process.Kill()
 			time.Sleep(short / 3)
-			if err := agent.Run(); err != nil {
+			if err := process.Run(); err != nil {
 				return err
 			}
-		case pause:
-			agent.Pause(short)
-		case cut:
+		case fault == pause:
+			process.Pause(short)
+		case len(run.drivers) == 0:
 			run.fronts[number].Cut()
 		}
 	}

@@ -8,6 +8,8 @@ type Plan struct {
 	Nodes int
 	// Agents stand before the nodes; without them clients ask the nodes themselves.
 	Agents int
+	// Driver is the program of a client library in the folder of the module, of which three processes run.
+	Driver string
 	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
 	Forgets bool
 	Faults  []string
@@ -29,6 +31,8 @@ var Plans = []Plan{
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
 	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "agents", About: "two agents over five nodes, all faults, agents killed", Nodes: 5, Agents: 2, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "crate", About: "the Rust crate over five nodes, all faults, its processes killed and stopped", Nodes: 5, Driver: "examples/conformance",
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "set-nx-calm", About: "SET NX PX under stops and cuts", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{cut, pause}},
 
 	{Name: "set-nx-killed", About: "SET NX PX under kill -9", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{kill}, Broken: true},

@@ -5,12 +5,14 @@ package record
 import (
 	"fmt"
 	"math/rand"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"palisade/judge/driver"
 	"palisade/judge/history"
 	"palisade/judge/proxy"
 	"palisade/judge/servers"
@@ -20,6 +22,8 @@ const (
 	maxTTL  = 1000
 	skew    = 200
 	workers = 8
+	// processes is how many there are of a client library.
+	processes = 3
 )
 
 // Settings say what is recorded.
@@ -49,6 +53,8 @@ type recording struct {
 	// agents stand before the nodes, and fronts before the agents or a single node: what clients connect to.
 	agents []*servers.Server
 	fronts []*proxy.Proxy
+	// drivers run a client library.
+	drivers []*driver.Driver
 }
 
 // Now returns the boot clock in nanoseconds.
@@ -76,13 +82,13 @@ func Run(settings Settings) error {
 	}
 	run.begun, run.end = Now(), time.Now().Add(settings.Length)
 	var running sync.WaitGroup
-	failed := make(chan error, len(run.proxies)+len(run.agents))
-	for number := range run.agents {
+	failed := make(chan error, len(run.proxies)+len(run.agents)+len(run.drivers))
+	for number, process := range run.clients() {
 		running.Add(1)
-		go func(number int) {
+		go func(number int, process breakable) {
 			defer running.Done()
-			failed <- run.breakAgent(number, rand.New(rand.NewSource(settings.Seed*100+50+int64(number))))
-		}(number)
+			failed <- run.breakClient(number, process, rand.New(rand.NewSource(settings.Seed*100+50+int64(number))))
+		}(number, process)
 	}
 	for number := range run.proxies {
 		running.Add(1)
@@ -144,6 +150,9 @@ func (run *recording) start() error {
 	if run.settings.Plan.Agents > 0 {
 		return run.startAgents()
 	}
+	if run.settings.Plan.Driver != "" {
+		return run.startDrivers()
+	}
 	if !run.does(promote) {
 		return nil
 	}
@@ -177,6 +186,23 @@ func (run *recording) startAgents() error {
 			return err
 		}
 		run.fronts = append(run.fronts, front)
+	}
+	return nil
+}
+
+// startDrivers starts processes of a client library.
+func (run *recording) startDrivers() error {
+	var nodes []string
+	for _, before := range run.proxies {
+		nodes = append(nodes, "redis://"+before.Address())
+	}
+	program := filepath.Join(filepath.Dir(run.settings.Module), run.settings.Plan.Driver)
+	for number := 0; number < processes; number++ {
+		started, err := driver.Start(program, strings.Join(nodes, " "))
+		if err != nil {
+			return err
+		}
+		run.drivers = append(run.drivers, started)
 	}
 	return nil
 }
@@ -246,5 +272,8 @@ func (run *recording) stop() {
 	}
 	for _, server := range append(run.agents, run.servers...) {
 		server.Kill()
+	}
+	for _, driver := range run.drivers {
+		driver.Kill()
 	}
 }

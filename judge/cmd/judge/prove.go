@@ -121,15 +121,18 @@ func mutations(good []stored) int {
 }
 
 // stretches returns how many histories are legal although all leases end early. Over several nodes a holder stops 1 % and
-// 2 ms before its leases end, so that less than that is no fault.
+// 2 ms before its leases end, so that less than that is no fault. A library shows now and then until when a lock is valid,
+// so that few leases end in the history.
 func stretches(good []stored) int {
 	wrong := 0
 	for _, milliseconds := range []int64{1, 2, 5, 20} {
 		noticed := 0
 		for _, stored := range good {
+			header := stored.read.Header
+			must := header.Nodes == 1 && milliseconds >= 5 || header.Plan != "crate" && milliseconds >= 20
 			if !verdict.Of(mutate.Stretch(stored.read, milliseconds)).Legal() {
 				noticed++
-			} else if milliseconds == 20 || milliseconds == 5 && stored.read.Header.Nodes == 1 {
+			} else if must {
 				fmt.Printf("         WRONG: %s is legal with leases that end %d ms early\n", stored.name, milliseconds)
 				wrong++
 			}

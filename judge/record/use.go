@@ -1,0 +1,167 @@
+package record
+
+import (
+	"fmt"
+
+	"palisade/judge/history"
+)
+
+// abilities are what clients of a kind can do, beside taking, extending and releasing an exclusive lock.
+type abilities struct {
+	modes, wait, retry bool
+	// namePermits: a client of several nodes has to ask all of them for the same number.
+	namePermits bool
+	reenter     bool
+	// downgrade is the conversion to shared, upgrade that to exclusive.
+	downgrade, upgrade bool
+	// keepAlive is LOCK.CHECK and KEEPALIVE of one node. looks: the library says how long a lock is valid, and may extend it.
+	keepAlive, looks bool
+}
+
+func (plan Plan) abilities() abilities {
+	switch {
+	case plan.SetNX:
+		return abilities{}
+	case plan.Driver != "":
+		return abilities{modes: true, wait: true, looks: true}
+	case plan.Agents > 0:
+		// Agents count holds for themselves.
+		return abilities{modes: true, wait: true, retry: true, downgrade: true}
+	case plan.Nodes > 1:
+		return abilities{modes: true, namePermits: true}
+	}
+	return abilities{modes: true, wait: true, retry: true, reenter: true, downgrade: true, upgrade: true, keepAlive: true}
+}
+
+// choose draws a lock that nobody has asked for as this owner.
+func (worker *worker) choose() history.Line {
+	keys := worker.run.keys()
+	at := worker.random.Intn(len(keys))
+	worker.taken++
+	lock := history.Line{Op: history.Acquire, Key: keys[at], Owner: fmt.Sprintf("w%d.%d", worker.number, worker.taken), Mode: "x",
+		TTL: int64(60 + worker.random.Intn(400))}
+	if worker.run.settings.Plan.Nodes > 1 {
+		lock.TTL += 200
+	}
+	if worker.can.wait && worker.happens(70) {
+		lock.Wait = int64(worker.random.Intn(1500))
+	}
+	// The first key is exclusive for most, the second is read and written, the third has permits.
+	switch draw := worker.random.Intn(100); {
+	case !worker.can.modes:
+	case at == 1 && draw < 65 || at == 0 && draw < 5:
+		lock.Mode = "s"
+	case at == 2 && draw < 80:
+		lock.Mode, lock.Limit = "p", 2+worker.random.Intn(2)
+		if worker.can.namePermits || worker.can.keepAlive && worker.happens(30) {
+			lock.Permit = 1 + worker.random.Intn(lock.Limit)
+		}
+	}
+	switch {
+	case worker.can.keepAlive && worker.happens(12):
+		lock.TTL, lock.KeepAlive = maxTTL, int64(maxTTL+worker.random.Intn(2000))
+	case worker.can.looks && worker.happens(50):
+		lock.KeepAlive = maxTTL
+	}
+	return lock
+}
+
+// held is a lock that a worker has.
+type held struct {
+	worker *worker
+	lock   history.Line
+	token  int64
+}
+
+// ask asks for something about the lock.
+func (held held) ask(call history.Line) history.Line {
+	call.Key, call.Owner = held.lock.Key, held.lock.Owner
+	return held.worker.ask(call)
+}
+
+// use does with a held lock what clients do: most release it in time, some extend it, some come late or never.
+func (held held) use() {
+	worker, ttl := held.worker, int(held.lock.TTL)
+	worker.sleep(1, 40)
+	if worker.can.looks {
+		held.watch()
+	}
+	level := 0
+	switch draw := worker.random.Intn(100); {
+	case held.lock.KeepAlive > 0 || draw < 7 && worker.can.keepAlive:
+		if held.watch(); worker.can.keepAlive && worker.happens(30) {
+			worker.client.hangUp()
+			return
+		}
+	case draw < 20: // dies
+		if worker.happens(30) {
+			worker.client.hangUp()
+		}
+		return
+	case draw < 30: // comes late
+		worker.sleep(ttl, 80)
+	case draw < 50:
+		if held.extend(); worker.happens(30) {
+			return
+		}
+	case draw < 70:
+		level = held.change()
+	}
+	held.release(level)
+}
+
+// watch asks some times how long the lock is valid.
+func (held held) watch() {
+	for times := held.worker.random.Intn(6); times >= 0; times-- {
+		if held.ask(history.Line{Op: history.Check, Token: held.token}).Event != history.OK {
+			return
+		}
+		held.worker.sleep(1, int(held.lock.TTL)/3)
+	}
+}
+
+func (held held) extend() {
+	for times := held.worker.random.Intn(4); times >= 0; times-- {
+		if held.ask(history.Line{Op: history.Extend, TTL: held.lock.TTL}).Event != history.OK {
+			return
+		}
+		if held.worker.can.looks {
+			held.watch()
+		}
+		held.worker.sleep(1, int(held.lock.TTL)/2)
+	}
+}
+
+// change re-enters a lock, or converts it. It returns the level to release with, 0 for one hold.
+func (held held) change() int {
+	worker := held.worker
+	if worker.can.reenter && (held.lock.Mode == "p" || worker.happens(40)) {
+		answer := held.ask(history.Line{Op: history.Reenter})
+		worker.sleep(1, 20)
+		if answer.Event == history.OK && worker.happens(70) {
+			return 0
+		}
+		return 1
+	}
+	if held.lock.Mode == "x" && worker.can.downgrade {
+		held.convert("s")
+	}
+	if held.lock.Mode != "p" && worker.can.upgrade {
+		held.convert("x")
+	}
+	return 1
+}
+
+func (held held) convert(mode string) {
+	held.ask(history.Line{Op: history.Convert, Mode: mode})
+	held.worker.sleep(1, 20)
+}
+
+// release gives back one hold after the other, or all down to a level.
+func (held held) release(level int) {
+	answer := held.ask(history.Line{Op: history.Release, Level: level})
+	for answer.Event == history.OK && answer.Holds > 0 {
+		held.worker.sleep(1, 10)
+		answer = held.ask(history.Line{Op: history.Release})
+	}
+}
