@@ -121,10 +121,10 @@ pub use api::rw_lock::{ReadGuard, RwLock, WriteGuard};
 pub use api::semaphore::{Permit, Semaphore};
 pub use api::session::Session;
 pub use net::access::Credentials;
-#[cfg(feature = "tls")]
-pub use net::access::Tls;
 #[doc(hidden)]
 pub use net::address::url_of;
+#[cfg(feature = "tls")]
+pub use net::certificates::Tls;
 pub use run::kept::SessionEnd;
 pub use run::observing::Leader;
 pub use values::error::{Error, ErrorKind, Holder, NodeError};

@@ -102,7 +102,7 @@ fn each_fault_of_tls_has_its_sentence() {
         (
             format!("rediss://127.0.0.1:{encrypted}"),
             own.display().to_string(),
-            "its certificate is not for 127.0.0.1, but for DnsName(\"locks.example\"): correct the address, or give the name that it has (--tls-server-name",
+            "its certificate is not for 127.0.0.1, but for locks.example: correct the address, or give the name that it has (--tls-server-name",
         ),
         (
             format!("rediss://127.0.0.1:{}", plain.port()),
@@ -187,4 +187,22 @@ fn a_cluster_that_announces_ports_without_tls() {
         let text = format!("127.0.0.1:{plain}: the server there speaks no TLS");
         taken.code() == Some(193) && taken.err().contains(&text)
     });
+}
+
+/// A file that cannot be used ends each command before it connects to anything.
+#[test]
+fn a_file_that_is_no_certificate_is_named_by_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (blank, socket) = (dir.path().join("blank.pem"), dir.path().join("agent.sock"));
+    std::fs::write(&blank, "").unwrap();
+    let listen = format!("agent --listen {}", socket.display());
+    for line in ["nodes", "try k", "exec k -- true", "doctor", "top --once", "members", &listen] {
+        for option in ["--tls-ca FILE", "--tls-cert FILE --tls-key FILE"] {
+            let options = option.replace("FILE", blank.to_str().unwrap());
+            let ended = run(palisade_at("rediss://127.0.0.1:1", &format!("{options} {line}")));
+            let said = format!("in {} cannot be used: the file is empty", blank.display());
+            assert!(ended.err().contains(&said) && !socket.exists(), "{line}: {ended:?}");
+            assert_eq!(ended.code(), Some(193), "{line}: {ended:?}");
+        }
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-#[cfg(feature = "tls")]
-use crate::net::access::Tls;
 use crate::net::access::{Access, Credentials};
 use crate::net::address::Address;
+#[cfg(feature = "tls")]
+use crate::net::certificates::Tls;
 use crate::net::nodes::Nodes;
 use crate::{Client, Error, ErrorKind, Options};
 

@@ -4,7 +4,7 @@
 //! each connection avoids a restart. An existing connection stays as it is, as it does on servers.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -12,110 +12,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisError};
 
 use crate::net::address::url_of;
+#[cfg(feature = "tls")]
+use crate::net::certificates::Tls;
 use crate::net::line::{Lent, Target, TlsConfig, open};
 use crate::net::stranger::{what_is_at, what_keeps_silent_at};
 use crate::{Error, ErrorKind, Why};
-
-/// Certificates for `rediss://` addresses, as PEM files. Each connection reads them anew: renewal needs no restart.
-///
-/// ```no_run
-/// use palisade_client::{Client, Tls};
-///
-/// # fn main() -> Result<(), palisade_client::Error> {
-/// let tls = Tls::new().ca_file("/etc/palisade/ca.pem").client_certificate("/etc/palisade/app.pem", "/etc/palisade/app.key");
-/// let locks = Client::builder().nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"]).tls(tls).build()?;
-/// # Ok(())
-/// # }
-/// ```
-#[cfg(feature = "tls")]
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    ca: Option<PathBuf>,
-    /// The client's certificate, and its key.
-    own: Option<(PathBuf, PathBuf)>,
-    server_name: Option<String>,
-}
-
-#[cfg(feature = "tls")]
-impl Tls {
-    /// Trusts the system's certificates, and presents none, as without [`Builder::tls`](crate::Builder::tls).
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Trusts the certificates in this file, and those that they have signed, in place of the system's.
-    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.ca = Some(path.into());
-        self
-    }
-
-    /// Presents this certificate (with its chain to the CA) to the nodes; its private key is in the second file. A
-    /// server with `tls-auth-clients yes`, the default, requires one.
-    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.own = Some((certificate.into(), key.into()));
-        self
-    }
-
-    /// Sets the name that the certificates of all nodes must contain, in place of the host in their addresses. For
-    /// nodes whose certificates do not contain their addresses.
-    pub fn server_name(mut self, name: impl Into<String>) -> Self {
-        self.server_name = Some(name.into());
-        self
-    }
-
-    fn certificates(&self) -> Result<redis::TlsCertificates, String> {
-        let root_cert = self.ca.as_deref().map(|path| read("the CA certificates", path)).transpose()?;
-        if let (Some(path), Some(pem)) = (&self.ca, &root_cert)
-            && !pem.windows(BEGIN.len()).any(|window| window == BEGIN)
-        {
-            return Err(format!("there is no certificate in {}", path.display()));
-        }
-        let own = self.own.as_ref().map(|(certificate, key)| {
-            let client_cert = read("the client's certificate", certificate)?;
-            Ok::<_, String>(redis::ClientTlsConfig { client_cert, client_key: read("the client's key", key)? })
-        });
-        Ok(redis::TlsCertificates { client_tls: own.transpose()?, root_cert })
-    }
-
-    fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
-        redis::Client::build_with_tls(info, self.certificates()?).map_err(|why| why.to_string())
-    }
-
-    /// Returns the TLS configuration of the client's own connections.
-    fn config(&self) -> Result<rustls::ClientConfig, String> {
-        use rustls::pki_types::pem::PemObject;
-        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-        let all = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-        let redis::TlsCertificates { client_tls, root_cert } = self.certificates()?;
-        let trusted = match root_cert {
-            Some(pem) => all(&pem).map_err(|why| format!("the CA certificates cannot be used: {why}"))?,
-            None => {
-                let system = rustls_native_certs::load_native_certs();
-                if let Some(why) = system.errors.into_iter().next() {
-                    return Err(format!("the system's certificates cannot be read: {why}"));
-                }
-                system.certs
-            }
-        };
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in trusted {
-            roots.add(certificate).map_err(|why| format!("the CA certificates cannot be used: {why}"))?;
-        }
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots);
-        let Some(redis::ClientTlsConfig { client_cert, client_key }) = client_tls else {
-            return Ok(config.with_no_client_auth());
-        };
-        let own = all(&client_cert).map_err(|why| format!("the client's certificate cannot be used: {why}"))?;
-        let key = PrivateKeyDer::from_pem_slice(&client_key);
-        let key = key.map_err(|why| format!("the client's key cannot be used: {why}"))?;
-        config.with_client_auth_cert(own, key).map_err(|why| format!("the client's certificate cannot be used: {why}"))
-    }
-}
-
-/// The first line of a certificate in a PEM file.
-#[cfg(feature = "tls")]
-const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// A user and a password, read anew for each connection, since they may change. They override those in addresses.
 ///
@@ -163,7 +64,8 @@ impl Credentials {
         match &self.0 {
             Source::Call(ask) => ask().map_err(|why| format!("there are no credentials: {why}")),
             Source::File(path) => {
-                let bytes = read("the credentials", path)?;
+                let bytes = std::fs::read(path)
+                    .map_err(|why| format!("the credentials in {} cannot be read: {why}", path.display()))?;
                 let text = String::from_utf8(bytes)
                     .map_err(|_| format!("the credentials in {} are no text", path.display()))?;
                 let line = text.lines().next().unwrap_or_default().trim_end();
@@ -206,23 +108,26 @@ impl Access {
     /// # Errors
     /// A file cannot be read, or has the wrong content. Credentials from a function are not requested.
     fn check(&self, info: &ConnectionInfo) -> Result<(), String> {
-        if let Some(Credentials(Source::File(_))) = &self.credentials {
-            self.client(info.clone()).map(drop)
-        } else {
-            self.over_tls(info.clone()).map(drop)
+        if let Some(credentials @ Credentials(Source::File(_))) = &self.credentials {
+            credentials.ask()?;
         }
+        self.over_tls(info.clone()).map(drop)
     }
 
     fn client(&self, info: ConnectionInfo) -> Result<redis::Client, String> {
-        let Some(credentials) = &self.credentials else { return self.over_tls(info) };
+        self.over_tls(self.with_credentials(info)?)
+    }
+
+    fn with_credentials(&self, info: ConnectionInfo) -> Result<ConnectionInfo, String> {
+        let Some(credentials) = &self.credentials else { return Ok(info) };
         let (user, password) = credentials.ask()?;
         let settings = info.redis_settings().clone().set_username(user).set_password(password);
-        self.over_tls(info.set_redis_settings(settings))
+        Ok(info.set_redis_settings(settings))
     }
 
     /// Returns the settings of a connection, and the TLS configuration if it uses TLS.
     fn prepared(&self, info: ConnectionInfo) -> Result<(ConnectionInfo, Option<TlsConfig>), String> {
-        let info = self.client(info)?.get_connection_info().clone();
+        let info = self.with_credentials(info)?;
         #[cfg(feature = "tls")]
         if let ConnectionAddr::TcpTls { .. } = info.addr() {
             let config = self.tls.clone().unwrap_or_default().config()?;
@@ -450,10 +355,6 @@ impl redis::io::AsyncDNSResolver for Elsewhere {
             Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Box<_>)
         })
     }
-}
-
-fn read(what: &str, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|why| format!("{what} in {} cannot be read: {why}", path.display()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ pub mod address;
 pub mod admission;
 pub mod bounds;
 pub mod calls;
+#[cfg(feature = "tls")]
+pub mod certificates;
 pub mod cluster;
 pub mod debt;
 pub mod endpoint;

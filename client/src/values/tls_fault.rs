@@ -34,8 +34,10 @@ impl TlsFault {
         use rustls::AlertDescription::{BadCertificate, CertificateExpired, CertificateRevoked, UnknownCA};
         use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
         use rustls::{AlertDescription, Error};
-        let other_name =
-            |wanted: &str, has: &[String]| Self::OtherName { wanted: wanted.to_owned(), has: has.to_vec() };
+        let other_name = |wanted: &str, has: &[String]| Self::OtherName {
+            wanted: wanted.to_owned(),
+            has: has.iter().map(|name| bare(name)).collect(),
+        };
         Some(match of_rustls(error)? {
             Error::InvalidCertificate(UnknownIssuer) => Self::Untrusted,
             Error::InvalidCertificate(NotValidForName) => other_name("the host in its address", &[]),
@@ -83,6 +85,13 @@ pub(crate) fn is_of_tls(error: &RedisError) -> bool {
 #[cfg(not(feature = "tls"))]
 pub(crate) fn is_of_tls(_: &RedisError) -> bool {
     false
+}
+
+/// Returns the name in `IpAddress(127.0.0.1)` or `DnsName("localhost")`, the only form in which rustls has it.
+#[cfg(feature = "tls")]
+fn bare(name: &str) -> String {
+    let inner = ["IpAddress(", "DnsName("].iter().find_map(|kind| name.strip_prefix(kind)?.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"').to_owned()
 }
 
 #[cfg(feature = "tls")]

@@ -89,18 +89,52 @@ async fn renewed_certificates_are_used_without_a_restart() {
 async fn files_that_are_no_certificates_are_named_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    fs::write(path("empty"), "").unwrap();
-    let of = |tls: Tls| Client::builder().node("rediss://127.0.0.1:1").tls(tls).build().unwrap_err();
-    for (tls, expected) in [
-        (Tls::new().ca_file(path("none")), "none cannot be read"),
-        (Tls::new().ca_file(path("empty")), "there is no certificate in"),
-        (Tls::new().client_certificate(path("none"), path("empty")), "the client's certificate in"),
-        (Tls::new().client_certificate(path("empty"), path("none")), "the client's key in"),
+    make_certificates(dir.path(), "IP:127.0.0.1");
+    let authority = fs::read_to_string(path("ca.pem")).unwrap();
+    fs::write(path("blank"), "\n").unwrap();
+    fs::write(path("der"), b"\x30\x82\x01\0").unwrap();
+    fs::write(path("cut"), &authority[..authority.len() / 2]).unwrap();
+    fs::write(path("typo"), authority.replace("MII", "M!!")).unwrap();
+    fs::write(path("other"), "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(path("secret"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n")
+        .unwrap();
+    let ca = |name: &str| Tls::new().ca_file(path(name));
+    let own = |certificate: &str, key: &str| Tls::new().client_certificate(path(certificate), path(key));
+    for (tls, file, fault) in [
+        (ca("none"), "the CA certificates in none", "cannot be read: No such file"),
+        (ca("blank"), "the CA certificates in blank", "the file is empty"),
+        (ca("der"), "the CA certificates in der", "it contains no certificate in PEM (-----BEGIN CERTIFICATE-----)"),
+        (ca("app.key"), "the CA certificates in app.key", "it contains a private key, and no certificate"),
+        (ca("cut"), "the CA certificates in cut", "it is cut short: a line -----END"),
+        (
+            ca("typo"),
+            "the CA certificates in typo",
+            "it is damaged: what is between its lines BEGIN and END is not base64",
+        ),
+        (ca("other"), "the CA certificates in other", "certificate 1 is invalid"),
+        (own("none", "app.key"), "the client's certificate in none", "cannot be read"),
+        (own("app.pem", "none"), "the client's key in none", "cannot be read"),
+        (own("blank", "app.key"), "the client's certificate in blank", "the file is empty"),
+        (
+            own("app.key", "app.pem"),
+            "the client's certificate in app.key",
+            "it contains a private key, and no certificate",
+        ),
+        (own("app.pem", "app.pem"), "the client's key in app.pem", "it contains a certificate, and no private key"),
+        (own("app.pem", "secret"), "the client's key in secret", "its key is encrypted with a password"),
+        (own("app.pem", "server.key"), "the client's key in server.key", "it is not the key of the certificate in"),
+        (own("other", "app.key"), "the client's certificate in other", "certificate 1 is invalid"),
     ] {
-        let error = of(tls);
+        let error = Client::builder().node("rediss://127.0.0.1:1").tls(tls).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
-        assert!(error.to_string().contains(expected), "{error}");
+        let said = error.to_string().replace(&format!("{}/", dir.path().display()), "");
+        assert!(said.starts_with(file) && said.contains(fault), "{file}: {said}");
     }
+    Client::builder()
+        .node("rediss://127.0.0.1:1")
+        .tls(own("app.pem", "app.key").ca_file(path("ca.pem")))
+        .build()
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

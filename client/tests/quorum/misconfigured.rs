@@ -95,14 +95,17 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
 async fn what_does_not_agree_on_tls() {
     use palisade_client::{Tls, TlsFault, Why};
 
-    let (Some(dir), Some(foreign)) = (certificates("IP:127.0.0.1"), certificates("IP:127.0.0.1")) else { return };
+    let (Some(dir), Some(foreign)) = (certificates("IP:127.0.0.1,DNS:localhost"), certificates("IP:127.0.0.1")) else {
+        return;
+    };
     let start = || with_mutual_tls(Setup::new(), dir.path());
     let (_server, encrypted) = tokio::task::block_in_place(start);
     let plain = tokio::task::block_in_place(|| Setup::new().replication().start());
     let path = |name: &str| dir.path().join(name);
     let own = Tls::new().ca_file(path("ca.pem")).client_certificate(path("app.pem"), path("app.key"));
     let of_another = own.clone().client_certificate(foreign.path().join("app.pem"), foreign.path().join("app.key"));
-    let other_name = TlsFault::OtherName { wanted: "other".to_owned(), has: vec!["IpAddress(127.0.0.1)".to_owned()] };
+    let other_name =
+        TlsFault::OtherName { wanted: "other".to_owned(), has: vec!["127.0.0.1".to_owned(), "localhost".to_owned()] };
     for (scheme, port, tls, fault) in [
         ("rediss", encrypted, own.clone().ca_file(path("app.pem")), TlsFault::Untrusted),
         ("rediss", encrypted, own.clone().server_name("other"), other_name),
