@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::harness::{
     Client, Frozen, Reply, Server, Setup, StateFolder, assert_guarded, error, held, int, not_here, null, read,
@@ -138,6 +139,27 @@ fn a_lift_that_changes_nothing_needs_no_disk() {
     assert_eq!(client.pipeline(&lifts), vec![int(0); 10]);
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
     assert_eq!(lifted(), before + 1);
+}
+
+/// An operator's script arms the guard many times over. An ARM is written only if the disk has an earlier end, so that
+/// hundreds of them do not wait for the disk one by one.
+#[test]
+fn an_arm_that_the_disk_has_already_needs_no_disk() {
+    let folder = StateFolder::new();
+    let mut server = folder.setup().start();
+    let mut client = server.client();
+    let arms = |ms: u32| vec![format!("LOCK.GUARD ARM {ms}"); 500];
+    let left = |replies: Vec<Reply>| replies.iter().map(Reply::as_int).min().unwrap();
+    let begun = Instant::now();
+    assert!(left(client.pipeline(&arms(120_000))) > 119_000);
+    let written = server.log().matches("this node may have forgotten grants (operator)").count();
+    assert!(written <= 2 + begun.elapsed().as_secs() as usize, "{written} writes of 500");
+    folder.take_away();
+    let ends = Instant::now() + Duration::from_millis(left(client.pipeline(&arms(1_000))) as u64);
+    folder.bring_back();
+    server.kill();
+    server.start_again();
+    assert!(server.client().say("LOCK.GUARD").as_int() as u128 >= (ends - Instant::now()).as_millis());
 }
 
 /// Uses up the ceiling: the key's next token would be the first above it, for any client, as after a proposal or with a

@@ -11,10 +11,10 @@ use crate::{clock, state};
 pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
     let now = clock::now();
     let has_changed = state::with(|node| node.guard_by_operator(ms, now.boot));
-    if ms.is_some() {
-        incarnation::log_guard(now);
-    } else if has_changed {
-        notice("an operator lifted the guard: the node serves");
+    match ms {
+        Some(_) if has_changed => incarnation::log_guard(now),
+        None if has_changed => notice("an operator lifted the guard: the node serves"),
+        _ => {}
     }
     dropped_locks::confirm_flush();
     // Otherwise a crash right after could restore a lifted guard over newer grants, or forget an armed one.

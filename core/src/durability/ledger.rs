@@ -12,6 +12,7 @@
 use crate::durability::node_state::NodeState;
 use crate::durability::ties::{Found, IncarnationId};
 use crate::guard::outstanding::{Master, OutstandingTtl};
+use crate::guard::{Armed, SavedGuard};
 use crate::tokens::Tokens;
 use crate::values::time::{BootId, BootTime, Now};
 
@@ -48,6 +49,9 @@ struct Handed {
     ceiling: u64,
     stripe_change: u64,
     outstanding_ttl_ms: u32,
+    /// The guard, and the number of the first state with it.
+    guard: Option<Armed>,
+    guard_number: u64,
 }
 
 /// The beginning of an incarnation.
@@ -201,20 +205,34 @@ impl Ledger {
         self.handed.number
     }
 
-    /// Returns the state at `now` for a later incarnation, without the guards.
-    pub fn state(&mut self, tokens: &mut Tokens, skew_ms: u32, now: Now) -> NodeState {
+    /// Returns whether the disk has this guard, or one that ends later and makes as many locks doubtful.
+    pub fn has_guard(&self, guard: Option<SavedGuard>) -> bool {
+        let Handed { guard: handed, guard_number, .. } = self.handed;
+        let covers =
+            |wanted: Armed, has: Armed| has.until >= wanted.until && has.doubts_locks() == wanted.doubts_locks();
+        self.on_disk >= guard_number && guard.zip(handed).is_some_and(|(guard, handed)| covers(guard.armed, handed))
+    }
+
+    /// Returns the state at `now` for a later incarnation, with this guard.
+    pub fn state(&mut self, guard: Option<SavedGuard>, tokens: &mut Tokens, skew_ms: u32, now: Now) -> NodeState {
         tokens.sweep_stripes(now.boot);
         let (stripes, stripe_change) = tokens.stripe_ceilings();
         let ceiling = self.ceiling.max(tokens.wanted_ceiling(now.wall_us, skew_ms));
         let outstanding_ttl_ms = self.outstanding.ms(now.boot);
         self.ceiling = ceiling;
-        self.handed = Handed { ceiling, stripe_change, outstanding_ttl_ms, ..self.handed };
+        let says = |armed: Armed| (armed.until, armed.doubts_locks());
+        if guard.map(|guard| says(guard.armed)) != self.handed.guard.map(says) {
+            self.handed.guard_number = self.handed.number;
+        }
+        let armed = guard.map(|guard| guard.armed);
+        self.handed = Handed { ceiling, stripe_change, outstanding_ttl_ms, guard: armed, ..self.handed };
         NodeState {
             incarnation: self.incarnation,
             ceiling,
             stripes,
             outstanding_ttl_ms,
             master: self.outstanding.master(),
+            guard,
             lifted: self.lifted,
             ..NodeState::new(self.id, self.boot)
         }

@@ -25,13 +25,21 @@ pub struct Armed {
     pub cause: Cause,
 }
 
-/// A guard as the state file has it.
+/// A guard as the state file has it. An operator's ends there with a whole second, so that the disk has already most of
+/// the guards that are armed right after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedGuard {
     /// The guard.
     pub armed: Armed,
     /// The milliseconds that were left at the time of writing.
     pub left_ms: u64,
+}
+
+impl Armed {
+    /// Returns whether locks in memory from before its cause are doubtful.
+    pub fn doubts_locks(&self) -> bool {
+        self.since != BootTime::default()
+    }
 }
 
 /// The guard of a node: armed or not.
@@ -60,7 +68,7 @@ impl Guard {
     /// Moves a guard of another boot to this one: no time of its causes is known here, so everything until `now`
     /// precedes them.
     pub fn since_now(&mut self, now: BootTime) {
-        if let Some(armed) = self.0.as_mut().filter(|armed| armed.since != BootTime::default()) {
+        if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;
         }
     }
@@ -82,7 +90,9 @@ impl Guard {
 
     /// Returns the part that a later incarnation must know, or `None` if there is none.
     pub fn saved(&self, now: BootTime) -> Option<SavedGuard> {
-        Some(SavedGuard { armed: self.armed(now)?, left_ms: self.left_ms(now) })
+        let armed = self.armed(now)?;
+        let until = if armed.cause == Cause::Operator { armed.until.whole_second() } else { armed.until };
+        Some(SavedGuard { armed: Armed { until, ..armed }, left_ms: until.ms_since_rounded_up(now).max(1) })
     }
 
     /// Refuses while the guard is armed.

@@ -71,14 +71,9 @@ impl Node {
 
     /// Returns the state at `now` for a later incarnation.
     pub fn state(&mut self, now: Now) -> NodeState {
-        let state = self.ledger.state(&mut self.tokens, self.skew_ms, now);
+        let state = self.ledger.state(self.saved_guard(now.boot), &mut self.tokens, self.skew_ms, now);
         let unproved_before = self.unproved_before(state.outstanding_ttl_ms, now.boot);
-        NodeState {
-            guard: self.saved_guard(now.boot),
-            unproved_before,
-            members: self.membership.saved().clone(),
-            ..state
-        }
+        NodeState { unproved_before, members: self.membership.saved().clone(), ..state }
     }
 
     /// Notes that the state with this number is on the disk, with this ceiling.
@@ -155,12 +150,19 @@ impl Node {
         }
     }
 
-    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether that changes
-    /// anything. The disk has to know the change before anything else happens: a crash right after could restore a
-    /// lifted guard over newer grants, or forget an armed one.
+    /// Arms the guard for an operator, for `ms` milliseconds, or lifts it (`None`). Returns whether the disk has to know
+    /// of that before anything else happens: a crash right after could restore a lifted guard over newer grants, or
+    /// forget an armed one.
     pub fn guard_by_operator(&mut self, ms: Option<u32>, now: BootTime) -> bool {
         match ms {
-            Some(ms) => self.arm_guard(Cause::Operator, now, now.plus_ms(ms)),
+            Some(ms) => {
+                // Nothing was granted since the cause of this guard, so a later one doubts the same locks.
+                let doubts_locks = self.guard.armed(now).is_some_and(|armed| armed.doubts_locks());
+                self.arm_guard(Cause::Operator, now, now.plus_ms(ms));
+                if doubts_locks && self.ledger.has_guard(self.saved_guard(now)) {
+                    return false;
+                }
+            }
             None if self.saved_guard(now).is_none() && !self.ledger.outstanding_ttl().counts_unseen(now) => {
                 return false;
             }
@@ -176,5 +178,74 @@ impl Node {
         }
         self.waiting.wake_all();
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::ties::Found;
+    use crate::fixture::at;
+    use crate::values::time::BootId;
+
+    fn node_with_a_file() -> Node {
+        let beginning = Beginning {
+            last: None,
+            found: &Found::default(),
+            has_file: true,
+            new_id: 1,
+            boot: BootId([0; 16]),
+            max_ttl_ms: 1_000,
+            skew_ms: 0,
+            is_master: true,
+        };
+        let mut node = Node::begin(&beginning, Tokens::new(10), at(0).boot);
+        node.ledger.judged(at(0).boot);
+        node
+    }
+
+    /// Hands a state out and returns the function that puts it on the disk.
+    fn hand_out(node: &mut Node, ms: u64) -> impl FnOnce(&mut Node) + use<> {
+        let (number, state) = node.state_to_write(true, at(ms)).unwrap();
+        move |node| node.written(number, state.ceiling)
+    }
+
+    fn arm(node: &mut Node, ms: u32, now: u64) -> bool {
+        node.guard_by_operator(Some(ms), at(now).boot)
+    }
+
+    #[test]
+    fn a_guard_that_the_disk_has_is_not_written_again() {
+        let mut node = node_with_a_file();
+        assert!(arm(&mut node, 5_000, 100));
+        let write = hand_out(&mut node, 100);
+        assert!(arm(&mut node, 5_000, 101), "the disk has not got it yet");
+        write(&mut node);
+        assert!(!arm(&mut node, 5_000, 102) && !arm(&mut node, 1, 103) && !arm(&mut node, 5_000, 1_000));
+        assert_eq!(node.guard.left_ms(at(1_000).boot), 5_000, "the guard itself is exact");
+        // A later state with the same guard need not be on the disk.
+        let _not_written = hand_out(&mut node, 1_000);
+        assert!(!arm(&mut node, 5_000, 1_000));
+        assert!(arm(&mut node, 5_000, 1_001), "it ends in the next second");
+    }
+
+    /// Locks that were granted after an earlier guard are doubted by the next one, even if the disk has its end.
+    #[test]
+    fn a_guard_is_written_if_it_doubts_more_locks() {
+        let mut node = node_with_a_file();
+        assert!(arm(&mut node, 500, 0));
+        hand_out(&mut node, 0)(&mut node);
+        assert!(arm(&mut node, 300, 600), "the last one had ended");
+        hand_out(&mut node, 600)(&mut node);
+        assert!(node.guard_by_operator(None, at(610).boot));
+        hand_out(&mut node, 610)(&mut node);
+        assert!(arm(&mut node, 300, 620));
+
+        let mut node = node_with_a_file();
+        node.arm_guard(Cause::Flush, at(0).boot, at(9_000).boot);
+        hand_out(&mut node, 0)(&mut node);
+        assert!(arm(&mut node, 1, 10), "a flush makes no lock doubtful");
+        hand_out(&mut node, 10)(&mut node);
+        assert!(!arm(&mut node, 1, 20));
     }
 }

@@ -5,6 +5,9 @@ use crate::values::limits::TOKEN_HINT_MAX;
 /// Microseconds in a millisecond.
 const US_PER_MS: u64 = 1_000;
 
+/// Microseconds in a second.
+const US_PER_SECOND: u64 = 1_000_000;
+
 /// A point on the boot clock (Linux: `CLOCK_BOOTTIME`), in microseconds since the machine booted. It runs at a
 /// steady rate, also while the machine sleeps, and nobody can set it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +35,11 @@ impl BootTime {
     /// Returns this point plus `us` microseconds.
     pub const fn plus_us(self, us: u64) -> Self {
         Self(self.0.saturating_add(us))
+    }
+
+    /// Returns the first whole second from this point on.
+    pub const fn whole_second(self) -> Self {
+        Self(self.0.div_ceil(US_PER_SECOND).saturating_mul(US_PER_SECOND))
     }
 
     /// Returns the point `ms` milliseconds earlier, at the earliest the boot.
@@ -94,6 +102,7 @@ mod tests {
         assert_eq!(later.ms_since_rounded_up(earlier), 2);
         assert_eq!(earlier.ms_since(later), 0);
         assert_eq!(earlier.ms_since_rounded_up(later), 0);
+        assert_eq!([0, 1, 1_000_000].map(|us| BootTime::from_us(us).whole_second().as_us()), [0, 1_000_000, 1_000_000]);
         assert_eq!(BootTime::from_us(u64::MAX).plus_ms(1), BootTime::from_us(u64::MAX));
     }
 
