@@ -1,13 +1,16 @@
 //! `palisade break`: breaks a lock, or the grant of one of its holders.
 
-use palisade_quorum::token_of;
-use redis::{Cmd, Value, cmd};
+use std::collections::BTreeMap;
+
+use palisade_quorum::{Breaking, ShownTokens, token_of};
+use redis::{Cmd, FromRedisValue, cmd};
 use serde::Serialize;
 
-use crate::exit::{End, Failure};
-use crate::lock_view::{LockView, tokens_with};
+use crate::exit::{End, Failure, NO_QUORUM};
+use crate::lock_view::{LockView, tokens};
 use crate::look::ask;
-use crate::nodes::{Nodes, Reply, answers};
+use crate::node_failure::line;
+use crate::nodes::{Nodes, Reply, ServerAnswer, failures};
 use crate::show::{print, printable};
 
 /// The JSON output for programs.
@@ -34,39 +37,103 @@ pub async fn break_lock(
     let name = printable(key);
     let (view, replies) = LockView::ask(nodes, key).await;
     nodes.need_majority(&replies).map_err(|failure| failure.about(key))?;
-    if let (Some(view), false) = (view, yes) {
+    if let (Some(view), false) = (&view, yes) {
         let text = format!("{name} is {}. Who holds it goes on until it learns of that.", view.state_line(nodes.len()));
         let whose = token.map_or(String::new(), |token| format!(" for the holder with token {token}"));
         ask(&text, &format!("Break {name}{whose}?"))?;
     }
-    let told: Vec<&Value> = answers(&replies).map(|reply| &reply.value).collect();
-    // A holder's tokens may differ between nodes; each node receives its own.
-    let tokens = tokens_with(&told, token);
-    let mut tokens = tokens.into_iter();
-    let of_node = replies.iter().map(|said| match (token, &said.said) {
-        (None, _) => vec![command(key, None)],
-        (Some(_), Ok(_)) => tokens.next().into_iter().flatten().map(|token| command(key, Some(token))).collect(),
-        (Some(token), Err(_)) => vec![command(key, Some(token))],
-    });
-    let replies = nodes.ask_each_about(key, of_node.collect()).await;
-    let largest = |replies: &Vec<Reply>| {
-        let tokens = replies.iter().filter_map(|reply| match &reply.value {
-            Value::Int(token) => u64::try_from(*token).ok(),
-            _ => None,
-        });
-        tokens.max()
+    let mut ended = Ended::default();
+    let nothing = match token {
+        None => {
+            ended.end(nodes, key, vec![vec![None]; nodes.len()]).await;
+            NOBODY.to_owned()
+        }
+        Some(token) => end_with(nodes, key, token, (view, replies), &mut ended).await?,
     };
-    let tokens: Vec<u64> = answers(&replies).filter_map(largest).collect();
-    let enough = nodes.need_majority(&replies).map_err(|failure| failure.about(key));
+    let tokens: Vec<u64> = ended.tokens.into_values().collect();
+    let enough = nodes.need_majority(&ended.said).map_err(|failure| failure.about(key));
     if tokens.is_empty() {
         enough.clone()?;
     }
     let broken = Broken { key: name.clone(), nodes: tokens.len(), token: token_of(nodes.majority(), tokens) };
     print(as_json, &broken, || match broken.token {
         Some(token) => format!("{name}: broken on {} of {} nodes, token {token}\n", broken.nodes, nodes.len()),
-        None => format!("{name}: no node has it, nothing was broken\n"),
+        None => format!("{name}: {nothing}, nothing was broken\n"),
     })?;
     enough.map(|()| End::OK)
+}
+
+/// The words for a lock that no node has.
+const NOBODY: &str = "no node has it";
+
+/// The answers to LOCK.BREAK until now.
+#[derive(Default)]
+struct Ended {
+    /// Each node's last answer, or why it has none.
+    said: Vec<ServerAnswer<()>>,
+    /// By node, the largest token that it has ended.
+    tokens: BTreeMap<usize, u64>,
+}
+
+impl Ended {
+    /// Makes each node end the grants with its tokens, or all (`None`). Returns for each whether it had all of them; `None`:
+    /// it did not answer.
+    async fn end(&mut self, nodes: &Nodes, key: &[u8], of_node: Vec<Vec<Option<u64>>>) -> Vec<Option<bool>> {
+        let commands = of_node.iter().map(|tokens| tokens.iter().map(|token| command(key, *token)).collect());
+        let replies = nodes.ask_each_about(key, commands.collect()).await;
+        let ended = |(place, said): (usize, &ServerAnswer<Vec<Reply>>)| {
+            let replies = said.said.as_ref().ok()?;
+            let tokens: Vec<u64> =
+                replies.iter().filter_map(|reply| u64::from_redis_value_ref(&reply.value).ok()).collect();
+            let largest = tokens.iter().chain(self.tokens.get(&place)).max().copied();
+            self.tokens.extend(largest.map(|token| (place, token)));
+            Some(tokens.len() == replies.len())
+        };
+        let all = replies.iter().enumerate().map(ended).collect();
+        self.said = replies.into_iter().map(|said| said.map(|_| ())).collect();
+        all
+    }
+}
+
+/// Ends the grants with this token, and those that their owners have on other nodes, beginning with what the nodes `show`.
+/// Returns the words for the case that there were none.
+///
+/// # Errors
+/// A node that does not answer may be the only one to show the token.
+async fn end_with(
+    nodes: &Nodes,
+    key: &[u8],
+    token: u64,
+    mut shown: (Option<LockView>, Vec<ServerAnswer<Reply>>),
+    ended: &mut Ended,
+) -> Result<String, Failure> {
+    let mut breaking = Breaking::begin(token, []);
+    loop {
+        let by_node = shown.1.iter().map(|said| said.said.as_ref().ok().map(|reply| tokens(&reply.value)));
+        let of_node = breaking.on_shown(&by_node.collect::<Vec<ShownTokens>>()).into_iter();
+        let of_node = of_node.map(|tokens| tokens.into_iter().map(Some).collect()).collect();
+        if !breaking.on_ended(&ended.end(nodes, key, of_node).await) {
+            break;
+        }
+        shown = LockView::ask(nodes, key).await;
+    }
+    let Some(view) = shown.0.filter(|_| ended.tokens.is_empty()) else { return Ok(NOBODY.to_owned()) };
+    let now = match &*view.grants {
+        [one] => format!("its holder has token {} now", one.token),
+        several => {
+            let tokens: Vec<_> = several.iter().map(|grant| grant.token.to_string()).collect();
+            format!("its holders have tokens {} now", tokens.join(", "))
+        }
+    };
+    if breaking.is_hidden() {
+        let whys = line(failures(&shown.1), nodes.len());
+        let text = format!(
+            "{}: nothing was broken: no node that answered has token {token}, {now}; a node that did not answer may have it: {whys}",
+            printable(key)
+        );
+        return Err(Failure::new(NO_QUORUM, text));
+    }
+    Ok(format!("no node has token {token}, {now}"))
 }
 
 fn command(key: &[u8], token: Option<u64>) -> Cmd {

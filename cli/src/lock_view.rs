@@ -1,7 +1,7 @@
 //! A lock as all nodes together describe it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::node_failure::with_remedy;
 use palisade_client::direct::holder_id;
@@ -194,19 +194,9 @@ pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [ServerAnswer<Reply>])
     replies.iter().filter_map(|said| Some((&*said.server, why(said)?))).collect()
 }
 
-/// Returns, for each answer, the tokens there of the holders that have `token` on any node; if they have none there,
-/// `token` itself.
-pub fn tokens_with(replies: &[&Value], token: Option<u64>) -> Vec<Vec<u64>> {
-    let all: Vec<Vec<NodeGrant>> =
-        replies.iter().map(|&reply| Fields::of(reply.clone()).map_or(vec![], grants)).collect();
-    let has = |told: &&NodeGrant| Some(told.token) == token;
-    let owners: BTreeSet<&Vec<u8>> = all.iter().flatten().filter(has).map(|told| &told.owner).collect();
-    let there = |told: &Vec<NodeGrant>| {
-        let theirs = told.iter().filter(|told| owners.contains(&told.owner)).map(|told| told.token);
-        let theirs: Vec<u64> = theirs.collect();
-        if theirs.is_empty() { token.into_iter().collect() } else { theirs }
-    };
-    all.iter().map(there).collect()
+/// Returns the tokens in an answer, each with its owner.
+pub fn tokens(reply: &Value) -> Vec<(Vec<u8>, u64)> {
+    Fields::of(reply.clone()).map_or(vec![], grants).into_iter().map(|told| (told.owner, told.token)).collect()
 }
 
 impl Together {

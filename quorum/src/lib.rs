@@ -81,6 +81,7 @@ mod acquire;
 #[doc(hidden)]
 pub mod agenda;
 mod ask;
+mod breaking;
 #[cfg(test)]
 mod burst;
 mod change;
@@ -114,6 +115,7 @@ mod waiter;
 
 pub use acquire::{Acquire, Progress};
 pub use ask::{Answer, Ask, Call, NodeId, Out, granted_after, majority, margin_us, valid_until};
+pub use breaking::{Breaking, ShownTokens};
 pub use change::{Change, ChangeProgress, MemberSays, Path, TellMember, step_towards};
 pub use choice::{Choice, ChoiceProgress, first, free};
 #[doc(hidden)]

@@ -72,13 +72,3 @@ fn each_of_several_holders_is_seen_on_all_nodes_together() {
     assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
     assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
 }
-
-#[test]
-fn a_token_names_a_holder_on_every_node() {
-    let replies =
-        [joint("shared", &[("a", 1, 7), ("b", 1, 9)]), joint("shared", &[("b", 1, 8), ("a", 1, 7)]), Value::Nil];
-    let replies: Vec<_> = replies.iter().collect();
-    assert_eq!(tokens_with(&replies, Some(9)), [vec![9], vec![8], vec![9]]);
-    assert_eq!(tokens_with(&replies, Some(7)), [[7], [7], [7]]);
-    assert_eq!(tokens_with(&replies, Some(1)), [[1], [1], [1]]);
-}

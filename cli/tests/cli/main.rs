@@ -8,6 +8,7 @@ mod harness;
 
 mod advice;
 mod agent;
+mod breaking;
 mod by_owner;
 mod changing_set;
 mod deadlocking;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use palisade_quorum::majority;
+use futures_util::future::join_all;
+use palisade_quorum::{Breaking, majority};
 use redis::{Value, cmd};
 
 use super::owners::ByOwner;
@@ -13,11 +12,8 @@ use crate::net::nodes::Nodes;
 use crate::run::checked::Checked;
 use crate::{Error, ErrorKind, Why};
 
-/// Maximum number of attempts to break a grant whose tokens are raised meanwhile.
-const TIMES: usize = 3;
-
-/// The answer of one node.
-type Answered = (usize, Result<Value, Why>);
+/// The tokens of a node's ended grants, one for each that it was asked to end; `None`: it did not have that one.
+type Ended = Vec<Option<u64>>;
 
 impl ByOwner {
     /// Breaks all grants of `key`, or the one with this token. Returns the largest token among them.
@@ -34,30 +30,34 @@ impl ByOwner {
 async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Checked) -> Result<Option<u64>, Error> {
     let nodes = this.nodes();
     let (mut whys, mut largest) = (vec![None; nodes.len()], None);
-    for _ in 0..TIMES {
-        // An owner's tokens may differ from node to node. Each node gets its own, so all are asked for it.
-        let mut of_node = vec![token; nodes.len()];
-        let mut has = vec![false; nodes.len()];
-        if let Some(token) = token {
-            let views = Views::ask(nodes, key, None, checked.given, |_| false).await;
-            let by_attempt = views.by_attempt();
-            let attempt = attempt_with(this, key, token, &views).await;
-            for (node, grant) in attempt.and_then(|attempt| by_attempt.get(&*attempt)).into_iter().flatten() {
-                (of_node[*node], has[*node]) = (Some(grant.token.get()), true);
+    let mut breaking = match token {
+        Some(token) => Some(Breaking::begin(token, attempts_told(this, key, token).await)),
+        None => None,
+    };
+    loop {
+        let of_node = match &mut breaking {
+            None => vec![vec![None]; nodes.len()],
+            Some(breaking) => {
+                let views = Views::ask(nodes, key, None, checked.given, |_| false).await;
+                let of_node = breaking.on_shown(&views.tokens());
+                whys = views.whys();
+                of_node.into_iter().map(|tokens| tokens.into_iter().map(Some).collect()).collect()
             }
+        };
+        let mut ended = vec![None; nodes.len()];
+        for (place, reply) in ask_all(nodes, key, of_node, checked).await {
+            ended[place] = reply.as_ref().ok().map(|ended| ended.iter().all(Option::is_some));
+            largest = largest.max(reply.iter().flatten().copied().flatten().max());
+            whys[place] = reply.err();
         }
-        let mut is_raised = false;
-        for (place, reply) in ask_all(nodes, key, &of_node, checked).await {
-            whys[place] = reply.as_ref().err().cloned();
-            match reply {
-                Ok(Value::Int(token)) => largest = largest.max(u64::try_from(token).ok()),
-                Ok(_) => is_raised |= has[place],
-                Err(_) => {}
-            }
-        }
-        if !is_raised {
+        if !breaking.as_ref().is_some_and(|breaking| breaking.on_ended(&ended)) {
             break;
         }
+    }
+    if largest.is_none() && breaking.is_some_and(|breaking| breaking.is_hidden()) {
+        let text =
+            "no node that answered shows this token, and the lock is held: a node that did not answer may have it";
+        return Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)));
     }
     for slot in this.table.of_key(key) {
         let mut held = slot.held.lock().await;
@@ -72,30 +72,40 @@ async fn break_lock(this: &ByOwner, key: &[u8], token: Option<u64>, checked: Che
     Ok(largest)
 }
 
-async fn ask_all(nodes: &Nodes, key: &[u8], tokens: &[Option<u64>], checked: Checked) -> Vec<Answered> {
-    let ask = |place: usize| {
-        let mut command = cmd("LOCK.BREAK");
-        command.arg(key);
-        if let Some(token) = tokens[place] {
-            command.arg("TOKEN").arg(token);
+/// Makes each node end the grants with its tokens, or all (`None`). A node without any is not asked.
+async fn ask_all(
+    nodes: &Nodes,
+    key: &[u8],
+    of_node: Vec<Vec<Option<u64>>>,
+    checked: Checked,
+) -> Vec<(usize, Result<Ended, Why>)> {
+    let ask = async |place: usize, tokens: Vec<Option<u64>>| {
+        let mut ended = vec![];
+        for token in tokens {
+            let mut command = cmd("LOCK.BREAK");
+            command.arg(key);
+            if let Some(token) = token {
+                command.arg("TOKEN").arg(token);
+            }
+            match nodes.list[place].ask(&command, checked.given, None).await.1 {
+                Ok(Value::Int(token)) => ended.push(u64::try_from(token).ok()),
+                Ok(_) => ended.push(None),
+                Err(why) => return (place, Err(why)),
+            }
         }
-        async move { (place, nodes.list[place].ask(&command, checked.given, None).await.1) }
+        (place, Ok(ended))
     };
-    (0..nodes.len()).map(ask).collect::<FuturesUnordered<_>>().collect().await
+    let asked = of_node.into_iter().enumerate().filter(|(_, tokens)| !tokens.is_empty());
+    join_all(asked.map(|(place, tokens)| ask(place, tokens))).await
 }
 
-/// Returns the attempt of the grant with this token.
-async fn attempt_with(this: &ByOwner, key: &[u8], token: u64, views: &Views) -> Option<Vec<u8>> {
+/// Returns the attempts of this process whose owners received this token.
+async fn attempts_told(this: &ByOwner, key: &[u8], token: u64) -> Vec<Vec<u8>> {
+    let mut attempts = vec![];
     for slot in this.table.of_key(key) {
         if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {
-            return Some(held.guard.lease().owner.to_vec());
+            attempts.push(held.guard.lease().owner.to_vec());
         }
     }
-    if let Some(grant) = views.agreed().into_iter().find(|grant| grant.is(token)) {
-        return Some(grant.attempt);
-    }
-    // Otherwise the remains of an attempt that no majority granted.
-    let by_attempt = views.by_attempt();
-    let left = by_attempt.iter().find(|(_, grants)| grants.iter().any(|(_, grant)| grant.token.get() == token));
-    left.map(|(attempt, _)| attempt.to_vec())
+    attempts
 }

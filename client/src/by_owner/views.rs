@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use palisade_quorum::{
-    BootTime, HoldStatus, Mode, NodeId, OwnGrant, Token, is_named_by, known,
+    BootTime, HoldStatus, Mode, NodeId, OwnGrant, ShownTokens, Token, is_named_by, known,
     limits::{DRIFT_PERCENT, LISTED_HOLDERS_MAX},
     majority,
 };
@@ -161,6 +161,17 @@ impl Views {
             (has.is_some() || view.unsure.is_none()).then_some((view.id, has))
         };
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
+    }
+
+    /// Returns the tokens that each node shows, each with its attempt.
+    pub fn tokens(&self) -> Vec<ShownTokens> {
+        let tokens = |view: &View| view.grants.iter().map(|grant| (grant.attempt.clone(), grant.token.get())).collect();
+        self.by_node.iter().map(|view| view.as_ref().map(tokens)).collect()
+    }
+
+    /// Returns for each node why it does not count, if it does not.
+    pub fn whys(&self) -> Vec<Option<Why>> {
+        self.whys.clone()
     }
 
     /// Returns the tokens that nodes have for this attempt.

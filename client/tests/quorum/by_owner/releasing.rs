@@ -5,7 +5,7 @@ use palisade_client::{Client, ErrorKind};
 
 use super::{TTL, patient, patient_for, start, take, takes};
 use crate::fixture::{Nodes, ms, until};
-use crate::harness::{Frozen, Server, int, patience};
+use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
 
 /// With two of five nodes down, three know what the process that has ended acquired. With three down, nobody can tell.
@@ -84,6 +84,21 @@ async fn a_release_waits_for_no_node_that_hangs() {
             until("it is free everywhere", async || nodes.holding("k") == 0).await;
         }
     }
+}
+
+/// A holder has another token on each node; the one that is to be broken is on a node that hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_a_silent_node_may_have_is_not_gone() {
+    let (nodes, locks) = start(3).await;
+    let granted = nodes.say("LOCK.ACQUIRE k me#0123456789abcdef 60000");
+    let token = granted.iter().map(Reply::as_int).max().unwrap() + 10;
+    nodes.0[2].client().insist(&format!("LOCK.FENCE k me#0123456789abcdef {token}"));
+    let frozen = Frozen::new(&nodes.0[2]);
+    let error = locks.break_lock(b"k", Some(token as u64)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NoQuorum && error.nodes().len() == 1, "{error}");
+    drop(frozen);
+    until("it answers, and all are broken", async || locks.break_lock(b"k", Some(token as u64)).await.is_ok()).await;
+    assert_eq!(nodes.holding("k"), 0);
 }
 
 /// Starts nodes and one process, whose owner `me` holds the lock on all of them.
