@@ -5,15 +5,20 @@ pub use crate::net::place::Place;
 pub use crate::net::server::{Server, ServerLink};
 pub use crate::run::members::{Knows, Plan, Surveyed};
 pub use crate::values::holder_id;
-use crate::{Client, Error, run};
+use crate::{Client, Error, NodeError, run};
 
-/// Returns what [`Client::set_nodes`] would do now with these addresses.
+/// Returns what [`Client::set_nodes`] would do now with these addresses. `waits` receives each new node that does not
+/// answer within a second, and is asked again.
 ///
 /// # Errors
 /// Those of [`Client::set_nodes`], if it would fail at once.
-pub async fn plan(client: &Client, addresses: Vec<String>) -> Result<Plan, Error> {
+pub async fn plan(
+    client: &Client,
+    addresses: Vec<String>,
+    waits: impl Fn(NodeError) + Send + Sync + 'static,
+) -> Result<Plan, Error> {
     let nodes = client.nodes();
-    client.thread()?.run(async move { run::members::plan(&nodes, &addresses).await }).await?
+    client.thread()?.run(async move { run::members::plan(&nodes, &addresses, &waits).await }).await?
 }
 
 /// Asks the client's nodes, and the members that they name, what they know of the set.

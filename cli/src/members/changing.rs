@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use palisade_client::NodeError;
 use palisade_client::direct::{Plan, plan};
 use palisade_quorum::{Member, Members, majority};
 use serde::Serialize;
@@ -13,6 +14,7 @@ use crate::addresses::{like, split};
 use crate::arguments::WantedSet;
 use crate::exit::{End, Failure};
 use crate::look::ask;
+use crate::node_failure::with_remedy;
 use crate::node_view::Guarded;
 use crate::nodes::Nodes;
 use crate::show::{out, print, tell, time};
@@ -53,7 +55,11 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     let own = nodes.reaching().addresses();
     let given: Vec<String> = wanted.addresses.iter().flat_map(|list| split(list)).collect();
     let urls: Vec<String> = given.iter().map(|address| like(&own[0], address)).collect();
-    let plan = plan(nodes.client(), urls.clone()).await.map_err(|error| nodes.failed(error))?;
+    let waits = |failed: NodeError| {
+        let why = with_remedy(&failed.why.of_node());
+        tell(&format!("{}: {why}: it is asked again, for up to 10 s", failed.node));
+    };
+    let plan = plan(nodes.client(), urls.clone(), waits).await.map_err(|error| nodes.failed(error))?;
     let survey = Survey::of(nodes).await;
     let steps = Steps::of(&plan, &survey);
     if wanted.dry_run {

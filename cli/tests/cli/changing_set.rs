@@ -1,12 +1,13 @@
 //! `palisade members`: what it shows of a set, and its changes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fixture::{Ended, palisade_at, run};
-use crate::harness::{Server, Setup, acl_rules, state_file, text, wait_until};
+use crate::fixture::{Ended, Running, palisade_at, run};
+use crate::harness::{Server, Setup, acl_rules, free_port, state_file, text, wait_until};
 use crate::transcripts::{alike, on_the_page};
 
 /// Starts servers with short leases, which shorten the steps.
@@ -136,6 +137,21 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
+/// A mistyped port: the person hears of it long before the program gives up.
+#[test]
+fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
+    let servers = start(1);
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let mut setting =
+        Running::start(on(&servers, &[0], &format!("members set {} {nobody} --yes", address(&servers[0]))));
+    let mut said = BufReader::new(setting.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let why = format!("{nobody}: it cannot be reached: Connection refused (os error 111)");
+    assert_eq!(said.next().unwrap(), format!("palisade: {why}: it is asked again, for up to 10 s"));
+    assert!(setting.0.try_wait().unwrap().is_none(), "it goes on");
+    assert!(said.next().unwrap().ends_with(&format!("nothing was changed for it: {why}")));
+    assert_eq!(setting.end().code(), Some(196));
+}
+
 /// A node that lost its state file is a different one until the same addresses are set again; so is one that was away
 /// while the set changed.
 #[test]
@@ -195,7 +211,6 @@ fn what_is_refused() {
     for (wanted, code, why) in [
         ("redis+cluster://a:1", 193, "by the id in its state file"),
         ("http://a", 193, "not an address"),
-        ("127.0.0.1:1", 196, "cannot be reached"),
         (&*format!("{0} {0}", address(&servers[0])), 193, "given twice"),
     ] {
         run(on(&servers, &[0, 1], &format!("members set {wanted} --dry-run"))).assert_refused(code, why);

@@ -32,6 +32,9 @@ const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrad
 /// Maximum time without progress, except for leases that end, before the obstacle is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Time after which the caller hears of a new node that does not answer, and is asked again.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
+
 /// Time after which a node that does not answer during the founding of the set is recorded as unknown.
 const FOUNDING: Duration = Duration::from_secs(5);
 
@@ -55,7 +58,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
     let first = nodes.set.ways.first();
     let wanted = nodes.set.ways.name(addresses)?;
-    let mut changer = Changer::new(nodes);
+    let mut changer = Changer::new(nodes, &|_| ());
     let mut path = None;
     loop {
         let surveyed = changer.survey(first).await;
@@ -153,7 +156,7 @@ impl Surveyed {
 
 /// Asks the nodes that the user named, and the members that they name, what they know of the set.
 pub async fn survey(nodes: &Arc<Nodes>) -> Surveyed {
-    Changer::new(nodes).survey(nodes.set.ways.first()).await
+    Changer::new(nodes, &|_| ()).survey(nodes.set.ways.first()).await
 }
 
 pub(super) struct Changer<'a> {
@@ -162,12 +165,17 @@ pub(super) struct Changer<'a> {
     outbid: u32,
     pause: Duration,
     progressed: Instant,
+    /// Receives each new node that does not answer, and is asked again.
+    waits: &'a Waits,
 }
+
+/// A function for such nodes.
+pub type Waits = dyn Fn(NodeError) + Send + Sync;
 
 impl<'a> Changer<'a> {
     /// Creates a changer that has not begun.
-    pub(super) fn new(nodes: &'a Arc<Nodes>) -> Self {
-        Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now() }
+    pub(super) fn new(nodes: &'a Arc<Nodes>, waits: &'a Waits) -> Self {
+        Self { nodes, outbid: 0, pause: BACK_OFF.0, progressed: Instant::now(), waits }
     }
 
     fn way(&self, address: &str) -> Result<Arc<Way>, Why> {
@@ -226,11 +234,18 @@ impl<'a> Changer<'a> {
     }
 
     /// Returns what the server at this address knows. One that fails in a way that may pass is asked again, until
-    /// `until`.
+    /// `until`; the caller hears of it after a second.
     async fn look_until(&self, address: &str, until: Instant) -> Result<Knows, Why> {
+        let (began, mut is_told) = (Instant::now(), false);
         loop {
             match self.look_at(address).await {
-                Err(why) if !why.is_lasting() && Instant::now() < until => sleep(BACK_OFF.1).await,
+                Err(why) if !why.is_lasting() && Instant::now() < until => {
+                    if !is_told && began.elapsed() >= TOLD_AFTER {
+                        is_told = true;
+                        (self.waits)(NodeError { node: address.to_owned(), why });
+                    }
+                    sleep(BACK_OFF.1).await;
+                }
                 knows => return knows,
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use palisade_quorum::{Member, Members, step_towards};
 
-use super::changing::{Changer, Guarded};
+use super::changing::{Changer, Guarded, Waits};
 use crate::net::nodes::Nodes;
 use crate::net::ways::NO_SERVER;
 use crate::{Error, ErrorKind};
@@ -34,17 +34,18 @@ impl Plan {
     }
 }
 
-/// Returns the steps from the present set to one of the nodes at these addresses.
+/// Returns the steps from the present set to one of the nodes at these addresses. `waits` receives each new node that
+/// does not answer, and is asked again.
 ///
 /// # Errors
 /// Those of [`set_nodes`](super::set_nodes), if it would fail at once.
-pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<Plan, Error> {
+pub async fn plan(nodes: &Arc<Nodes>, addresses: &[String], waits: &Waits) -> Result<Plan, Error> {
     if !nodes.set.ways.can_change() {
         return Err(Error::new(ErrorKind::Configuration, NO_SERVER));
     }
     let first = nodes.set.ways.first();
     let wanted = nodes.set.ways.name(addresses)?;
-    let changer = Changer::new(nodes);
+    let changer = Changer::new(nodes, waits);
     let present = changer.survey(first).await.present(first)?;
     let (wanted, guarded) = changer.wanted(&present, &wanted).await?;
     Ok(Plan { guarded, ..Plan::new(present, &wanted) })
