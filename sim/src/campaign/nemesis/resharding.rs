@@ -22,11 +22,11 @@ use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 const MIGRATE_MS: &str = "1000";
 
 /// Moves one slot after another, every other time back again at once. A storm lasts until one slot has moved key by
-/// key.
+/// key, and one has come back at once.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
-    let (mut in_one_step, mut moved) = (true, false);
-    while world.storms() || !moved {
+    let (mut in_one_step, mut moved, mut returned) = (true, false, false);
+    while world.storms() || !moved || !returned {
         pause(&world, dice.ms(200, 2_000)).await;
         sleep(LOOK).await;
         let key = key_name(dice.below(CONTENDED_KEYS as usize + CLIENTS) as u32);
@@ -42,8 +42,8 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         let there = Move { world: &world, cluster, key, slot, from, to };
         let back = Move { from: to, to: from, key: there.key.clone(), ..there };
         let is_in_one_step = in_one_step && dice.once_in(2);
-        let (open, moves) = (dice.ms(1, 500), if dice.once_in(2) { 2 } else { 1 });
-        for moving in [there, back].into_iter().take(moves) {
+        let (open, returns) = (dice.ms(1, 500), dice.once_in(2) || !world.storms());
+        for moving in [there, back].into_iter().take(if returns { 2 } else { 1 }) {
             if !is_in_one_step {
                 if !moving.key_by_key(open).await {
                     // Reported as a finding.
@@ -61,6 +61,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
                 }
             }
             cluster.moved(slot, moving.to);
+            returned |= moving.to == from;
         }
     }
 }
