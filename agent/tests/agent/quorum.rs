@@ -1,7 +1,7 @@
 //! Several nodes behind the agent, and failures of them and of its clients.
 
 use crate::fixture::{Nodes, Running, nowhere, packed};
-use crate::harness::{error, int, null, wait_until};
+use crate::harness::{Reply, error, int, null, wait_until};
 
 #[test]
 fn without_nodes_there_is_no_lock_and_each_says_why() {
@@ -182,4 +182,29 @@ fn a_minority_and_a_silent_node_are_no_release() {
     // The two nodes are free now, so a majority has nothing of ann's.
     assert_eq!(holding(&nodes), [0, 0, 1, 1]);
     assert_eq!(me.say("LOCK.RELEASE k ann LEVEL 1"), null());
+}
+
+/// An owner uses two agents at the same time, as docs/agent.md says: one exclusive lock, but a shared lock
+/// or a permit of each agent, unless it asks the second with RETRY.
+#[test]
+fn two_agents_at_once_share_a_lock_once_each() {
+    let nodes = Nodes::start(3);
+    let (one, other) = (nodes.agent(), nodes.agent());
+    let (mut me, mut also) = (one.client(), other.client());
+    let holders = |key: &str| nodes.0[0].client().say(&format!("LOCK.INFO {key}")).field("holders").as_int();
+    assert!(me.say("LOCK.ACQUIRE k ann 60000").as_int() > 0);
+    assert!(also.say("LOCK.ACQUIRE k ann 60000").is_error("OWNED"));
+    for (key, mode) in [("s", "SHARED"), ("p", "LIMIT 2")] {
+        let acquire = format!("LOCK.ACQUIRE {key} ann 60000 {mode}");
+        let granted = |reply: Reply| !matches!(reply, Reply::Null | Reply::Error(_));
+        assert!(granted(me.say(&acquire)) && granted(also.say(&acquire)), "{mode}");
+        wait_until("each has its own", || holders(key) == 2);
+        assert_eq!(also.say(&format!("LOCK.RELEASE {key} ann")), int(0));
+        wait_until("the other one is left", || holders(key) == 1);
+        assert!(me.say(&format!("LOCK.EXTEND {key} ann 60000")).as_int() > 0);
+        // Asked with RETRY, the second agent goes on with the grant of the first.
+        assert!(granted(also.say(&format!("{acquire} RETRY"))) && holders(key) == 1, "{mode}");
+        assert_eq!(also.say(&format!("LOCK.RELEASE {key} ann")), int(0));
+        wait_until("it is free", || nodes.holding(key) == 0);
+    }
 }
