@@ -1,6 +1,7 @@
 package history
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -39,5 +40,35 @@ func TestADamagedHistoryIsRefused(t *testing.T) {
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+func TestAJournalOfTheCampaignIsWhatItsHolderReliedOn(t *testing.T) {
+	folder := t.TempDir()
+	journal := `{"Asked":{"at":9,"key":3,"waits":true,"took_us":4,"answer":"held"}}
+{"Event":{"at":10,"key":3,"who":{"client":1,"acquisition":2},"what":{"Held":{"since":5,"until":90,"token":7,"mode":{"Permit":{"number":2,"limit":3}}}}}}
+{"Event":{"at":20,"key":3,"who":{"client":1,"acquisition":2},"what":{"Extended":{"until":95,"token":8}}}}
+{"Event":{"at":25,"key":3,"who":{"client":1,"acquisition":2},"what":{"Wrote":{"token":8,"mode":"Exclusive"}}}}
+{"Event":{"at":30,"key":3,"who":{"client":1,"acquisition":2},"what":"Ended"}}
+`
+	if err := os.WriteFile(filepath.Join(folder, "client-1-life-1.jsonl"), []byte(journal), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read, err := FromCampaign(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := Line{Event: Call, Key: "3", Owner: "1.2"}
+	expected := []Operation{{call, Line{Event: OK, Time: 10000, Permit: 2, Token: 7, Until: 90000}},
+		{call, Line{Event: OK, Time: 20000, Token: 8, Until: 95000}}, {call, Line{Event: Unknown, Time: Never}}}
+	for at, op := range []string{Acquire, Check, Release} {
+		expected[at].Call.Op, expected[at].Call.ID, expected[at].Call.Time = op, int64(at+1), []int64{5000, 20000, 30000}[at]
+		if at < 2 {
+			expected[at].Answer.ID = int64(at + 1)
+		}
+	}
+	expected[0].Call.Mode, expected[0].Call.Limit = "p", 3
+	if !reflect.DeepEqual(read.Operations, expected) {
+		t.Errorf("%+v is not %+v", read.Operations, expected)
 	}
 }

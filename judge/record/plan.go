@@ -21,7 +21,21 @@ type Plan struct {
 	SetNX      bool  // a plain server with SET NX PX in place of the module
 	GuardNever bool  // lock.restart-guard never
 	Early      int64 // milliseconds by which leases end before the time that the history says
+	Flaw       flaw  // of the client of several nodes
 }
+
+// flaw is what a client of several nodes does wrong.
+type flaw int
+
+const (
+	none flaw = iota
+	// minority: two of five nodes are enough.
+	minority
+	// oneRound: smaller tokens are not raised.
+	oneRound
+	// fromAnswer: validity counts from the answer.
+	fromAnswer
+)
 
 // Plans are all that there are.
 var Plans = []Plan{
@@ -40,6 +54,9 @@ var Plans = []Plan{
 	{Name: "unguarded", About: "restart-guard never, kill -9", Nodes: 1, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
 	{Name: "unguarded-promotions", About: "restart-guard never, promotions", Nodes: 1, GuardNever: true, Faults: []string{promote}, Broken: true},
 	{Name: "unguarded-five", About: "five nodes with restart-guard never, kill -9", Nodes: 5, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
+	{Name: "five-minority", About: "two of five nodes are enough for a client", Nodes: 5, Flaw: minority, Faults: []string{cut, hold}, Broken: true},
+	{Name: "five-one-round", About: "smaller tokens are not raised", Nodes: 5, Flaw: oneRound, Faults: []string{kill, cut, stepClock}, Broken: true},
+	{Name: "five-from-answer", About: "validity counts from the answers", Nodes: 5, Flaw: fromAnswer, Faults: []string{pause, hold}, Broken: true},
 	{Name: "break", About: "LOCK.BREAK under holders", Nodes: 1, Faults: []string{lockBreak}, Broken: true},
 	{Name: "early", About: "leases that end 5 ms early", Nodes: 1, Early: 5, Broken: true},
 }

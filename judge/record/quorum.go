@@ -25,6 +25,9 @@ func newQuorum(run *recording) *quorum {
 }
 
 func (quorum *quorum) majority() int {
+	if quorum.run.settings.Plan.Flaw == minority {
+		return 2
+	}
 	return len(quorum.conns)/2 + 1
 }
 
@@ -121,6 +124,9 @@ func (quorum *quorum) acquire(call history.Line) history.Line {
 		quorum.highest = token
 	}
 	got := history.Line{Event: history.OK, Token: token, Permit: call.Permit, Until: validOverNodes(call)}
+	if quorum.run.settings.Plan.Flaw == fromAnswer {
+		got.Until += Now() - call.Time
+	}
 	if count(answers, history.OK) >= quorum.majority() && quorum.raised(call, answers, token) >= quorum.majority() && Now() < got.Until {
 		return got
 	}
@@ -138,8 +144,8 @@ func (quorum *quorum) raised(call history.Line, answers []history.Line, token in
 			reached++
 		}
 	}
-	if reached >= quorum.majority() {
-		return reached
+	if reached >= quorum.majority() || quorum.run.settings.Plan.Flaw == oneRound {
+		return quorum.majority()
 	}
 	fenced := quorum.askAll(call, func(node int) []string {
 		if answers[node].Event != history.OK || answers[node].Token >= token {

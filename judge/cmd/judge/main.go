@@ -10,6 +10,8 @@ const usage = `usage:
   judge check FILE...      judges histories: fails unless all are legal
   judge prove FOLDER       judges the stored histories: those in good/ must be legal, those in broken/ illegal, and mutations
                            of the good ones must be noticed
+  judge campaign FOLDER FILE
+                           makes a history of what holders relied on in a campaign (make chaos), and judges it
   judge export FILE...     prints what is searched, for a second judge (judge/rust)
   judge record [-plans good] [-seed N] [-length 1m] [-servers redis-server] -module FILE
                            records histories on real servers, and judges them (judge record -help)
@@ -20,7 +22,7 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	commands := map[string]func([]string) error{"check": check, "export": export, "prove": prove, "record": recordAll}
+	commands := map[string]func([]string) error{"campaign": campaign, "check": check, "export": export, "prove": prove, "record": recordAll}
 	command, isKnown := commands[os.Args[1]]
 	if !isKnown {
 		fmt.Fprint(os.Stderr, usage)

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"fmt"
+
+	"palisade/judge/history"
+)
+
+// campaign makes a history of a fault campaign's journals, and judges it.
+func campaign(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("campaign takes the folder of a report, and the file of the history to make")
+	}
+	made, err := history.FromCampaign(args[0])
+	if err != nil {
+		return err
+	}
+	if err := made.Save(args[1]); err != nil {
+		return err
+	}
+	return check(args[1:])
+}
