@@ -1,0 +1,85 @@
+"""A holder that is stopped for longer than its lease, on a real lock server, writes nothing when it wakes up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from palisade import Palisade
+from postgresql import Database, fence, price
+from servers import ROOT, Node
+from test_sqlite import FENCED, Shop, apples
+from waiting import at_last
+
+PROGRAM = Path(__file__).parent / "programs" / "writer.py"
+
+
+@contextmanager
+def holder(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock and is about to write."""
+    command = [sys.executable, str(PROGRAM), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
+            yield program
+        finally:
+            program.kill()
+
+
+def stop(program: subprocess.Popen[str], node: Node, key: str) -> None:
+    """Stops the holder until its lease has ended."""
+    program.send_signal(signal.SIGSTOP)
+    at_last("its lease ends", lambda: node.outside.users(key)[0] == 0)
+
+
+def wake(program: subprocess.Popen[str]) -> str:
+    """Lets the holder go on; returns how its write ended."""
+    program.send_signal(signal.SIGCONT)
+    wrote, _ = program.communicate("go\n", timeout=60)
+    return wrote.strip()
+
+
+@pytest.mark.parametrize(
+    ("store", "end"),
+    [("postgresql", "refused PF001"), ("postgresql, in its transaction", "refused 25P03")],
+    ids=["before its transaction", "in its transaction"],
+)
+def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(a_node: Node, database: Database, store: str, end: str) -> None:
+    where = f"host={database.cluster.folder} dbname={database.name} user=app"
+    with holder(a_node.url, database.name, store, where) as program, Palisade(a_node.url) as locks:
+        stop(program, a_node, database.name)
+        with locks.lock(database.name) as lock, database.connect("app") as connection:
+            fence(connection, lock.token)
+            assert price(connection) == 0
+            connection.execute("UPDATE prices SET price = 1")
+        assert wake(program) == end
+    with database.connect("app") as connection:
+        assert price(connection) == 1
+
+
+def test_a_holder_of_sqlite_that_wakes_up_too_late_writes_nothing(a_node: Node, tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "shop.db")
+    shop.furnish("wal")
+    with holder(a_node.url, "prices", "sqlite", str(shop.file)) as program, Palisade(a_node.url) as locks:
+        stop(program, a_node, "prices")
+        with locks.lock("prices") as lock:
+            shop.holder(lock.token).execute("UPDATE prices SET price = 1")
+        assert wake(program) == f"refused {FENCED}"
+    assert apples(shop.connect()) == 1
+    shop.end()
+
+
+def test_a_holder_that_wakes_up_in_time_writes(a_node: Node, database: Database) -> None:
+    where = f"host={database.cluster.folder} dbname={database.name} user=app"
+    with holder(a_node.url, database.name, "postgresql", where) as program:
+        program.send_signal(signal.SIGSTOP)
+        assert wake(program) == "wrote"
