@@ -102,6 +102,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@$(MAKE) --no-print-directory test-node
 	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-fences
 	@$(MAKE) --no-print-directory test-conformance
 	@$(MAKE) --no-print-directory judge
 
@@ -205,6 +206,21 @@ lint-python: setup-python ## Check format, lints and types of the package for Py
 test-python: lint-python ## Test the package for Python on a real server and on an agent with five: half a minute
 	@cargo build --quiet --package palisade --package palisade-cli
 	@cd python && $(PYTHON)/bin/pytest --quiet
+
+.PHONY: setup-postgresql
+setup-postgresql:
+	@missing=(); \
+	[ -n "$${PALISADE_POSTGRESQL:-}" ] || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql); \
+	$(INSTALL_MISSING)
+
+.PHONY: lint-fences
+lint-fences: setup-python ## Check format, lints and types of the tests of the fences
+	@cd fences && $(PYTHON)/bin/ruff check --quiet && $(PYTHON)/bin/ruff format --check --quiet && $(PYTHON)/bin/mypy --no-error-summary
+
+.PHONY: test-fences
+test-fences: lint-fences setup-postgresql ## Test the fences of docs/fencing.md on a real PostgreSQL and on SQLite: half a minute
+	@cargo build --quiet --package palisade
+	@cd fences && timeout 10m $(PYTHON)/bin/pytest --quiet
 
 # Debian's Go is new enough.
 .PHONY: setup-judge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -9,11 +10,19 @@ import pytest
 from postgresql import Cluster, Database
 from servers import Node
 
+_keys = itertools.count(1)
+
 
 @pytest.fixture(scope="session")
 def a_node() -> Iterator[Node]:
     with Node() as node:
         yield node
+
+
+@pytest.fixture
+def key() -> str:
+    """A key that no other test uses."""
+    return f"prices:{next(_keys)}"
 
 
 @pytest.fixture(scope="session")

@@ -195,6 +195,20 @@ def test_a_reader_with_the_largest_token_delays_only_a_reader_with_a_larger_one(
     assert passing.end() is None
 
 
+def test_a_reader_that_comes_behind_a_waiting_writer_waits_in_no_circle(database: Database) -> None:
+    first, writer, second = (database.connect("app") for _ in range(3))
+    assert attempt(first, OLD, "shared") is None
+    fence(first, OLD + 1, "shared")
+    writing = Later(writer, fence, OLD + 3)
+    writing.waits(database, for_=first)
+    reading = Later(second, fence, OLD + 2, "shared")
+    reading.waits(database, for_=writer)
+    first.commit()
+    assert writing.end() is None
+    writer.commit()
+    assert state(reading.end()) == "PF001"
+
+
 def test_permits_of_two_numbers_work_at_the_same_time(database: Database) -> None:
     first, second, drain = (database.connect("app") for _ in range(3))
     for number in (1, 2):

@@ -171,6 +171,21 @@ def test_each_grant_passes_or_is_refused_as_the_rule_says(shop: Shop, seed: int)
         assert refused == (None if seen is None else FENCED), (seed, token, mode, permit)
 
 
+def test_holders_of_permits_write_where_triggers_ask_for_the_number(shop: Shop) -> None:
+    db = shop.connect()
+    db.execute("CREATE TABLE shards (state INT)")
+    asking = protecting("shards").replace("(resource, token) VALUES", "VALUES")
+    db.executescript(asking.replace("palisade_token('prices')", "palisade_token('prices'), 'permit', palisade_permit('prices')"))
+    for token, permit, refused in [(TOKEN, 1, False), (TOKEN - 1, 2, False), (TOKEN - 1, 1, True)]:
+        holder = shop.holder(token)
+        holder.create_function("palisade_permit", 1, {"prices": permit}.get)
+        if refused:
+            with pytest.raises(sqlite3.IntegrityError, match=FENCED):
+                holder.execute("INSERT INTO shards VALUES (1)")
+        else:
+            holder.execute("INSERT INTO shards VALUES (1)")
+
+
 def test_late_writers_land_in_the_order_of_their_tokens(shop: Shop) -> None:
     db = shop.connect()
     db.execute("CREATE TABLE landed (place INTEGER PRIMARY KEY, token INT)")

@@ -53,11 +53,13 @@ def wake(program: subprocess.Popen[str]) -> str:
     [("postgresql", "refused PF001"), ("postgresql, in its transaction", "refused 25P03")],
     ids=["before its transaction", "in its transaction"],
 )
-def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(a_node: Node, database: Database, store: str, end: str) -> None:
+def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(
+    a_node: Node, database: Database, key: str, store: str, end: str
+) -> None:
     where = f"host={database.cluster.folder} dbname={database.name} user=app"
-    with holder(a_node.url, database.name, store, where) as program, Palisade(a_node.url) as locks:
-        stop(program, a_node, database.name)
-        with locks.lock(database.name) as lock, database.connect("app") as connection:
+    with holder(a_node.url, key, store, where) as program, Palisade(a_node.url) as locks:
+        stop(program, a_node, key)
+        with locks.lock(key) as lock, database.connect("app") as connection:
             fence(connection, lock.token)
             assert price(connection) == 0
             connection.execute("UPDATE prices SET price = 1")
@@ -66,20 +68,20 @@ def test_a_holder_of_postgresql_that_wakes_up_too_late_writes_nothing(a_node: No
         assert price(connection) == 1
 
 
-def test_a_holder_of_sqlite_that_wakes_up_too_late_writes_nothing(a_node: Node, tmp_path: Path) -> None:
+def test_a_holder_of_sqlite_that_wakes_up_too_late_writes_nothing(a_node: Node, key: str, tmp_path: Path) -> None:
     shop = Shop(tmp_path / "shop.db")
     shop.furnish("wal")
-    with holder(a_node.url, "prices", "sqlite", str(shop.file)) as program, Palisade(a_node.url) as locks:
-        stop(program, a_node, "prices")
-        with locks.lock("prices") as lock:
+    with holder(a_node.url, key, "sqlite", str(shop.file)) as program, Palisade(a_node.url) as locks:
+        stop(program, a_node, key)
+        with locks.lock(key) as lock:
             shop.holder(lock.token).execute("UPDATE prices SET price = 1")
         assert wake(program) == f"refused {FENCED}"
     assert apples(shop.connect()) == 1
     shop.end()
 
 
-def test_a_holder_that_wakes_up_in_time_writes(a_node: Node, database: Database) -> None:
+def test_a_holder_that_wakes_up_in_time_writes(a_node: Node, database: Database, key: str) -> None:
     where = f"host={database.cluster.folder} dbname={database.name} user=app"
-    with holder(a_node.url, database.name, "postgresql", where) as program:
+    with holder(a_node.url, key, "postgresql", where) as program:
         program.send_signal(signal.SIGSTOP)
         assert wake(program) == "wrote"
