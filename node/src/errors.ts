@@ -42,6 +42,20 @@ export class NotAcquired extends PalisadeError {
   }
 }
 
+/** The resource has seen a newer holder: the lock is lost, so stop the work that it protects. docs/fencing.md. */
+export class Fenced extends PalisadeError {
+  override readonly name = 'Fenced';
+
+  constructor(
+    /** The token that was shown. */
+    readonly token: number,
+    /** The token that the resource has seen. */
+    readonly seen: number,
+  ) {
+    super(`the token ${token} is older than ${seen}`);
+  }
+}
+
 /** The server may have forgotten grants, and grants nothing until they have ended: docs/guard.md. */
 export class Guarded extends PalisadeError {
   override readonly name = 'Guarded';

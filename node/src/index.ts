@@ -4,6 +4,7 @@ export { Election, Leadership } from './election.js';
 export {
   BadArgument,
   Closed,
+  Fenced,
   Guarded,
   type Holder,
   LockLost,
@@ -15,8 +16,10 @@ export {
   Unavailable,
   UnexpectedReply,
 } from './errors.js';
+export { type Fence, formatFencingToken, type Grant, MemoryFence, parseFencingToken } from './fencing.js';
 export { Lock, Permit } from './lock.js';
 export type { Loss, LossReason, Released } from './loss.js';
+export { fencing, fencingFetch, type Pass } from './middleware.js';
 export type { Key, LockOptions } from './options.js';
 export { type Once, Palisade, type PalisadeOptions } from './palisade.js';
 export type { Leader } from './proclamation.js';

@@ -17,6 +17,7 @@ from .aio import Palisade as AsyncPalisade
 from .errors import (
     BadArgument,
     Closed,
+    Fenced,
     Guarded,
     Holder,
     LockLost,
@@ -36,6 +37,7 @@ __all__ = [
     "BadArgument",
     "Closed",
     "Election",
+    "Fenced",
     "Guarded",
     "Holder",
     "Job",

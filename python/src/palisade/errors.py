@@ -104,6 +104,17 @@ class LockLost(PalisadeError):
         """The reason."""
 
 
+class Fenced(PalisadeError):
+    """The resource has seen a newer holder: the lock is lost, so stop the work that it protects. docs/fencing.md."""
+
+    def __init__(self, token: int, seen: int) -> None:
+        super().__init__(f"the token {token} is older than {seen}")
+        self.token = token
+        """The token that was shown."""
+        self.seen = seen
+        """The token that the resource has seen."""
+
+
 class Guarded(PalisadeError):
     """The server may have forgotten grants, and grants nothing until they have ended: docs/guard.md."""
 
