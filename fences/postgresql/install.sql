@@ -47,7 +47,7 @@ BEGIN
         WHEN 'permit' THEN seen := palisade.pass_permit(resource, token, permit);
         ELSE RAISE EXCEPTION 'a mode is "exclusive", "shared" or "permit"' USING ERRCODE = '22023';
     END CASE;
-    IF token < seen THEN
+    IF (token >= seen) IS NOT TRUE THEN
         RAISE EXCEPTION 'FENCED: the token % of "%" is older than %', token, resource, seen
             USING ERRCODE = 'PF001', DETAIL = seen::text, HINT = 'The lock was lost to a newer holder: stop.';
     END IF;

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS palisade_fences (
 -- An INSERT passes the fence, or fails: INSERT INTO palisade_fence (resource, token) VALUES ('prices', 33).
 -- A reader has the mode 'shared'; the holder of a permit the mode 'permit' and its number.
 DROP VIEW IF EXISTS palisade_fence;
-CREATE VIEW palisade_fence AS SELECT resource, a AS token, 'exclusive' AS mode, permit FROM palisade_fences;
+CREATE VIEW palisade_fence AS SELECT resource, a AS token, NULL AS mode, permit FROM palisade_fences;
 
 CREATE TRIGGER palisade_pass INSTEAD OF INSERT ON palisade_fence
 BEGIN

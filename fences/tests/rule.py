@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from random import Random
+from typing import Literal
+
+Mode = Literal["exclusive", "shared", "permit"]
 
 
 class Rule:
@@ -14,7 +17,7 @@ class Rule:
         self.a = 0
         self.permits: defaultdict[int, int] = defaultdict(int)
 
-    def passes(self, token: int, mode: str, permit: int | None) -> int | None:
+    def passes(self, token: int, mode: Mode, permit: int | None) -> int | None:
         """Remembers a token that passes; returns the larger one that refuses it."""
         if mode == "exclusive":
             seen = max(self.a, *self.permits.values(), 0)
@@ -32,12 +35,12 @@ class Rule:
         return seen if token < seen else None
 
 
-def drawn(seed: int, count: int) -> list[tuple[int, str, int | None]]:
+def drawn(seed: int, count: int) -> list[tuple[int, Mode, int | None]]:
     """Returns grants in an order in which paused holders come late: tokens that mostly grow, and modes."""
     random = Random(seed)
-    grants: list[tuple[int, str, int | None]] = []
+    grants: list[tuple[int, Mode, int | None]] = []
     for n in range(count):
-        mode = random.choice(["exclusive", "shared", "shared", "permit", "permit"])
+        mode: Mode = random.choice(("exclusive", "shared", "shared", "permit", "permit"))
         token = 100 + n + random.choice([0, 0, -1, -2, -5, -20])
         grants.append((token, mode, random.randint(1, 3) if mode == "permit" else None))
     return grants

@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from postgresql import INSTALL, Database, price
+from http_server import HttpServer
+from palisade.asgi import FencingMiddleware, Receive, Scope, Send
+from palisade.fencing import Grant
+from postgresql import INSTALL, TOKEN, Database, price
 from servers import ROOT, Node
 from test_sqlite import Shop, apples
 
@@ -41,6 +45,28 @@ def test_the_program_for_postgresql_writes(database: Database, a_node: Node, tmp
     where = f"host={database.cluster.folder} dbname={database.name}"
     run(code("postgresql: program").replace("redis://localhost:6379", a_node.url).replace("dbname=shop", where), tmp_path)
     assert price(database.connect()) == 3
+
+
+def test_the_fence_of_a_service_lets_its_handler_write_in_the_transaction_that_passed(database: Database) -> None:
+    names: dict[str, Any] = {}
+    exec(code("http: fence"), names)
+    fence = names["PostgresFence"](f"host={database.cluster.folder} dbname={database.name} user=app")
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        db = scope["fencing.passed"]
+        await db.execute("UPDATE prices SET price = %s", (scope["fencing.grant"].token,))
+        await db.commit()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    server = HttpServer(FencingMiddleware(serve, fence, lambda _: "prices"))
+    try:
+        assert server.ask("PUT", "/", Grant(TOKEN).header)[0] == 204
+        status, problem = server.ask("PUT", "/", Grant(TOKEN - 1).header)
+        assert (status, problem["seen"]) == (412, TOKEN)
+        assert price(database.connect()) == TOKEN
+    finally:
+        server.end()
 
 
 def test_the_program_for_sqlite_writes(a_node: Node, tmp_path: Path) -> None:

@@ -211,6 +211,21 @@ def test_a_user_without_the_grant_cannot_pass(database: Database) -> None:
     refused("42501", database.connect("app"), "SELECT palisade.fence('prices', 1)")
 
 
+def test_the_owner_of_a_table_protects_it(database: Database) -> None:
+    with database.connect() as boss:
+        boss.execute("ALTER TABLE prices OWNER TO app")
+        boss.execute("SELECT palisade.unprotect('prices')")
+    app = database.connect("app")
+    refused("42501", app, "SELECT palisade.protect('prices', 'prices')")
+    with database.connect() as boss:
+        boss.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA palisade TO app")
+        boss.execute("CREATE TABLE others (n int)")
+    app.execute("SELECT palisade.protect('prices', 'prices')")
+    app.commit()
+    refused("PF002", app, "UPDATE prices SET price = 1")
+    refused("42501", app, "SELECT palisade.protect('others', 'prices')")
+
+
 def test_names_that_a_user_puts_in_the_way_change_nothing(database: Database) -> None:
     with database.connect() as boss:
         boss.execute("GRANT CREATE ON SCHEMA public TO app")
