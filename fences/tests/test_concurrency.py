@@ -95,17 +95,6 @@ def test_a_newer_holder_waits_for_the_older_ones_transaction_and_sees_it(databas
     assert price(older) == 3
 
 
-def test_an_older_holder_that_waits_for_the_newer_one_is_refused(database: Database) -> None:
-    older, newer = database.connect("app"), database.connect("app")
-    assert attempt(older, OLD) is None
-    fence(newer, NEW)
-    passing = Later(older, fence, OLD)
-    passing.waits(database, for_=newer)
-    put(newer, 1)
-    newer.commit()
-    assert state(passing.end()) == "PF001"
-
-
 def test_a_pass_that_is_rolled_back_leaves_the_fence_as_it_was(database: Database) -> None:
     older, newer = database.connect("app"), database.connect("app")
     assert attempt(older, OLD) is None
@@ -134,6 +123,19 @@ STALE = [
     ((OLD, "permit", 1), (NEW, "permit", 1)),
     ((OLD, "permit", 2), (NEW,)),
 ]
+
+
+@pytest.mark.parametrize(("stale", "current"), STALE, ids=str)
+def test_an_older_holder_that_waits_for_the_newer_one_is_refused(database: Database, stale: Any, current: Any) -> None:
+    older, newer = database.connect("app"), database.connect("app")
+    # Not the first time for either.
+    for grant in (stale, current):
+        assert attempt(older, OLD - 1, *grant[1:]) is None
+    fence(newer, *current)
+    passing = Later(older, fence, *stale)
+    passing.waits(database, for_=newer)
+    newer.commit()
+    assert state(passing.end()) == "PF001"
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: str(level.name))
