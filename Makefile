@@ -103,6 +103,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@$(MAKE) --no-print-directory test-node
 	@$(MAKE) --no-print-directory test-python
 	@$(MAKE) --no-print-directory test-fences
+	@$(MAKE) --no-print-directory test-go
 	@$(MAKE) --no-print-directory test-conformance
 	@$(MAKE) --no-print-directory judge
 
@@ -171,9 +172,12 @@ test-conformance: setup-conformance setup-node setup-python ## Run the conforman
 	@cargo build --quiet --package palisade-client --example conformance
 	@export PATH=$(NODE_PATHS):$$PATH; \
 	(cd node && npm run --silent build); \
+	go=(); if $(HAS_GO); then \
+	  (cd go && go build -o ../target/go/conformance ./internal/conformance); go=(--driver "go=target/go/conformance"); \
+	else $(WITHOUT_GO); fi; \
 	$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade \
 	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance" \
-	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py"
+	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py" "$${go[@]}"
 
 .PHONY: selftest-conformance
 selftest-conformance: setup-conformance setup-node ## Show that the conformance suite notices wrong servers and wrong libraries: about ten minutes
@@ -221,6 +225,36 @@ lint-fences: setup-python ## Check format, lints and types of the tests of the f
 test-fences: lint-fences setup-postgresql ## Test the fences of docs/fencing.md on a real PostgreSQL and on SQLite: half a minute
 	@cargo build --quiet --package palisade
 	@cd fences && timeout 10m $(PYTHON)/bin/pytest --quiet
+
+# What the package for Go needs; CI fails without it (NOTHING_LEFT_OUT).
+HAS_GO = go version 2>/dev/null | grep -qE 'go(1\.(2[4-9]|[3-9][0-9])|[2-9]\.)'
+WITHOUT_GO = { \
+	  echo "LEFT OUT: the package for Go, since there is no Go of version 1.24 or later: https://go.dev/dl" >&2; \
+	  [ -z "$${NOTHING_LEFT_OUT:-}" ]; \
+	}
+STATICCHECK := target/go/bin/staticcheck
+STATICCHECK_VERSION := 2026.2.2
+
+.PHONY: setup-go
+setup-go: setup ## Install what the package for Go is checked with; says how to get Go where it is missing
+	@$(HAS_GO) || { echo "Go of version 1.24 or later is missing: install it from https://go.dev/dl, then try again." >&2; exit 1; }
+	@$(STATICCHECK) -version 2>/dev/null | grep -q "$(STATICCHECK_VERSION)" || { \
+	  echo "Installing staticcheck $(STATICCHECK_VERSION)"; \
+	  GOBIN=$(CURDIR)/target/go/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION); \
+	}
+
+.PHONY: lint-go
+lint-go: setup-go ## Check format and lints of the package for Go
+	@unformatted=$$(gofmt -l go); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
+	@cd go && go vet ./... && ../$(STATICCHECK) ./...
+
+.PHONY: test-go
+test-go: setup ## Test the package for Go on real servers and on an agent with five nodes, with the race detector: half a minute
+	@if $(HAS_GO); then \
+	  $(MAKE) --no-print-directory lint-go; \
+	  cargo build --quiet --package palisade --package palisade-cli; \
+	  cd go && go test -race -parallel 4 ./...; \
+	else $(WITHOUT_GO); fi
 
 # Debian's Go is new enough.
 .PHONY: setup-judge

@@ -1,0 +1,162 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Client has locks on one server with the Palisade module, or on several through a `palisade agent`. Any number of
+// goroutines may use it.
+//
+// It opens connections of its own when they are needed: a pool for commands that are answered at once, and one connection
+// for each wait and each watch. Call [Client.Close] at the end; a program that ends without it leaves its leases to run out.
+type Client struct {
+	connections *connections
+	defaults    settings
+
+	mu sync.Mutex
+	// held is nil once the Client is closed.
+	held map[*held]bool
+}
+
+// Open returns a Client of the server at address: redis://[user:password@]host:port, rediss://… or unix:///path. The options
+// are defaults of every lock. Nothing is sent yet.
+func Open(address string, options ...Option) (*Client, error) {
+	at, err := optionsOfURL(address)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(at, options)
+}
+
+// New returns a Client of the server of a client of go-redis, from which it takes address, TLS, user and password, and opens
+// connections of its own. The options are defaults of every lock. Nothing is sent yet.
+func New(client *redis.Client, options ...Option) (*Client, error) {
+	at, err := optionsOfClient(client)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(at, options)
+}
+
+func newClient(at *redis.Options, options []Option) (*Client, error) {
+	settings := defaults().with(options)
+	if settings.wrong != nil {
+		return nil, settings.wrong
+	}
+	return &Client{connections: newConnections(at, settings.answerWithin), defaults: settings, held: map[*held]bool{}}, nil
+}
+
+// Lock acquires a lock, waiting in turn if it is not free, and keeps it: its lease is extended until it is released. ctx
+// ends the wait, leaving neither a lock nor a place in the queue; it does not affect a held lock.
+func (c *Client) Lock(ctx context.Context, key string, options ...Option) (*Lock, error) {
+	settings, err := c.defaults.withLock(options)
+	return c.take(ctx, key, nil, settings, err)
+}
+
+// TryLock acquires the lock if it is free now; otherwise it returns [ErrNotAcquired].
+func (c *Client) TryLock(ctx context.Context, key string, options ...Option) (*Lock, error) {
+	settings, err := c.defaults.withTry(options)
+	return c.take(ctx, key, nil, settings, err)
+}
+
+// ReadLock acquires the lock together with other readers, for callers that do not change what it protects. See Lock.
+func (c *Client) ReadLock(ctx context.Context, key string, options ...Option) (*Lock, error) {
+	settings, err := c.defaults.withLock(options)
+	return c.take(ctx, key, []any{"SHARED"}, settings, err)
+}
+
+// WriteLock acquires the lock alone. Neither readers nor writers pass an earlier waiter. See Lock.
+func (c *Client) WriteLock(ctx context.Context, key string, options ...Option) (*Lock, error) {
+	return c.Lock(ctx, key, options...)
+}
+
+// WithLock runs work under a lock, and releases it. The context of work is cancelled when ctx is, and when the lock is lost.
+//
+// It returns the error of work; else [ErrLost] if the lock was lost before work had ended. A release that does not reach the
+// server is logged, since the work was done under a valid lock.
+func (c *Client) WithLock(ctx context.Context, key string, work func(ctx context.Context, lock *Lock) error, options ...Option) error {
+	if work == nil {
+		return of(key, badArgument("the work must not be nil"))
+	}
+	lock, err := c.Lock(ctx, key, options...)
+	if err != nil {
+		return err
+	}
+	working, cancel := context.WithCancelCause(context.WithValue(ctx, flowKey{}, lock.held.flow))
+	defer cancel(nil)
+	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer stop()
+	// A panic of the work releases the lock too.
+	defer lock.Unlock(ctx)
+	if err := work(working, lock); err != nil {
+		return err
+	}
+	stop()
+	return c.releaseAfterWork(lock)
+}
+
+// releaseAfterWork releases the lock, and returns an error only if it was lost: otherwise it was valid until now.
+func (c *Client) releaseAfterWork(lock *Lock) error {
+	err := lock.Unlock(context.Background())
+	if errors.Is(err, ErrUnknown) {
+		c.defaults.logger.Warn("the work under a lock was done, and its release failed", "error", err)
+		return nil
+	}
+	return err
+}
+
+// Close releases all held locks (they are lost: [ClientClosed]), ends all waits with [ErrClosed], and closes the connections
+// once the server has answered.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	all := c.held
+	c.held = nil
+	c.mu.Unlock()
+	for one := range all {
+		one.mu.Lock()
+		one.lose(&LostError{Reason: ClientClosed})
+		one.mu.Unlock()
+		c.connections.giveBack(one.acquisition, nil)
+	}
+	return c.connections.end()
+}
+
+func (c *Client) forget(one *held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, one)
+}
+
+// take acquires and keeps a lock, or returns wrong, named.
+func (c *Client) take(ctx context.Context, key string, mode []any, s settings, wrong error) (*Lock, error) {
+	if wrong != nil {
+		return nil, of(key, wrong)
+	}
+	flow := flowFor(ctx, key)
+	held, err := c.takeIn(ctx, flow, key, mode, s)
+	flow.waited(key, err == nil)
+	if err != nil {
+		return nil, of(key, err)
+	}
+	return &Lock{held: held}, nil
+}
+
+func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode []any, s settings) (*held, error) {
+	acquired := acquisition{key: key, owner: randomHex(16), ttl: s.ttl}
+	note, holder := defaultNoteText, s.holder
+	if s.note != nil {
+		note = *s.note
+	}
+	if holder == "" {
+		holder = flow.id
+	}
+	grant, err := c.acquire(ctx, wanted{acquisition: acquired, mode: mode, note: noted(note, holder), wait: s.wait, waits: s.waits})
+	if err != nil {
+		return nil, err
+	}
+	return c.hold(ctx, acquired, grant, s, flow)
+}

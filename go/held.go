@@ -1,0 +1,181 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// held is a held acquisition, shared by all re-entered locks. One goroutine extends it, and ends it in time.
+type held struct {
+	acquisition
+	client      *Client
+	connections *connections
+	number      int
+	flow        *flow
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	// checked has room for one wish to learn whether the lock is held.
+	checked chan struct{}
+
+	mu    sync.Mutex
+	token int64
+	lease *lease
+	holds int
+	// end is why it is no longer held: a LostError, or ErrReleased.
+	end error
+}
+
+// hold keeps a granted lock from now on. Its context has the values of ctx, and an end of its own.
+func (c *Client) hold(ctx context.Context, acquired acquisition, grant *grant, s settings, flow *flow) (*held, error) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flowKey{}, flow))
+	h := &held{
+		acquisition: acquired, client: c, connections: c.connections, number: grant.number, flow: flow, ctx: ctx, cancel: cancel,
+		checked: make(chan struct{}, 1), token: grant.token, holds: 1,
+		lease: newLease(s, acquired.ttl, grant.validUntil, now()),
+	}
+	c.mu.Lock()
+	isClosed := c.held == nil
+	if !isClosed {
+		c.held[h] = true
+	}
+	c.mu.Unlock()
+	if isClosed {
+		cancel(ErrClosed)
+		c.connections.giveBack(acquired, nil)
+		return nil, ErrClosed
+	}
+	go h.keep()
+	c.connections.inBackground(h.watch)
+	return h, nil
+}
+
+// keep extends the lock in the background, until it ends.
+func (h *held) keep() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		h.mu.Lock()
+		timer.Reset(h.lease.sleep(now()))
+		h.mu.Unlock()
+		isAsked := false
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-h.checked:
+			isAsked = true
+		case <-timer.C:
+		}
+		h.mu.Lock()
+		at := now()
+		h.loseIfOver(at)
+		ttl := h.lease.checkTTL(at)
+		isDue := h.end == nil && (isAsked || h.lease.isDue(at))
+		h.mu.Unlock()
+		if isDue {
+			h.extend(ttl, true)
+		}
+	}
+}
+
+// check makes the lock be extended soon, or found to be lost.
+func (h *held) check() {
+	select {
+	case h.checked <- struct{}{}:
+	default:
+	}
+}
+
+// extend requests a lease of ttl from now.
+func (h *held) extend(ttl time.Duration, inBackground bool) error {
+	h.mu.Lock()
+	at := now()
+	h.loseIfOver(at)
+	limit, err := h.connections.answerWithin, h.end
+	if inBackground {
+		limit = h.lease.answerWithin(at)
+	}
+	h.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	sent := now()
+	reply, _, err := h.connections.ask(limit, "LOCK.EXTEND", h.key, h.owner, milliseconds(ttl))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// An answer that arrives after the end of the lease does not revive a lock that was not valid meanwhile.
+	if h.loseIfOver(now()); h.end != nil {
+		return h.end
+	}
+	if err == nil && reply == nil {
+		h.lose(&LostError{Reason: TakenAway})
+		return h.end
+	}
+	var token int64
+	if err == nil {
+		token, err = toInteger(reply)
+	}
+	if err != nil {
+		if inBackground {
+			h.lease.failed(now(), err)
+		}
+		if errors.Is(err, ErrUnavailable) {
+			left := h.lease.validFor(now()).Truncate(time.Millisecond)
+			return fmt.Errorf("the lock was not extended, and stays valid for %v: %w", left, err)
+		}
+		return err
+	}
+	h.token = max(h.token, token)
+	h.lease.extended(validUntil(sent, 0, ttl))
+	return nil
+}
+
+// validFor returns for how long it may be relied on. The clock decides at each call, not whether a timer has run.
+func (h *held) validFor() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.end != nil {
+		return 0
+	}
+	return h.lease.validFor(now())
+}
+
+// state returns why the lock is no longer held, and notes it if its lease is over; nil while it is valid.
+func (h *held) state() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loseIfOver(now())
+	return h.end
+}
+
+// takenAway marks the lock as lost.
+func (h *held) takenAway() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lose(&LostError{Reason: TakenAway})
+	return h.end
+}
+
+// loseIfOver marks the lock as lost if its lease is over. The caller has the mutex, as for lose and finish.
+func (h *held) loseIfOver(at instant) {
+	if lost := h.lease.loss(at); lost != nil {
+		h.lose(lost)
+	}
+}
+
+func (h *held) lose(lost *LostError) {
+	h.finish(lost)
+}
+
+// finish ends the extensions, for the first reason that is given.
+func (h *held) finish(why error) {
+	if h.end != nil {
+		return
+	}
+	h.end = why
+	h.cancel(of(h.key, why))
+	h.flow.letGo(h.key)
+	h.client.forget(h)
+}
