@@ -44,6 +44,8 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
         let is_in_one_step = in_one_step && dice.once_in(2);
         let (open, returns) = (dice.ms(1, 500), dice.once_in(2) || !world.storms());
         for moving in [there, back].into_iter().take(if returns { 2 } else { 1 }) {
+            let is_back = moving.to == from;
+            let _back = is_back.then(|| world.log.begin("slot back at once", On::Others, format!("slot {slot}")));
             if !is_in_one_step {
                 if !moving.key_by_key(open).await {
                     // Reported as a finding.
@@ -61,7 +63,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
                 }
             }
             cluster.moved(slot, moving.to);
-            returned |= moving.to == from;
+            returned |= is_back;
         }
     }
 }
