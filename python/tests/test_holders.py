@@ -15,7 +15,7 @@ import pytest
 import palisade
 from conftest import Bench
 from faces import in_thread
-from palisade import Guarded, Holder, LockLost, Loss, LossReason, NotAcquired, PalisadeError, ServerError, Unavailable, aio
+from palisade import Fenced, Guarded, Holder, LockLost, Loss, LossReason, NotAcquired, PalisadeError, ServerError, Unavailable, aio
 from servers import PROGRAM, Node
 from waiting import eventually, soon
 
@@ -112,6 +112,7 @@ def test_errors_pass_from_one_process_to_another() -> None:
         NotAcquired("it is held", "held", Holder("web-1", 7, 1.5, 2.5)),
         LockLost(Loss.of(LossReason.FORKED)),
         Guarded("GUARDED 60", 0.06),
+        Fenced(33, 34),
         Unavailable("gone", is_broken=True),
         ServerError("OOM", "OOM"),
         palisade.Closed(),
