@@ -16,6 +16,9 @@ import (
 // ErrNoAnswer is that of requests whose process ended or was too slow: nobody knows whether they were done.
 var ErrNoAnswer = errors.New("the driver did not answer")
 
+// ErrNotOpen is that of requests that were not sent, since the process does not run.
+var ErrNotOpen = errors.New("the driver does not run")
+
 // Answer is what a driver answered.
 type Answer struct {
 	ID       int     `json:"id"`
@@ -29,7 +32,7 @@ type Answer struct {
 
 // Driver is a process.
 type Driver struct {
-	program string
+	command []string
 	open    map[string]interface{} // the first request of each process
 
 	mutex    sync.Mutex
@@ -41,14 +44,14 @@ type Driver struct {
 }
 
 // Start starts a driver, whose library connects to these addresses.
-func Start(program, addresses string) (*Driver, error) {
-	driver := &Driver{program: program, open: map[string]interface{}{"do": "open", "address": addresses}}
+func Start(command []string, addresses string) (*Driver, error) {
+	driver := &Driver{command: command, open: map[string]interface{}{"do": "open", "address": addresses}}
 	return driver, driver.Run()
 }
 
 // Run starts the process in place of the last one.
 func (driver *Driver) Run() error {
-	process := exec.Command(driver.program)
+	process := exec.Command(driver.command[0], driver.command[1:]...)
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	requests, err := process.StdinPipe()
 	if err != nil {
@@ -59,7 +62,7 @@ func (driver *Driver) Run() error {
 		return err
 	}
 	if err := process.Start(); err != nil {
-		return fmt.Errorf("%s does not start: %w: build it (cargo build --example conformance)", driver.program, err)
+		return fmt.Errorf("%s does not start: %w: conformance/README.md says what drivers need", driver.command, err)
 	}
 	waiting := map[int]chan Answer{}
 	driver.mutex.Lock()
@@ -68,7 +71,7 @@ func (driver *Driver) Run() error {
 	go driver.listen(answers, waiting)
 	answer, err := driver.send(driver.open, 20*time.Second)
 	if err == nil && answer.Error != "" {
-		err = fmt.Errorf("%s does not open: %s", driver.program, answer.Error)
+		err = fmt.Errorf("%s does not open: %s", driver.command, answer.Error)
 	}
 	driver.mutex.Lock()
 	driver.isOpen = err == nil
@@ -105,7 +108,7 @@ func (driver *Driver) Ask(request map[string]interface{}, within time.Duration) 
 	isOpen := driver.isOpen
 	driver.mutex.Unlock()
 	if !isOpen {
-		return Answer{}, ErrNoAnswer
+		return Answer{}, ErrNotOpen
 	}
 	return driver.send(request, within)
 }

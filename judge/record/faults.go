@@ -80,7 +80,8 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 		}
 		time.Sleep(rest)
 		short := time.Duration(20+random.Intn(700)) * time.Millisecond
-		fault := []string{kill, pause, cut}[random.Intn(3)]
+		// Libraries of slow languages take long to start again.
+		fault := []string{kill, pause, pause, pause, cut, cut}[random.Intn(6)]
 		run.note(fmt.Sprintf("client %d: %s", number+1, fault))
 		switch {
 		case fault == kill:
@@ -91,7 +92,7 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 			}
 		case fault == pause:
 			process.Pause(short)
-		case len(run.drivers) == 0:
+		case number < len(run.agents):
 			run.fronts[number].Cut()
 		}
 	}

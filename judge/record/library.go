@@ -2,24 +2,26 @@ package record
 
 import (
 	"math/rand"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"palisade/judge/driver"
 	"palisade/judge/history"
 )
 
-// library is a client library in a process that several workers share. The library says itself until when a lock is valid:
+// libraryClient is a client library in a process that several workers share. The library says itself until when a lock is valid:
 // the holder relies on what it is shown when it looks, and on nothing before.
-type library struct {
+type libraryClient struct {
 	run     *recording
 	process int
 }
 
-func (library *library) turn(random *rand.Rand) {}
+func (client *libraryClient) turn(random *rand.Rand) {}
 
-func (library *library) hangUp() {}
+func (client *libraryClient) hangUp() {}
 
-func (library *library) do(call history.Line) history.Line {
+func (client *libraryClient) do(call history.Line) history.Line {
 	request := map[string]interface{}{"of": call.Owner}
 	switch call.Op {
 	case history.Acquire:
@@ -34,11 +36,39 @@ func (library *library) do(call history.Line) history.Line {
 	default:
 		request["do"] = call.Op
 	}
-	answer, err := library.run.drivers[library.process].Ask(request, answerWithin+time.Duration(call.Wait)*time.Millisecond)
+	answer, err := client.run.drivers[client.process].Ask(request, answerWithin+time.Duration(call.Wait)*time.Millisecond)
+	if err == driver.ErrNotOpen {
+		return history.Line{Event: history.Refused}
+	}
 	if err != nil {
 		return history.Line{Event: history.Unknown}
 	}
 	return ofLibrary(call, answer)
+}
+
+// startDrivers starts processes of a client library. The crate asks all nodes; packages ask an agent, or a single node.
+func (run *recording) startDrivers() error {
+	var addresses []string
+	for _, front := range run.fronts {
+		addresses = append(addresses, "redis://"+front.Address())
+	}
+	command := map[library][]string{
+		crate:  {filepath.Join(filepath.Dir(run.settings.Module), "examples/conformance")},
+		python: {"target/python/bin/python", "conformance/drivers/python.py"},
+		node:   {"node", "conformance/drivers/node.mjs"},
+	}[run.settings.Plan.Driver]
+	for number := 0; number < processes; number++ {
+		address := addresses[number%len(addresses)]
+		if run.settings.Plan.Driver == crate {
+			address = strings.Join(addresses, " ")
+		}
+		started, err := driver.Start(command, address)
+		if err != nil {
+			return err
+		}
+		run.drivers = append(run.drivers, started)
+	}
+	return nil
 }
 
 // ofLibrary is what an answer means.

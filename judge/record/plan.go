@@ -8,8 +8,8 @@ type Plan struct {
 	Nodes int
 	// Agents stand before the nodes; without them clients ask the nodes themselves.
 	Agents int
-	// Driver is the program of a client library in the folder of the module, of which three processes run.
-	Driver string
+	// Driver is the driver of a client library, of which three processes run.
+	Driver library
 	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
 	Forgets bool
 	Faults  []string
@@ -17,12 +17,24 @@ type Plan struct {
 	Strict bool
 	// Broken: the history has to be illegal.
 	Broken bool
+	// Extra: it needs more than module, program and crate.
+	Extra bool
 	// How it is broken.
 	SetNX      bool  // a plain server with SET NX PX in place of the module
 	GuardNever bool  // lock.restart-guard never
 	Early      int64 // milliseconds by which leases end before the time that the history says
 	Flaw       flaw  // of the client of several nodes
 }
+
+// library is a client library with a driver.
+type library int
+
+const (
+	noLibrary library = iota
+	crate
+	python
+	node
+)
 
 // flaw is what a client of several nodes does wrong.
 type flaw int
@@ -45,7 +57,15 @@ var Plans = []Plan{
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
 	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "agents", About: "two agents over five nodes, all faults, agents killed", Nodes: 5, Agents: 2, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
-	{Name: "crate", About: "the Rust crate over five nodes, all faults, its processes killed and stopped", Nodes: 5, Driver: "examples/conformance",
+	{Name: "crate", About: "the Rust crate over five nodes, all faults, its processes killed and stopped", Nodes: 5, Driver: crate,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "python", About: "the package for Python with one node that forgets", Nodes: 1, Driver: python, Forgets: true, Extra: true,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "python-agents", About: "the package for Python with two agents over five nodes", Nodes: 5, Agents: 2, Driver: python, Extra: true,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "node", About: "the package for Node.js with one node that forgets", Nodes: 1, Driver: node, Forgets: true, Extra: true,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "node-agents", About: "the package for Node.js with two agents over five nodes", Nodes: 5, Agents: 2, Driver: node, Extra: true,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "set-nx-calm", About: "SET NX PX under stops and cuts", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{cut, pause}},
 

@@ -5,7 +5,6 @@ package record
 import (
 	"fmt"
 	"math/rand"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -148,9 +147,11 @@ func (run *recording) start() error {
 	}
 	run.fronts = run.proxies
 	if run.settings.Plan.Agents > 0 {
-		return run.startAgents()
+		if err := run.startAgents(); err != nil {
+			return err
+		}
 	}
-	if run.settings.Plan.Driver != "" {
+	if run.settings.Plan.Driver != noLibrary {
 		return run.startDrivers()
 	}
 	if !run.does(promote) {
@@ -186,23 +187,6 @@ func (run *recording) startAgents() error {
 			return err
 		}
 		run.fronts = append(run.fronts, front)
-	}
-	return nil
-}
-
-// startDrivers starts processes of a client library.
-func (run *recording) startDrivers() error {
-	var nodes []string
-	for _, before := range run.proxies {
-		nodes = append(nodes, "redis://"+before.Address())
-	}
-	program := filepath.Join(filepath.Dir(run.settings.Module), run.settings.Plan.Driver)
-	for number := 0; number < processes; number++ {
-		started, err := driver.Start(program, strings.Join(nodes, " "))
-		if err != nil {
-			return err
-		}
-		run.drivers = append(run.drivers, started)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (plan Plan) abilities() abilities {
 	switch {
 	case plan.SetNX:
 		return abilities{}
-	case plan.Driver != "":
+	case plan.Driver != noLibrary:
 		return abilities{modes: true, wait: true, looks: true}
 	case plan.Agents > 0:
 		// Agents count holds for themselves.

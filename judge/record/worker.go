@@ -37,8 +37,8 @@ func newWorker(run *recording, number int) *worker {
 	plan := run.settings.Plan
 	worker := &worker{run: run, number: number, random: rand.New(rand.NewSource(run.settings.Seed*1000 + int64(number))), can: plan.abilities()}
 	switch {
-	case plan.Driver != "":
-		worker.client = &library{run: run, process: number % len(run.drivers)}
+	case plan.Driver != noLibrary:
+		worker.client = &libraryClient{run: run, process: number % len(run.drivers)}
 	case plan.Nodes == 1 || plan.Agents > 0:
 		worker.client = &single{run: run, front: number % len(run.fronts)}
 	default:

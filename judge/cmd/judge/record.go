@@ -17,7 +17,7 @@ import (
 func recordAll(args []string) error {
 	flags := flag.NewFlagSet("record", flag.ExitOnError)
 	programs := flags.String("servers", "redis-server", "the programs of servers, with spaces between")
-	chosen := flags.String("plans", "good", "good, broken, all, or names with spaces between: "+names())
+	chosen := flags.String("plans", "good", "good, broken, extra, all, or names with spaces between: "+names())
 	out := flags.String("out", ".", "the folder of the histories")
 	settings := record.Settings{}
 	flags.StringVar(&settings.Module, "module", "", "the path of the module")
@@ -69,7 +69,14 @@ func names() string {
 
 func chooses(chosen string, plan record.Plan) bool {
 	for _, word := range strings.Fields(chosen) {
-		if word == "all" || word == plan.Name || word == "broken" && plan.Broken || word == "good" && !plan.Broken {
+		kind := "good"
+		switch {
+		case plan.Broken:
+			kind = "broken"
+		case plan.Extra:
+			kind = "extra"
+		}
+		if word == "all" || word == plan.Name || word == kind {
 			return true
 		}
 	}
