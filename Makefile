@@ -553,9 +553,11 @@ setup-monitoring: setup
 	}
 
 .PHONY: lint
-lint: setup ## Check format, lints, documentation and the words of comments, tests, commits and documents
+lint: setup ## Check format, lints, documentation, links, and the words of comments, tests, commits and documents
 	@tests/words/check
 	@tests/words/documents
+	@tests/words/links
+	@packaging/release/manifests
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@cargo clippy --package palisade-client --features metrics --all-targets --quiet -- -D warnings

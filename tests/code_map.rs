@@ -1,4 +1,4 @@
-//! The code map of docs/architecture.md names every folder. (`links.rs` checks its links.)
+//! The code map of docs/architecture.md names every folder. (`words/links` checks its links.)
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,14 +4,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use palisade_core::Cause;
 
 use crate::command_pages::{error_texts, fact, pages, told, words};
 use crate::harness::{Client, Server};
-use crate::links::documents;
+
+/// Folders of build results and of sources that are not ours.
+const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
 /// Commands between servers or in test builds, which are not for clients.
 const INTERNAL: [&str; 3] = ["LOCK.EFFECT", "LOCK.CEILING", "LOCK.PANIC"];
@@ -212,6 +214,19 @@ fn text_of(document: &str) -> String {
     let output = Command::new(path).output().unwrap();
     assert!(output.status.success(), "{document}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Appends every document in `folder`.
+fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !NOT_OURS.contains(&name.as_str()) {
+            documents(&path, into);
+        } else if name.ends_with(".md") {
+            into.push(path);
+        }
+    }
 }
 
 /// Returns the text under a heading, up to the next one.

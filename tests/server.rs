@@ -41,7 +41,6 @@ mod keepalive;
 mod key_commands;
 mod key_events;
 mod leaving_the_queue;
-mod links;
 mod loaded_again;
 mod log;
 mod members;

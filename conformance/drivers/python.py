@@ -10,11 +10,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
 
-from palisade import Released, errors
-from palisade.aio import Palisade
+from palisade_client import Released, errors
+from palisade_client.aio import Palisade
 
 # What is logged and not raised is told by the answers.
-logging.getLogger("palisade").setLevel(logging.ERROR)
+logging.getLogger("palisade_client").setLevel(logging.ERROR)
 
 CLASSES = {
     errors.NoQuorum: "unavailable",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palisade import Fenced
-from palisade.fencing import Grant, MemoryFence
+from palisade_client import Fenced
+from palisade_client.fencing import Grant, MemoryFence
 from rule import Rule, drawn
 
 

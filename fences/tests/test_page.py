@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from http_server import HttpServer
-from palisade.asgi import FencingMiddleware, Receive, Scope, Send
-from palisade.fencing import Grant
+from palisade_client.asgi import FencingMiddleware, Receive, Scope, Send
+from palisade_client.fencing import Grant
 from postgresql import INSTALL, TOKEN, Database, price
 from servers import ROOT, Node
 from test_sqlite import Shop, apples

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from palisade import Palisade
+from palisade_client import Palisade
 from postgresql import Database, fence, price
 from servers import ROOT, Node
 from test_sqlite import FENCED, Shop, apples

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, before, it } from 'node:test';
@@ -42,15 +42,23 @@ onNode('the package', (bench) => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'palisade-pack-'));
-    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder, '--silent'], { cwd: PACKAGE });
+    const pack = ['pack', '--ignore-scripts', '--pack-destination', folder, '--silent'];
+    const { stdout: name } = await run('npm', pack, { cwd: PACKAGE });
     await writeFile(join(folder, 'package.json'), '{ "private": true }');
-    const packed = join(folder, 'palisade-client-0.1.0.tgz');
+    const packed = join(folder, name.trim());
     // The peer dependency is installed too, from what the setup has fetched already.
     const quick = ['--prefer-offline', '--no-audit', '--no-fund', '--silent'];
     await run('npm', ['install', ...quick, packed, '@types/node@20'], { cwd: folder });
   });
 
   after(() => rm(folder, { recursive: true, force: true }));
+
+  it('has its licences', async () => {
+    for (const name of ['LICENSE-APACHE', 'LICENSE-MIT']) {
+      const packed = await readFile(join(folder, 'node_modules', 'palisade-client', name));
+      assert.deepEqual(packed, await readFile(resolve(PACKAGE, '..', name)));
+    }
+  });
 
   it('is had by import', async () => {
     await writeFile(join(folder, 'a.mjs'), `import { Lock, Palisade } from 'palisade-client';${USE}`);
@@ -60,15 +68,12 @@ onNode('the package', (bench) => {
 
   it('is built where its folder is installed from a fresh clone', async () => {
     const clone = join(folder, 'clone');
-    const unbuilt = [
-      'package.json',
-      'package-lock.json',
-      'tsconfig.json',
-      'src',
-      '../LICENSE-APACHE',
-      '../LICENSE-MIT',
-    ];
+    const unbuilt = ['package.json', 'package-lock.json', 'tsconfig.json', 'src'];
     for (const name of unbuilt) await cp(join(PACKAGE, name), join(clone, 'node', name), { recursive: true });
+    // A rehearsal builds too: npm hands its settings on to the installation of what the build needs.
+    const { stdout: rehearsed } = await run('npm', ['pack', '--dry-run', '--silent'], { cwd: join(clone, 'node') });
+    assert.match(rehearsed, /^palisade-client-.*\.tgz$/m);
+    await rm(join(clone, 'node', 'node_modules'), { recursive: true });
     const application = join(folder, 'application');
     await mkdir(application);
     await writeFile(join(application, 'package.json'), '{ "private": true }');

@@ -8,16 +8,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import palisade
-from palisade import aio
+import palisade_client
+from palisade_client import aio
 
 _OBJECTS = (
-    palisade.Palisade,
-    palisade.Lock,
-    palisade.Semaphore,
-    palisade.Election,
-    palisade.Observation,
-    palisade.Job,
+    palisade_client.Palisade,
+    palisade_client.Lock,
+    palisade_client.Semaphore,
+    palisade_client.Election,
+    palisade_client.Observation,
+    palisade_client.Job,
 )
 
 
@@ -57,7 +57,7 @@ class Threaded:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.real, "close" if name == "aclose" else name)
-        if isinstance(value, palisade.Lost):
+        if isinstance(value, palisade_client.Lost):
             return Threaded(value)
         if not inspect.ismethod(value) or name == "is_set":
             return value
@@ -125,4 +125,4 @@ class Watching:
 
 def palisade_of(face: str, address: Any, **options: Any) -> Any:
     """Returns a client of the locks, with the interface of ``aio.Palisade``."""
-    return aio.Palisade(address, **options) if face == "asyncio" else Threaded(palisade.Palisade(address, **options))
+    return aio.Palisade(address, **options) if face == "asyncio" else Threaded(palisade_client.Palisade(address, **options))

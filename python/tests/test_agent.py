@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade import LossReason, NoQuorum, Released
-from palisade._address import Address
-from palisade._connections import Connections
+from palisade_client import LossReason, NoQuorum, Released
+from palisade_client._address import Address
+from palisade_client._connections import Connections
 from servers import Agent, Node
 from waiting import eventually, passed, soon
 

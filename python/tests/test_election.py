@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade import Guarded, Leader, LockLost, LossReason, NotAcquired
+from palisade_client import Guarded, Leader, LockLost, LossReason, NotAcquired
 from servers import Node
 from waiting import soon
 

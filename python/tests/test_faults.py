@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade import LockLost, Released, ServerError, Unavailable
+from palisade_client import LockLost, Released, ServerError, Unavailable
 from servers import Node, free_ports
 from waiting import eventually, passed, soon
 from way import FaultyWay

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from http_server import HttpServer
-from palisade import BadArgument, Palisade
-from palisade.asgi import FencingMiddleware, Receive, Scope, Send
-from palisade.fencing import Grant, MemoryFence
+from palisade_client import BadArgument, Palisade
+from palisade_client.asgi import FencingMiddleware, Receive, Scope, Send
+from palisade_client.fencing import Grant, MemoryFence
 from servers import Node
 from waiting import at_last
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-import palisade
+import palisade_client
 from conftest import Bench
-from palisade import NoQuorum, NotAcquired, aio
+from palisade_client import NoQuorum, NotAcquired, aio
 from servers import Agent, Node
 from waiting import at_last, soon
 
 
 @pytest.fixture
-def locks(server: Node | Agent) -> Iterator[palisade.Palisade]:
-    with palisade.Palisade(server.url) as locks:
+def locks(server: Node | Agent) -> Iterator[palisade_client.Palisade]:
+    with palisade_client.Palisade(server.url) as locks:
         yield locks
 
 
@@ -163,7 +163,7 @@ def free(server: Node | Agent, key: str) -> None:
     at_last(f"{key} is free", lambda: server.outside.users(key) == (0, 0))
 
 
-def test_a_thread_that_is_interrupted_leaves_the_queue(server: Node | Agent, locks: palisade.Palisade, key: str) -> None:
+def test_a_thread_that_is_interrupted_leaves_the_queue(server: Node | Agent, locks: palisade_client.Palisade, key: str) -> None:
     with locks.lock(key):
         with interrupted(lambda: server.outside.users(key)[1] == 1):
             locks.lock(key)
@@ -171,11 +171,13 @@ def test_a_thread_that_is_interrupted_leaves_the_queue(server: Node | Agent, loc
     free(server, key)
 
 
-def test_a_thread_that_is_interrupted_with_the_grant_leaves_nothing(server: Node | Agent, locks: palisade.Palisade, key: str) -> None:
+def test_a_thread_that_is_interrupted_with_the_grant_leaves_nothing(
+    server: Node | Agent, locks: palisade_client.Palisade, key: str
+) -> None:
     for _ in range(6):
         lock = locks.lock(key, ttl=60)
 
-        def is_released(lock: palisade.Lock = lock) -> bool:
+        def is_released(lock: palisade_client.Lock = lock) -> bool:
             if server.outside.users(key)[1] == 1:
                 lock.release()
                 return True
@@ -191,15 +193,15 @@ def test_a_thread_that_is_interrupted_with_the_grant_leaves_nothing(server: Node
 
 
 def test_a_lock_is_not_extended_if_the_program_is_interrupted_before_it_has_it(
-    server: Node | Agent, locks: palisade.Palisade, key: str, monkeypatch: pytest.MonkeyPatch
+    server: Node | Agent, locks: palisade_client.Palisade, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Late(palisade.Lock):
+    class Late(palisade_client.Lock):
         def __init__(self, hold: Any) -> None:
             super().__init__(hold)
             assert server.outside.users(key)[0] == 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("palisade._sync.Lock", Late)
+    monkeypatch.setattr("palisade_client._sync.Lock", Late)
     with pytest.raises(KeyboardInterrupt):
         locks.lock(key, ttl=1)
     gc.collect()

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import palisade
+import palisade_client
 from conftest import Bench
 from faces import in_thread
-from palisade import Fenced, Guarded, Holder, LockLost, Loss, LossReason, NotAcquired, PalisadeError, ServerError, Unavailable, aio
+from palisade_client import Fenced, Guarded, Holder, LockLost, Loss, LossReason, NotAcquired, PalisadeError, ServerError, Unavailable, aio
 from servers import PROGRAM, Node
 from waiting import eventually, soon
 
@@ -50,7 +50,7 @@ async def test_two_threads_that_wait_for_each_other_are_found() -> None:
                 pass
 
     with Node() as node:
-        locks = palisade.Palisade(node.url)
+        locks = palisade_client.Palisade(node.url)
         await two_in_a_circle(node, lambda *args: in_thread(work, *args))
         await in_thread(locks.close)
 
@@ -115,8 +115,8 @@ def test_errors_pass_from_one_process_to_another() -> None:
         Fenced(33, 34),
         Unavailable("gone", is_broken=True),
         ServerError("OOM", "OOM"),
-        palisade.Closed(),
-        palisade.BadArgument("ttl"),
+        palisade_client.Closed(),
+        palisade_client.BadArgument("ttl"),
     ]
     for error in errors:
         named = error._of(b"orders:42\n")

@@ -14,10 +14,10 @@ import redis
 import redis.asyncio
 import redis.sentinel
 
-import palisade
+import palisade_client
 from conftest import Bench
-from palisade import BadArgument, Closed, LockLost, NotAcquired, aio
-from palisade._address import Address
+from palisade_client import BadArgument, Closed, LockLost, NotAcquired, aio
+from palisade_client._address import Address
 from servers import Node
 from waiting import boot_clock, passed, soon
 
@@ -198,7 +198,7 @@ async def test_permits_have_a_number_each(bench: Bench, key: str) -> None:
 
 
 async def test_bad_arguments_are_refused_by_name_and_nothing_is_sent(face: str) -> None:
-    kind: Any = aio.Palisade if face == "asyncio" else palisade.Palisade
+    kind: Any = aio.Palisade if face == "asyncio" else palisade_client.Palisade
     locks = kind("redis://127.0.0.1:1")
 
     async def come(result: Any) -> None:

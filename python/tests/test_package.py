@@ -15,6 +15,7 @@ import pytest
 from servers import ROOT, Node
 
 PACKAGE = ROOT / "python"
+LICENCES = ("LICENSE-APACHE", "LICENSE-MIT")
 
 
 def run(*words: str | Path) -> str:
@@ -30,8 +31,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("package")
     source, dist = folder / "source", folder / "dist"
     shutil.copytree(PACKAGE / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (PACKAGE / "pyproject.toml", PACKAGE / "README.md", ROOT / "LICENSE-MIT", ROOT / "LICENSE-APACHE"):
-        shutil.copy(file, source)
+    for name in ("pyproject.toml", "README.md", *LICENCES):
+        shutil.copy(PACKAGE / name, source)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source)
     return dist
 
@@ -50,12 +51,15 @@ def python(built: Path) -> Path:
 def test_wheel_and_source_archive_have_what_belongs_there(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     [archive] = built.glob("*.tar.gz")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "palisade/py.typed" in names
-    assert len([name for name in names if "LICENSE-" in name]) == 2
+    installed = zipfile.ZipFile(wheel)
+    names = installed.namelist()
+    assert "palisade_client/py.typed" in names
+    for licence in LICENCES:
+        [name] = [name for name in names if name.endswith(f"/licenses/{licence}")]
+        assert installed.read(name) == (ROOT / licence).read_bytes()
     with tarfile.open(archive) as source:
         inside = {name.partition("/")[2] for name in source.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/palisade/aio.py"} <= inside
+    assert {"pyproject.toml", "README.md", *LICENCES, "src/palisade_client/aio.py"} <= inside
 
 
 def test_the_examples_of_the_readme_run_in_a_clean_environment(python: Path, a_node: Node, tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ TYPED = """
 import asyncio
 from datetime import timedelta
 
-from palisade import AsyncPalisade, Leader, Lock, Loss, Once, Palisade, Permit
+from palisade_client import AsyncPalisade, Leader, Lock, Loss, Once, Palisade, Permit
 
 
 def work(locks: Palisade) -> int:

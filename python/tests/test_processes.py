@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from palisade import LockLost, LossReason, Palisade
+from palisade_client import LockLost, LossReason, Palisade
 from servers import ROOT, Agent, Node
 from waiting import at_last
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from conftest import Bench
-from palisade import Guarded, Misconfigured, PalisadeError, ServerError
+from palisade_client import Guarded, Misconfigured, PalisadeError, ServerError
 from servers import Node, free_ports
 from waiting import soon
 

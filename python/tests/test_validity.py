@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import Bench
-from palisade import BadArgument, LockLost, Loss, LossReason, Released, Unavailable
+from palisade_client import BadArgument, LockLost, Loss, LossReason, Released, Unavailable
 from servers import Agent, Node
 from waiting import eventually, passed, soon
 

@@ -10,7 +10,7 @@ import sys
 
 import psycopg
 
-from palisade import Palisade
+from palisade_client import Palisade
 
 
 def write(store: str, where: str, token: int) -> None:

@@ -26,7 +26,7 @@ def give_daemons_time() -> None:
         daemon.join(0.5)
 
 
-from palisade import Palisade, aio  # noqa: E402
+from palisade_client import Palisade, aio  # noqa: E402
 
 url, key, step = sys.argv[1:]
 # Tests that run in the background may ignore Ctrl-C, and a program inherits that.

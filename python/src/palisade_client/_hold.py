@@ -13,7 +13,7 @@ from ._refusals import is_lasting
 from .errors import Closed, LockLost, PalisadeError, UnexpectedReply, naming, shown
 from .loss import Loss, LossReason, Released
 
-_log = logging.getLogger("palisade")
+_log = logging.getLogger("palisade_client")
 
 
 class Hold:

@@ -23,7 +23,7 @@ _LOOK_AGAIN = 0.2
 # Shows that the server was there meanwhile: a request was pending for longer than this before it failed.
 _STOOD = 1.0
 
-_log = logging.getLogger("palisade")
+_log = logging.getLogger("palisade_client")
 
 
 @dataclass(frozen=True)

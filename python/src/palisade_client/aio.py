@@ -1,4 +1,4 @@
-"""Locks for programs with asyncio: the API of ``palisade`` itself, with ``await``."""
+"""Locks for programs with asyncio: the API of ``palisade_client`` itself, with ``await``."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Lock(Facts):
         """Releases the lock. Raises ``LockLost`` if it was lost, unless the block raises something itself.
 
         A release that does not reach the server is no error, since the work was done under a valid lock: it is logged
-        (``palisade``).
+        (``palisade_client``).
         """
         if error is None:
             await self._hold.release_unless_lost()

@@ -115,7 +115,7 @@ class Lock(Facts):
         """Releases the lock. Raises ``LockLost`` if it was lost, unless the block raises something itself.
 
         A release that does not reach the server is no error, since the work was done under a valid lock: it is logged
-        (``palisade``).
+        (``palisade_client``).
         """
         _run(self._hold.release_unless_lost if error is None else self._hold.release_quietly)
 

@@ -2,12 +2,12 @@
 
 An agent offers the same on several servers.
 
->>> from palisade import Palisade
+>>> from palisade_client import Palisade
 >>> locks = Palisade("redis://localhost:6379")
 >>> with locks.lock("orders:42", ttl=10) as lock:
 ...     pay(42, lock.token)
 
-``palisade.aio`` is the same for programs with asyncio.
+``palisade_client.aio`` is the same for programs with asyncio.
 """
 
 from ._leading import Leader
