@@ -62,7 +62,7 @@ class Cluster:
             shutil.chown(self.folder, USER)
         self._programs = _programs()
         data = self.folder / "data"
-        self.run("initdb", "--pgdata", data, "--username", "boss", "--auth", "trust", "--no-sync", "--locale", "C")
+        self.run("initdb", "--pgdata", data, "--username", "boss", "--auth", "trust", "--no-sync", "--locale", "C", "--encoding", "UTF8")
         # Crashes of PostgreSQL itself are not tested here.
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": "off"}
         settings |= {"deadlock_timeout": "100ms", "lock_timeout": "60s"}

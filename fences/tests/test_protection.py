@@ -230,10 +230,15 @@ def test_names_that_a_user_puts_in_the_way_change_nothing(database: Database) ->
     with database.connect() as boss:
         boss.execute("GRANT CREATE ON SCHEMA public TO app")
     fence(app := database.connect("app"), TOKEN)
+    passed = app.execute("SELECT pg_current_xact_id()::text, now()").fetchone()
     app.commit()
     app.execute("CREATE TEMP TABLE fences (resource text, permit int, x bigint, a bigint, passed_in xid8, passed_at timestamptz)")
     app.execute("INSERT INTO fences VALUES ('prices', 0, 0, 0, pg_current_xact_id(), now())")
-    app.execute("CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz'")
+    assert passed is not None
+    # Pretend that this is still the transaction that passed.
+    number = "CREATE FUNCTION public.pg_current_xact_id_if_assigned() RETURNS xid8 LANGUAGE sql AS 'SELECT ''{}''::xid8'"
+    app.execute(number.format(passed[0]))
+    app.execute(f"CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''{passed[1]}''::timestamptz'")
     app.execute("CREATE FUNCTION public.always(bigint, bigint) RETURNS bool LANGUAGE sql AS 'SELECT true'")
     app.execute("CREATE OPERATOR public.>= (FUNCTION = public.always, LEFTARG = bigint, RIGHTARG = bigint)")
     app.execute("SET search_path = pg_temp, public, pg_catalog")
