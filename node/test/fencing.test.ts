@@ -76,7 +76,11 @@ for (const [name, serve] of [
       server = createServer(serve).listen(0, '127.0.0.1');
       await once(server, 'listening');
     });
-    after(() => server.close());
+    after(() => {
+      server.close();
+      // Those that a failed test left unanswered.
+      server.closeAllConnections();
+    });
     beforeEach(() => {
       fence = new Watched();
       reached = [];

@@ -37,5 +37,6 @@ class HttpServer:
             connection.close()
 
     def end(self) -> None:
-        self._server.should_exit = True
+        # At once, also where a failed test left a request unanswered.
+        self._server.should_exit = self._server.force_exit = True
         self._thread.join()

@@ -57,6 +57,7 @@ def shop() -> Shop:
 def http(shop: Shop) -> Iterator[HttpServer]:
     server = HttpServer(shop.app)
     yield server
+    shop.hold_up = set()
     server.end()
 
 
@@ -122,7 +123,7 @@ def test_a_newer_holder_waits_until_the_older_ones_request_is_done(shop: Shop, h
     def ask(token: int) -> None:
         answers[token] = http.ask("PUT", "/prices", f'"{token}"')[0]
 
-    older, newer = (threading.Thread(target=ask, args=(token,)) for token in (33, 34))
+    older, newer = (threading.Thread(target=ask, args=(token,), daemon=True) for token in (33, 34))
     older.start()
     at_last("the older one is served", lambda: shop.reached == [33])
     newer.start()
