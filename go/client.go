@@ -5,8 +5,14 @@ import (
 	"errors"
 	"sync"
 
+	"palisade/locks/internal/switches"
+
 	"github.com/redis/go-redis/v9"
 )
+
+func init() {
+	switches.TakeAway = func(client any, key string) { client.(*Client).takeAway(key) }
+}
 
 // A Client has locks on one server with the Palisade module, or on several through a `palisade agent`. Any number of
 // goroutines may use it.
@@ -86,17 +92,29 @@ func (c *Client) WithLock(ctx context.Context, key string, work func(ctx context
 	if err != nil {
 		return err
 	}
-	working, cancel := context.WithCancelCause(context.WithValue(ctx, flowKey{}, lock.held.flow))
-	defer cancel(nil)
-	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
-	defer stop()
 	// A panic of the work releases the lock too.
 	defer lock.Unlock(ctx)
+	working, end := withEndOf(ctx, lock.Context())
+	defer end()
 	if err := work(working, lock); err != nil {
 		return err
 	}
-	stop()
 	return c.releaseAfterWork(lock)
+}
+
+// withEndOf returns a child of a lock's context, which ends with ctx too.
+func withEndOf(ctx, ofLock context.Context) (working context.Context, end func()) {
+	working, cancel := context.WithCancelCause(ofLock)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	timed := func() {}
+	if deadline, has := ctx.Deadline(); has {
+		working, timed = context.WithDeadline(working, deadline)
+	}
+	return working, func() {
+		stop()
+		timed()
+		cancel(nil)
+	}
 }
 
 // releaseAfterWork releases the lock, and returns an error only if it was lost: otherwise it was valid until now.
@@ -123,6 +141,21 @@ func (c *Client) Close() error {
 		c.connections.giveBack(one.acquisition, nil)
 	}
 	return c.connections.end()
+}
+
+// takeAway loses all locks of this key.
+func (c *Client) takeAway(key string) {
+	var taken []*held
+	c.mu.Lock()
+	for one := range c.held {
+		if one.key == key {
+			taken = append(taken, one)
+		}
+	}
+	c.mu.Unlock()
+	for _, one := range taken {
+		one.takenAway()
+	}
 }
 
 func (c *Client) forget(one *held) {
