@@ -100,10 +100,8 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@cargo test --package palisade-client --features metrics --test metrics
 	@cargo test --package palisade-client --features metrics --doc page_of_telemetry
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
-	@$(MAKE) --no-print-directory test-node
-	@$(MAKE) --no-print-directory test-python
-	@$(MAKE) --no-print-directory test-fences
-	@$(MAKE) --no-print-directory test-go
+	@# They mostly wait, as those of Rust do.
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-node test-python test-fences test-go
 	@$(MAKE) --no-print-directory test-conformance
 	@$(MAKE) --no-print-directory judge
 
