@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use palisade_quorum::{BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
+use palisade_quorum::{Ask, BootTime, Refusal, Wanted, limits::HOLDS_MAX, request::NoteSequence};
 
 use super::owners::{ByOwner, checked_owner};
 use super::table::{Holding, Id, Slot};
@@ -214,13 +214,12 @@ impl Change<'_> {
 
     async fn release(&self, held: &mut Option<Holding>, level: Option<u32>) -> Result<Option<u64>, Error> {
         let Some(holding) = held else { return Ok(None) };
-        let left = level.map_or(holding.holds - 1, |level| holding.holds.min(level - 1));
+        let level = level.unwrap_or(holding.holds);
+        let left = holding.holds.min(level - 1);
         if left > 0 {
-            if left < holding.holds {
-                let what = "answered that they gave holds back: ask again, with the same LEVEL";
-                holding.guard.tell_majority(holding.guard.lease().release(left + 1), what).await?;
-                holding.holds = left;
-            }
+            let what = "answered that they gave holds back: ask again, with the same LEVEL";
+            holding.guard.tell_majority(holding.guard.lease().release(level), what).await?;
+            holding.holds = left;
             return Ok(Some(left.into()));
         }
         let released = holding.guard.give_back().await;
@@ -263,7 +262,10 @@ impl Change<'_> {
     async fn share(&self, holding: &mut Holding) -> Result<Option<u64>, Error> {
         match holding.guard.lease().wanted() {
             Wanted::Permit { .. } => return Ok(None),
-            Wanted::Shared => {}
+            Wanted::Shared => {
+                let shares = holding.guard.lease().command(Ask::Share);
+                holding.guard.tell_majority(shares, "have it as a reader's").await?;
+            }
             Wanted::Exclusive => holding.guard.share().await?,
         }
         Ok(Some(holding.tell()))

@@ -70,6 +70,19 @@ fn own(views: &Views, id: &Id) -> Found {
     (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
+/// Returns whether a node has the lock as a reader's: another process made its writer a reader.
+///
+/// # Errors
+/// `NoQuorum`: too few nodes answer to tell.
+pub async fn is_shared(this: &ByOwner, id: &Id, lease: &Lease, checked: Checked) -> Result<bool, Error> {
+    let views = Views::ask(this.nodes(), &id.key, None, checked.given, Views::is_decided).await;
+    if !views.is_decided() {
+        return Err(views.too_few());
+    }
+    let seen = views.by_attempt().remove(&*lease.owner).unwrap_or_default();
+    Ok(seen.iter().any(|(_, grant)| grant.mode == Mode::Shared))
+}
+
 /// Releases everything that nodes have of this owner, whether a majority has it or not; with `token`, only the grant of
 /// that token. Returns true if a majority had it until now.
 ///

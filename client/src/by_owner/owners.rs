@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shown::Standing;
-use super::table::{Keeper, Table};
+use super::table::{Holding, Keeper, Table};
 use super::watches::Watches;
 use crate::net::nodes::Nodes;
 use crate::net::tally::Tally;
 use crate::run::checked::Checked;
+use crate::run::give_back::GiveBack;
 use crate::values::attempt_name::SUFFIX_BYTES;
 use crate::{Client, Error, ErrorKind, Options};
 
@@ -18,6 +19,9 @@ const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 
 /// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = palisade_quorum::limits::OWNER_BYTES_MAX - SUFFIX_BYTES;
+
+/// Maximum number of holds of one lock that are released at the end.
+const HOLDS_RELEASED_MAX: u32 = 64;
 
 /// Locks by the names of their owners; of [`Client::by_owner`].
 #[derive(Clone, Debug)]
@@ -126,15 +130,19 @@ impl ByOwner {
         (self.table.held(), self.waiting.count(), self.watching.count())
     }
 
-    /// Releases all locks held here, at the end of a program; [`Client::close`] waits for that. Without it, the locks
-    /// last until their leases end, and their owners may continue with another process.
+    /// Releases the locks held here, at the end of a program; [`Client::close`] waits for that. Without it, the locks
+    /// last until their leases end, and their owners may continue with another process. So do locks that another process
+    /// has adopted meanwhile, those that this one adopted, and those with very many holds.
     pub fn give_back(&self) {
-        let Ok(thread) = self.client.thread() else { return };
+        let (Ok(thread), Ok(checked)) = (self.client.thread(), self.of_another()) else { return };
         for slot in self.table.drain() {
-            let counted = self.nodes().under_way.begin();
+            let nodes = self.client.nodes();
+            let counted = nodes.under_way.begin();
             thread.spawn(async move {
-                if let Some(held) = slot.held.lock().await.take() {
-                    held.guard.give_back().await;
+                if let Some(Holding { guard, holds, .. }) = slot.held.lock().await.take() {
+                    // Each ends one hold, and none if the lock was adopted.
+                    (0..holds.min(HOLDS_RELEASED_MAX))
+                        .for_each(|_| drop(GiveBack::new(&nodes, guard.lease(), checked)));
                 }
                 drop(counted);
             });

@@ -241,7 +241,11 @@ impl OneRequest<'_> {
 
     /// Extends the lock that the owner already holds, if it is the requested one.
     async fn extended(&self, holding: &mut Holding) -> Result<Option<Granted>, Error> {
-        if !is_same(holding.guard.lease().wanted(), self.take.wanted) {
+        let lease = holding.guard.lease();
+        if lease.wanted() == Wanted::Exclusive && finding::is_shared(self.this, self.id, lease, self.checked).await? {
+            lease.wants(Wanted::Shared);
+        }
+        if !is_same(lease.wanted(), self.take.wanted) {
             return Err(owned());
         }
         match extend(&holding.guard, self.this.nodes().len(), self.checked.ttl_ms, self.came.at).await {

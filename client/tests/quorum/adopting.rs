@@ -90,3 +90,17 @@ async fn as_many_holds_as_a_node_counts() {
     assert_eq!(locks.release(b"k", b"me", Some(1), None).await.unwrap(), Some(0));
     until("it is free", async || nodes.holding("k") == 0).await;
 }
+
+/// One process acquired the lock for a writer, another one made the writer a reader, and readers get in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_another_process_made_a_reader() {
+    let nodes = Nodes::start(3);
+    let (first, other) = (process(&nodes).await, process(&nodes).await);
+    let reads = |owner: &str| Take { wanted: Wanted::Shared, retry: true, ..take(owner) };
+    takes(&first, take("me")).await;
+    let token = other.share(b"k", b"me", None).await.unwrap().unwrap();
+    takes(&other, reads("you")).await;
+    let writes = first.take(Take { retry: true, ..take("me") }).await;
+    assert_eq!(writes.unwrap_err().kind(), ErrorKind::Owned);
+    assert!(takes(&first, reads("me")).await.token >= token);
+}

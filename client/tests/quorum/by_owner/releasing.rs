@@ -1,10 +1,10 @@
 //! Owners that release what they hold, or the remains of it.
 
-use palisade_client::by_owner::ByOwner;
-use palisade_client::{Client, ErrorKind};
+use palisade_client::by_owner::{ByOwner, Take, Wanted};
+use palisade_client::{Client, ErrorKind, Options};
 
 use super::{TTL, patient, patient_for, start, take, takes};
-use crate::fixture::{Nodes, ms, until};
+use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
 
@@ -130,6 +130,7 @@ async fn at_the_end_locks_are_left_or_given_back() {
         let client = patient(&nodes.addresses()).await;
         let locks = client.by_owner();
         takes(&locks, take("me")).await;
+        assert_eq!(locks.reenter(b"k", b"me", Some(3), None).await.unwrap(), Some(3));
         if gives_back {
             locks.give_back();
         }
@@ -137,6 +138,39 @@ async fn at_the_end_locks_are_left_or_given_back() {
         drop((client, locks));
         let left = if gives_back { 0 } else { 3 };
         assert_eq!(nodes.holding("k"), left);
+    }
+}
+
+/// The process that acquired a lock ends and releases what it holds, after the owner went on with another process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_leaves_what_another_one_continues() {
+    let (nodes, client, locks) = held(3).await;
+    let next = patient(&nodes.addresses()).await.by_owner();
+    assert!(next.extend(b"k", b"me", TTL, None).await.unwrap().is_some());
+    locks.give_back();
+    let _ = client.close().await;
+    assert_eq!(nodes.holding("k"), 3);
+}
+
+/// A release that leaves all holds, and a share of what is shared, change nothing. Their answers still say whether the
+/// owner has the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_changes_nothing_is_asked_of_the_nodes() {
+    let nodes = Nodes::start(3);
+    let defaults = Options::new().node_timeout(ms(60_000)).told_at_once(false);
+    let client = Client::builder().nodes(nodes.addresses()).defaults(defaults).build().unwrap();
+    connected(&client).await;
+    let locks = client.by_owner();
+    for is_release in [true, false] {
+        let change = async || match is_release {
+            true => locks.release(b"k", b"me", Some(2), None).await.unwrap().is_some(),
+            false => locks.share(b"k", b"me", None).await.unwrap().is_some(),
+        };
+        takes(&locks, Take { wanted: Wanted::Shared, ..take("me") }).await;
+        until("every node has it", async || nodes.holding("k") == 3).await;
+        assert!(change().await);
+        nodes.say("LOCK.BREAK k");
+        assert!(!change().await, "{is_release}");
     }
 }
 
