@@ -91,8 +91,6 @@ mod distinct;
 mod election;
 #[cfg(test)]
 mod fixture;
-#[cfg(any(test, feature = "worlds"))]
-#[doc(hidden)]
 pub mod floors;
 pub mod grammar;
 mod held;

@@ -18,7 +18,8 @@ impl Highest {
 
     /// Returns true if `token` belongs to the last writer and no larger one has been seen since.
     pub fn is_of_last_writer(&self, token: u64) -> bool {
-        let largest = self.0.last().map(|(_, largest)| (largest.exclusive, largest.floor_of(Mode::Exclusive)));
+        let largest =
+            self.0.last().map(|(_, largest)| (largest.largest(Mode::Exclusive), largest.floor_of(Mode::Exclusive)));
         largest == Some((token, token))
     }
 

@@ -202,11 +202,7 @@ impl Mutex {
     /// has seen requires. The order of tokens implies that an older holder is always refused. This function checks that
     /// the current holder is never refused.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
-        let seen = self.register.floor_of(mode.mode());
-        if token >= seen {
-            self.register.add(mode.mode(), token);
-            return Ok(true);
-        }
+        let Err(seen) = self.register.pass(mode.mode(), token) else { return Ok(true) };
         // A write sent before the token rose, or before the holder became a reader, may arrive too late.
         let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
         match self.claims.iter().find(is_present) {

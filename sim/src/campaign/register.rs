@@ -66,17 +66,6 @@ struct Cell {
     seen: Floors,
 }
 
-impl Cell {
-    /// Returns true if an access in `mode` with `token` is accepted, and records its token.
-    fn takes(&mut self, mode: HeldAs, token: u64) -> bool {
-        let takes = token >= self.seen.floor_of(mode.mode());
-        if takes {
-            self.seen.add(mode.mode(), token);
-        }
-        takes
-    }
-}
-
 impl Register {
     /// Serves clients at `path` as long as the runtime lives.
     ///
@@ -115,7 +104,7 @@ impl Register {
         let at = now_us();
         let Access { key, who, token, mode, write } = access;
         let cell = inner.cells.entry(key).or_default();
-        let taken = cell.takes(mode, token);
+        let taken = cell.seen.pass(mode.mode(), token).is_ok();
         let number = cell.numbers.entry(if let HeldAs::Permit { number, .. } = mode { number } else { 0 }).or_default();
         let mut lost_update = false;
         if let Some(new) = write.filter(|_| taken) {
@@ -215,8 +204,8 @@ mod tests {
         ];
         for (before, mode, token, taken) in cases {
             let mut cell = Cell::default();
-            assert!(before.iter().all(|&(mode, token)| cell.takes(mode, token)));
-            assert_eq!(cell.takes(mode, token), taken, "{mode:?} {token} after {before:?}");
+            assert!(before.iter().all(|&(mode, token)| cell.seen.pass(mode.mode(), token).is_ok()));
+            assert_eq!(cell.seen.pass(mode.mode(), token).is_ok(), taken, "{mode:?} {token} after {before:?}");
         }
     }
 }
