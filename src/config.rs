@@ -13,7 +13,10 @@ use palisade_core::limits::{
 };
 use palisade_core::{GuardPolicy, KeyPrefixes, parse_integer};
 
-use crate::ffi::{ChoiceConfig, Context, NumericConfig, TextConfig, register_choice, register_config, register_text};
+use crate::ffi::{
+    ChoiceConfig, CommandRules, Context, Inner, NumericConfig, TextConfig, register_choice, register_config,
+    register_text,
+};
 
 /// `lock.max-ttl`: the longest lease, in milliseconds. Fixed while the server runs, because a node that lost its memory
 /// must refuse for this long.
@@ -73,9 +76,34 @@ static METRICS_PREFIXES: TextConfig = TextConfig {
     immutable: false,
 };
 
+/// `lock.gate-commands`: the commands that LOCK.GATE runs.
+static GATE_COMMANDS: TextConfig = TextConfig {
+    name: c"gate-commands",
+    value: Mutex::new(String::new()),
+    read: |rules| match GATE_RULES.set(rules) {
+        true => Ok(String::from_utf8_lossy(rules).into_owned()),
+        false => Err(RULES_NEEDED),
+    },
+    immutable: false,
+};
+
+/// The commands that LOCK.GATE runs, in the server's form.
+static GATE_RULES: CommandRules = CommandRules::new();
+
+/// The default of `lock.gate-commands`: what reads or writes data, and returns at once.
+const GATE_COMMANDS_DEFAULT: &str = "+@read +@write -@blocking -@scripting -@admin -@dangerous";
+
+/// The error about values of `lock.gate-commands`.
+const RULES_NEEDED: &str = "needs ACL rules about commands, as +@write -@dangerous +sort, with spaces between";
+
 /// The error about values of `lock.metrics-prefixes`.
 const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
                                space in one, %25 for a %";
+
+/// Returns whether LOCK.GATE may run this command.
+pub fn permits(inner: &Inner<'_>) -> bool {
+    GATE_RULES.permit(inner)
+}
 
 /// Returns whether events of grants are published.
 pub fn events() -> bool {
@@ -148,7 +176,8 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
         register_choice(ctx, choice, word.unwrap_or(0))?;
     }
     register_text(ctx, &STATE_FILE, &given.state_file.unwrap_or_else(|| default_state_file(ctx)))?;
-    register_text(ctx, &METRICS_PREFIXES, &given.metrics_prefixes.unwrap_or_default())
+    register_text(ctx, &METRICS_PREFIXES, &given.metrics_prefixes.unwrap_or_default())?;
+    register_text(ctx, &GATE_COMMANDS, given.gate_commands.as_deref().unwrap_or(GATE_COMMANDS_DEFAULT))
 }
 
 /// Returns the default name, made of what distinguishes servers in one folder: the port, the TLS port, or the socket.
@@ -168,6 +197,7 @@ struct Given {
     choices: [Option<usize>; CHOICES.len()],
     state_file: Option<String>,
     metrics_prefixes: Option<String>,
+    gate_commands: Option<String>,
 }
 
 fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
@@ -197,10 +227,13 @@ fn parse(arguments: &[&[u8]]) -> Result<Given, String> {
         } else if is(METRICS_PREFIXES.name) {
             let text = value.map_or(Err(PREFIXES_NEEDED), METRICS_PREFIXES.read);
             given.metrics_prefixes.replace(text.map_err(|why| format!("its argument `{name}` {why}"))?).is_some()
+        } else if is(GATE_COMMANDS.name) {
+            let rules = value.map_or(Err(RULES_NEEDED), GATE_COMMANDS.read);
+            given.gate_commands.replace(rules.map_err(|why| format!("its argument `{name}` {why}"))?).is_some()
         } else {
             return Err(format!(
                 "it has no argument `{name}`, only max-ttl, max-clock-skew, max-waiters, max-waiting-bytes, handoff-window, \
-                 log-max-len, log-slower-than, restart-guard, events, state-file and metrics-prefixes, each followed by a value"
+                 log-max-len, log-slower-than, restart-guard, events, state-file, metrics-prefixes and gate-commands, each followed by a value"
             ));
         };
         if again {

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use palisade_core::engine::Key;
 
-use crate::driver::{blocked_clients, cluster, grant_events, listeners, propagation, timer};
+use crate::driver::{blocked_clients, cluster, gates, grant_events, listeners, propagation, timer};
 use crate::durability::{dropped_locks, incarnation, promotion, settings, start, tick};
 use crate::ffi::{Arrival, Context, Events, Import, Job, KeyName, LockKey, SlotEvents, Source};
 use crate::{clock, state};
@@ -80,6 +80,7 @@ impl Events for NodeEvents {
     }
 
     fn flush(ctx: Context<'_>, db: Option<u32>) {
+        gates::flushed(db);
         let detached = state::with(|node| node.flush(db));
         if ctx.is_master() && LOADING.get().is_none() {
             dropped_locks::log_flushed(ctx, &detached);
@@ -112,14 +113,19 @@ impl Events for NodeEvents {
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
-        // Of all loaded keys only locks need a check.
+        // Of all loaded keys only locks and gates need a check.
         if READ.take() {
             Self::arrived(ctx, name, Arrival::Moved);
         }
     }
 
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival) {
-        let Ok(mut key) = LockKey::read(ctx, name) else { return };
+        let Ok(mut key) = LockKey::read(ctx, name) else {
+            if gates::arrived(ctx, name) {
+                timer::arm(ctx);
+            }
+            return;
+        };
         let db = key.db();
         let Some(lock) = key.lock_mut() else { return };
         if by == Arrival::Restored {
@@ -151,11 +157,11 @@ impl SlotEvents for NodeEvents {
 thread_local! {
     /// The source from which the server is loading its data.
     static LOADING: Cell<Option<Source>> = const { Cell::new(None) };
-    /// A lock was read since the last key was loaded.
+    /// A lock or a gate was read since the last key was loaded.
     static READ: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes that a lock was read from a record: if the server keeps it, an event of its key follows.
-pub fn lock_was_read() {
+/// Notes that a lock or a gate was read from a record: if the server keeps it, an event of its key follows.
+pub fn value_was_read() {
     READ.set(true);
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-use palisade_core::{Figures, IncarnationId, Times, escape};
+use palisade_core::{Figures, Gate, IncarnationId, Lock, Times, escape};
 
 use crate::driver::{pass, propagation};
 use crate::durability::incarnation;
-use crate::ffi::{Field, InfoSection, is_poisoned, locks_in_memory};
+use crate::ffi::{Field, InfoSection, in_memory, is_poisoned};
 use crate::{clock, config, state};
 
 /// The module's section of INFO.
@@ -24,7 +24,10 @@ impl InfoSection for Section {
             let IncarnationId { node: id, number: incarnation } = node.ledger().incarnation();
             let armed = node.guard().armed(now);
             vec![
-                (c"held", number(locks_in_memory() as u64)),
+                (c"held", number(in_memory::<Lock>() as u64)),
+                (c"gates", number(in_memory::<Gate>() as u64)),
+                (c"gate_passes", number(counters.gate_passes)),
+                (c"gate_refusals", number(counters.gate_refusals)),
                 (c"grants", number(counters.grants)),
                 (c"shared_grants", number(counters.shared_grants)),
                 (c"permit_grants", number(counters.permit_grants)),

@@ -5,7 +5,8 @@
 //!
 //! Each of these imports only those below it (`tests/imports.rs`):
 //!
-//! - `commands` parses clients' words into requests; the server also calls `events`, `lock_type` and `info_section`.
+//! - `commands` parses clients' words into requests; the server also calls `events`, `lock_type`, `gate_type` and
+//!   `info_section`.
 //! - `driver` performs the engine's decisions: only it writes to the server.
 //! - `durability` keeps the node's memory on the disk across its incarnations.
 //! - `state` is the node's memory, `config` the operator's settings, `clock` the time.
@@ -22,6 +23,7 @@ mod durability;
 mod events;
 #[allow(unsafe_code)]
 mod ffi;
+mod gate_type;
 mod info_section;
 mod lock_type;
 mod state;
@@ -47,6 +49,7 @@ impl Module for Palisade {
     fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
         look_for_commands(ctx)?;
         ffi::register_data_type::<lock_type::LockType>(ctx)?;
+        ffi::register_data_type::<gate_type::GateType>(ctx)?;
         commands::register(ctx)?;
         config::register(ctx, arguments)?;
         ffi::register_info::<info_section::Section>(ctx)

@@ -9,7 +9,7 @@ use palisade_core::{BootTime, Deadlines, Lock};
 
 use crate::driver::{cluster, grant_events, timer};
 use crate::durability::dropped_locks;
-use crate::ffi::{Context, DataType, KeyName, warn};
+use crate::ffi::{Context, DataType, Digest, KeyName, warn};
 use crate::{clock, command_names, config, events, state};
 
 /// The least time between two warnings about refused records, in milliseconds.
@@ -19,6 +19,9 @@ const WARNING_PAUSE_MS: u64 = 1_000;
 pub struct LockType;
 
 impl DataType for LockType {
+    type Value = Lock;
+
+    const NAME: &'static CStr = c"redislock";
     const AOF_COMMAND: &'static CStr = command_names::EFFECT;
 
     fn save(lock: &Lock, out: &mut Vec<u8>) {
@@ -26,15 +29,25 @@ impl DataType for LockType {
     }
 
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Lock>> {
-        let arrival = if ctx.is_loading() || ctx.is_obedient() { Arrival::Storage } else { Arrival::Payload };
-        match read(arrival, name.bytes(), bytes) {
+        match read(arrival(ctx), name.bytes(), bytes) {
             Ok(lock) => {
-                events::lock_was_read();
+                events::value_was_read();
                 Some(Box::new(lock))
             }
             Err(why) => {
-                warn_now_and_then(&why);
+                warn_now_and_then("lock", &why);
                 None
+            }
+        }
+    }
+
+    fn digest(lock: &Lock, digest: &mut Digest) {
+        for (mode, grant) in lock.grants() {
+            [grant.owner(), grant.note()].into_iter().for_each(|part| digest.add(part));
+            let numbers = [grant.token().get(), grant.holds().into(), mode.number().into()];
+            numbers.into_iter().for_each(|number| digest.add_number(number));
+            if grant.is_adopted() {
+                digest.add_number(1);
             }
         }
     }
@@ -63,6 +76,11 @@ impl DataType for LockType {
     }
 }
 
+/// Returns the way by which a record that the server loads came here.
+pub fn arrival(ctx: Context<'_>) -> Arrival {
+    if ctx.is_loading() || ctx.is_obedient() { Arrival::Storage } else { Arrival::Payload }
+}
+
 /// Reads the lock of a record. One from a client must be a lock that this node could have granted.
 fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let now = clock::now();
@@ -82,13 +100,13 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
 }
 
 /// Logs why a record was refused, at a bounded rate, since the server only tells the client that the format is bad.
-fn warn_now_and_then(why: &str) {
+pub fn warn_now_and_then(what: &str, why: &str) {
     thread_local! {
         static LAST: Cell<Option<BootTime>> = const { Cell::new(None) };
     }
     let now = clock::boot_now();
     if LAST.get().is_none_or(|last| now.ms_since(last) >= WARNING_PAUSE_MS) {
         LAST.set(Some(now));
-        warn(&format!("a lock was refused: {why}"));
+        warn(&format!("a {what} was refused: {why}"));
     }
 }

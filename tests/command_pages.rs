@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use palisade_core::{Cause, Refusal};
+use palisade_core::{Cause, GateRefusal, Refusal};
 
 use crate::descriptions::{has_categories, typed};
 use crate::harness::{Client, Reply, Server, error, text};
@@ -102,6 +102,7 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     let values = required.map(|argument| match argument.as_str() {
         "ttl" | "ms" | "version" => "1000",
         "mode" => "SHARED",
+        "token" => "5",
         _ => "x",
     });
     format!("{name} {} NOSUCH", values.collect::<Vec<_>>().join(" "))
@@ -109,6 +110,10 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
 
 /// Returns every refusal, with `ANY` where its text contains words from elsewhere.
 fn refusals() -> Vec<Refusal> {
+    use GateRefusal::{
+        CommandForbidden, CommandWords, Fenced, GateIsKey, InTransaction, IsGate, IsLock, Keep, LockCommand, NoKey,
+        NotHeld, Permit, UnknownCommand,
+    };
     use Refusal::*;
     // A new refusal does not compile until it is listed here; it belongs in the list below, too.
     let _ = |refusal: Refusal| match refusal {
@@ -141,6 +146,10 @@ fn refusals() -> Vec<Refusal> {
         MembersVersion { .. } => {}
         Ballot | NothingJoins | MembersForm => {}
         RepeatedOption { .. } | MissingValue { .. } | Internal | BadRecord(_) => {}
+        Gate(of_a_gate) => match of_a_gate {
+            Fenced { .. } | NotHeld | IsLock | IsGate | Permit | Keep | GateRefusal::OutOfMemory | InTransaction => {}
+            UnknownCommand | CommandWords | NoKey | GateIsKey | LockCommand | CommandForbidden => {}
+        },
     };
     let (left_ms, max_ms) = (1000, 60_000);
     let (queue_full, known, name) = (QueueFull { max: 65_536 }, ANY, ANY);
@@ -191,6 +200,22 @@ fn refusals() -> Vec<Refusal> {
         Level,
         HoldsExhausted,
         TokensExhausted,
+        Gate(Fenced { largest: 1_795_234_601_882_918 }),
+        Gate(NotHeld),
+        Gate(IsLock),
+        Gate(IsGate),
+        Gate(Permit),
+        Gate(Keep),
+        Gate(GateRefusal::OutOfMemory),
+        Gate(InTransaction),
+        Gate(UnknownCommand),
+        Gate(CommandWords),
+        Gate(NoKey),
+        Gate(GateIsKey),
+        Gate(LockCommand),
+        Gate(CommandForbidden),
+        Excludes { options: "SHARED and PERMIT" },
+        Excludes { options: "HELD and KEEP" },
         Excludes { options: "SHARED and LIMIT" },
         Excludes { options: "RESET and KEY" },
         Excludes { options: "RESET and COUNT" },

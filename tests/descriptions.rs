@@ -3,7 +3,7 @@
 use crate::harness::{Client, Reply, Server, text};
 
 /// The name, arity, flags of the key, whether the command writes, and its arguments as a person types them.
-const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
+const COMMANDS: [(&str, i64, &str, bool, &str); 22] = [
     (
         "LOCK.ACQUIRE",
         -4,
@@ -18,6 +18,7 @@ const COMMANDS: [(&str, i64, &str, bool, &str); 21] = [
     ("LOCK.NOTE", -4, "update", true, "key owner text [SEQ n] [TOKEN token]"),
     ("LOCK.FENCE", 4, "update", true, "key owner token"),
     ("LOCK.CHECK", 3, "access", false, "key token"),
+    ("LOCK.GATE", -3, "insert", true, "key token [SHARED] [PERMIT number] [HELD] [KEEP ms] [COMMAND command ...]"),
     (
         "LOCK.WAIT",
         -4,
@@ -61,6 +62,7 @@ fn command_docs_show_every_argument() {
         let newer = [
             "LOCK.CONVERT",
             "LOCK.NOTE",
+            "LOCK.GATE",
             "LOCK.HEAR",
             "LOCK.WATCH",
             "LOCK.LOG",
@@ -87,10 +89,12 @@ pub fn typed(argument: &Reply) -> String {
     if !has("token") {
         return name;
     }
-    assert_eq!(texts(&argument.field("flags")), ["optional"]);
+    let flags = texts(&argument.field("flags"));
+    let more = if flags.contains(&"multiple".to_owned()) { " ..." } else { "" };
+    assert_eq!((&flags[0], flags.len()), (&"optional".to_owned(), 1 + usize::from(!more.is_empty())));
     let token = argument.field("token").as_text();
     if argument.field("type") != text("pure-token") {
-        return format!("[{token} {name}]");
+        return format!("[{token} {name}{more}]");
     }
     assert_eq!(name, token.to_lowercase());
     format!("[{token}]")
@@ -105,9 +109,9 @@ fn command_info_has_arity_flags_and_keys() {
         let info = list[0].as_list();
         assert_eq!(info[1].as_int(), arity, "{name}");
         let flags = texts(&info[2]);
-        // Lists take time in proportion to their length.
-        let is_list = ["LOCK.LOG", "LOCK.TOP"].contains(&name);
-        assert_eq!(flags.contains(&"fast".to_owned()), !is_list, "{name}: {flags:?}");
+        // Lists take time in proportion to their length, and a gate runs any command.
+        let is_slow = ["LOCK.LOG", "LOCK.TOP", "LOCK.GATE"].contains(&name);
+        assert_eq!(flags.contains(&"fast".to_owned()), !is_slow, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"readonly".to_owned()), !writes && !access.is_empty(), "{name}: {flags:?}");
         let takes_memory = ["LOCK.ACQUIRE", "LOCK.NOTE"].contains(&name);
@@ -175,7 +179,11 @@ fn acl_categories_tell_users_from_operators() {
         names.sort();
         names
     };
-    assert_eq!(in_category(&mut client, "lock").len(), COMMANDS.len() + 2, "all, and the internal ones");
+    assert_eq!(
+        in_category(&mut client, "lock").len(),
+        COMMANDS.len() - 1 + 2,
+        "all but LOCK.GATE, and the internal ones"
+    );
     assert_eq!(
         in_category(&mut client, "dangerous"),
         [

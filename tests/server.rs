@@ -31,6 +31,8 @@ mod expiry;
 mod failures;
 mod full_disk;
 mod garbage;
+mod gate;
+mod gate_kept;
 mod guard;
 mod hand_over;
 mod heard;

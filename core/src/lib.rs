@@ -34,6 +34,7 @@
 //! | folder | subject |
 //! |---|---|
 //! | `lock` | the content of a key ([`Lock`]), and when its leases end ([`Deadlines`]) |
+//! | `gate` | what a resource remembers of the tokens that it let pass ([`Gate`]) |
 //! | `format` | bytes on the wire and the disk ([`record`]), digests |
 //! | `history` | past grants and waits, for people ([`History`], [`Log`]): no rule reads it |
 //! | `members` | a node's knowledge of the set of nodes that it belongs to ([`Membership`]) |
@@ -54,6 +55,7 @@ pub mod engine;
 #[cfg(test)]
 mod fixture;
 mod format;
+mod gate;
 mod guard;
 mod history;
 mod keepalive;
@@ -69,7 +71,10 @@ pub use durability::node_state::{CleanEnd, NodeState, Unreadable};
 pub use durability::start::{GuardPolicy, Start, Verdict, token_floor};
 pub use durability::ties::{AofFile, FileId, Found, IncarnationId};
 pub use format::digest::LocksDigest;
+pub use format::gate as gate_record;
 pub use format::record;
+pub use gate::Gate;
+pub use gate::forgetting::{Forgetting, MayBeOver};
 pub use guard::evicted::{Evicted, Evictee};
 pub use guard::flush::Flush;
 pub use guard::outstanding::{Master, OutstandingTtl};
@@ -98,8 +103,8 @@ pub use node::tamper::Tamper;
 pub use node::{Node, Settings};
 pub use palisade_quorum as quorum;
 pub use palisade_quorum::{
-    Accepted, Ballot, BootId, BootTime, Cause, Damaged, KeyPrefixes, Member, Members, Mode, Now, Permit, Printable,
-    Refusal, Token, WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text,
+    Accepted, Ballot, BootId, BootTime, Cause, Damaged, GateRefusal, KeyPrefixes, Member, Members, Mode, Now, Permit,
+    Printable, Refusal, Token, WallClock, Wanted, ahead_us, escape, is_address, is_obeyed, limits, members_from_text,
     members_to_text, parse_integer,
 };
 pub use palisade_quorum::{grammar, request};
@@ -115,6 +120,7 @@ pub use rules::check::check;
 pub use rules::convert::convert;
 pub use rules::extend::extend;
 pub use rules::fence::fence;
+pub use rules::gate::ensure_held;
 pub use rules::hand_over::{HandedOver, hand_over};
 pub use rules::note::annotate;
 pub use rules::on_grant::OnGrant;

@@ -1,9 +1,9 @@
-//! Records of locks and of their changes, from any bytes.
+//! Records of locks and gates, and of their changes, from any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
 use palisade_core::record::{Applied, Arrival, Change, Decoded, Here, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
-use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire};
+use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire, gate_record};
 
 /// The boot in which the node runs; a record whose boot bytes are all 1 is of the same boot.
 pub const HERE: BootId = BootId([1; 16]);
@@ -26,7 +26,7 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
 }
 
 /// Reads the record after the first 8 bytes, which are the time. The bytes are also read as the record of a lock that
-/// has just been granted, and as each kind of record of a lock with several holders.
+/// has just been granted, as each kind of record of a lock with several holders, and as each of a gate.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
@@ -39,7 +39,30 @@ pub fn run(input: &[u8]) {
             let mut joint = bytes.to_vec();
             (joint[0], joint[KIND]) = (JOINT, kind);
             read(&joint, now);
+            (joint[0], joint[KIND]) = (gate_record::VERSION, kind);
+            read_gate(&joint, now);
         }
+    }
+}
+
+/// Checks that a gate which is read is written and read as the same one, and that a record which is applied twice counts
+/// once.
+fn read_gate(bytes: &[u8], now: BootTime) {
+    for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
+        let here = here(arrival, now);
+        let mut gate = match gate_record::apply(bytes, here, None) {
+            Ok(gate) => gate.expect("there was none"),
+            Err(damaged) => {
+                assert!(gate_record::decode(bytes, here).is_err() && !damaged.to_string().is_empty());
+                continue;
+            }
+        };
+        assert!(gate.seen().iter().count() > 0);
+        let before = gate.clone();
+        assert_eq!((gate_record::apply(bytes, here, Some(&mut gate)), &gate), (Ok(None), &before));
+        let mut again = vec![];
+        gate_record::encode(&gate, now, HERE, &mut again);
+        assert_eq!(gate_record::decode(&again, here), Ok(gate));
     }
 }
 

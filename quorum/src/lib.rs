@@ -127,7 +127,7 @@ pub use keeper::{Auto, Keeper, News, ROUNDS_A_LEASE, WhyLost, Work};
 pub use known::{HoldStatus, known};
 pub use members::{Accepted, Ballot, Member, Members, is_address, members_from_text, members_to_text};
 pub use obstacle::Obstacle;
-pub use refusal::{Damaged, Refusal};
+pub use refusal::{Damaged, GateRefusal, Refusal};
 pub use release::{Release, Released};
 pub use resume::{OwnGrant, Resumed, resume};
 pub use shown::{is_named_by, token_of};

@@ -1,7 +1,12 @@
 //! The reasons for which a command is refused, and all error texts: a stable first word, then what to do.
 
+mod damaged;
+mod gate;
+
 use std::fmt;
 
+pub use self::damaged::Damaged;
+pub use self::gate::GateRefusal;
 use crate::values::cause::Cause;
 use crate::values::limits::{
     BEHIND_MAX, ENDED_A_STEP_MAX, FLOOR_MAX, GUARD_LIMIT_MS, HOLDERS_MAX, HOLDS_MAX, KEEPALIVE_MAX_MS,
@@ -211,6 +216,8 @@ pub enum Refusal {
     NothingJoins,
     /// `ERR`: neither a promise nor an acceptance nor a decision.
     MembersForm,
+    /// A gate let the token not pass.
+    Gate(GateRefusal),
     /// `ERR`: an ordinary client sent the internal command.
     Internal,
     /// `ERR`: the internal command carried a damaged record.
@@ -453,6 +460,7 @@ impl fmt::Display for Refusal {
             Self::MembersForm => f.write_str(
                 "ERR LOCK.SETMEMBERS takes PROMISE ballot, or ACCEPT ballot with MEMBERS and FLOOR, or DECIDED with MEMBERS",
             ),
+            Self::Gate(refusal) => refusal.fmt(f),
             Self::Internal => f.write_str(
                 "ERR LOCK.EFFECT and LOCK.CEILING are how a master tells replicas and its AOF what there is: clients use \
                  LOCK.ACQUIRE",
@@ -463,34 +471,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-/// The reason why bytes are not a valid record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damaged {
-    /// An unknown version.
-    Version {
-        /// The record's version.
-        found: u8,
-        /// The latest version that this module reads.
-        known: u8,
-    },
-    /// A length other than the head states.
-    Length,
-    /// A field outside the bounds of every lock.
-    Field(&'static str),
-}
-
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version { found, known } => {
-                write!(f, "version {found} where this module reads versions up to {known}: load a module that knows it")
-            }
-            Self::Length => f.write_str("its length is not what its head says"),
-            Self::Field(name) => write!(f, "its {name} is out of bounds"),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,15 @@
-//! `LOCK.EFFECT key record`: tells replicas and a reloaded AOF what a lock holds.
+//! `LOCK.EFFECT key record`: tells replicas and a reloaded AOF what a lock holds, or a gate.
 //!
 //! The record is the one in the RDB file (see `palisade_core::record`), so that one format says everything: owner,
 //! token, holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
 
-use palisade_core::Refusal;
 use palisade_core::engine::Key;
 use palisade_core::grammar::{self, Argument, KeyAccess, Shape};
 use palisade_core::record::{self, Applied, Arrival, Here};
+use palisade_core::{Refusal, gate_record};
 
-use super::key::open;
-use crate::driver::{effects, timer, watchers};
+use super::key::{open, open_gate};
+use crate::driver::{effects, gates, timer, watchers};
 use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, command_names, state};
@@ -21,7 +21,7 @@ impl Command for Effect {
     const SPEC: Spec = Spec::new(
         grammar::Spec {
             name: command_names::text(command_names::EFFECT),
-            summary: "Internal: carries the state of a lock to replicas and the AOF. Refused from clients.",
+            summary: "Internal: carries the state of a lock or a gate to replicas and the AOF. Refused from clients.",
             flags: "write fast",
             key: Some(KeyAccess::Insert),
             arguments: &[Argument { name: "record", option: None, shape: Shape::Bytes }],
@@ -52,6 +52,9 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let record = call.words().next().unwrap_or_default();
     let now = clock::boot_now();
     let here = Here { arrival, now, boot: clock::boot_id() };
+    if record.first() == Some(&gate_record::VERSION) {
+        return set_gate(call, record, here);
+    }
     let told = record::decode_told(record, here).map_err(Refusal::BadRecord)?;
     let mut key = open(call)?;
     let applied = match record::apply(told, key.lock_mut()).map_err(Refusal::BadRecord)? {
@@ -75,6 +78,13 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
         timer::arm(call.ctx);
     }
     // Passed on as it came, to this replica's own replicas and AOF.
+    call.ctx.replicate_command();
+    Ok(Reply::Ok)
+}
+
+fn set_gate(call: &Call<'_>, record: &[u8], here: Here) -> Result<Reply, Refusal> {
+    gates::told(call.ctx, &mut open_gate(call)?, record, here).map_err(Refusal::BadRecord)?;
+    timer::arm(call.ctx);
     call.ctx.replicate_command();
     Ok(Reply::Ok)
 }

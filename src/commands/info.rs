@@ -1,10 +1,10 @@
-//! `LOCK.INFO key [HOLDERS n] [WAITERS n]`
+//! `LOCK.INFO key [HOLDERS n] [WAITERS n]`, of a gate without these
 
 use palisade_core::engine::Key;
 use palisade_core::request::{self, ListedHolders, ListedWaiters};
 use palisade_core::{BootTime, Grant, Mode, Node, Refusal, Waiter, Want};
 
-use super::key::look;
+use super::key::{look, look_gate};
 use crate::driver::sight;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
@@ -18,7 +18,13 @@ impl Command for Info {
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         let request::Info { holders, waiters: listed } = request::Info::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
-        let key = look(call)?;
+        let key = match look(call) {
+            Ok(key) => key,
+            Err(_) => {
+                let gate = look_gate(call)?;
+                return Ok(gate.value().and_then(|gate| sight::gate_fields(gate, now)).unwrap_or(Reply::Null));
+            }
+        };
         let at = Key { db: call.ctx.db(), name: key.name().bytes() };
         let lock = key.lock().filter(|lock| !lock.is_expired(now));
         state::with(|node| {

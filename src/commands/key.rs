@@ -1,17 +1,30 @@
 //! The key of a command.
 
-use palisade_core::Refusal;
+use palisade_core::{GateRefusal, Refusal};
 
-use crate::ffi::{Call, LockKey, NotALock};
+use crate::ffi::{Call, GateKey, LockKey, OtherType};
 
 /// Opens the key of `call` to change its lock.
 #[inline(always)]
 pub fn open<'a>(call: &'a Call<'a>) -> Result<LockKey<'a>, Refusal> {
-    LockKey::write(call.ctx, call.key()).map_err(|NotALock| Refusal::WrongType)
+    LockKey::write(call.ctx, call.key()).map_err(|OtherType| Refusal::WrongType)
 }
 
 /// Opens the key of `call` to read its lock.
 #[inline(always)]
 pub fn look<'a>(call: &'a Call<'a>) -> Result<LockKey<'a>, Refusal> {
-    LockKey::read(call.ctx, call.key()).map_err(|NotALock| Refusal::WrongType)
+    LockKey::read(call.ctx, call.key()).map_err(|OtherType| Refusal::WrongType)
+}
+
+/// Opens the key of `call` to change its gate.
+pub fn open_gate<'a>(call: &'a Call<'a>) -> Result<GateKey<'a>, Refusal> {
+    GateKey::write(call.ctx, call.key()).map_err(|OtherType| match look(call) {
+        Ok(_) => Refusal::Gate(GateRefusal::IsLock),
+        Err(other) => other,
+    })
+}
+
+/// Opens the key of `call` to read its gate.
+pub fn look_gate<'a>(call: &'a Call<'a>) -> Result<GateKey<'a>, Refusal> {
+    GateKey::read(call.ctx, call.key()).map_err(|OtherType| Refusal::WrongType)
 }

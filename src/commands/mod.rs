@@ -7,6 +7,7 @@ mod ceiling;
 mod check;
 mod effect;
 mod floor;
+mod gate;
 mod guard;
 mod hear;
 mod held;

@@ -3,8 +3,8 @@
 #[cfg(debug_assertions)]
 use super::panic;
 use super::{
-    acquire, break_lock, ceiling, check, effect, floor, guard, hear, held, help, info, log, members, node, release,
-    set_members, top, wait, watch,
+    acquire, break_lock, ceiling, check, effect, floor, gate, guard, hear, held, help, info, log, members, node,
+    release, set_members, top, wait, watch,
 };
 use crate::ffi::{Command, Context, Entry, register_command};
 
@@ -18,6 +18,7 @@ const COMMANDS: &[Row] = &[
     for_clients::<held::Note>(),
     for_clients::<held::Fence>(),
     for_clients::<check::Check>(),
+    for_clients::<gate::Gate>(),
     for_clients::<wait::Wait>(),
     for_clients::<hear::Hear>(),
     for_clients::<info::Info>(),

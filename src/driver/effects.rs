@@ -10,7 +10,7 @@ use palisade_core::engine::{Event, Key};
 use palisade_core::{Grant, GrantId, Lock, Now, record};
 
 use super::propagation;
-use crate::ffi::{Context, KeyName, LockKey, free_lock};
+use crate::ffi::{Context, KeyName, LockKey, free_value};
 use crate::{clock, command_names, state};
 
 /// Publishes a key event (`notify-keyspace-events` with `d`).
@@ -60,7 +60,7 @@ pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, 
     }
 }
 
-fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     thread_local! {
         /// Reused for every change, which saves an allocation.
         static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -73,7 +73,7 @@ fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8
 }
 
 /// Counts a change instead, if nobody receives it; returns whether it was counted.
-fn only_counted(ctx: Context<'_>) -> bool {
+pub(super) fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
@@ -93,7 +93,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
         node.left(at)
     });
     if let Some(lock) = key.delete().and_then(|lock| state::with(|node| node.reuse(lock))) {
-        free_lock(lock);
+        free_value(lock);
     }
     key.signal_modified();
     // The RELEASE being run names key and owner: that is all that has to be sent.

@@ -5,6 +5,7 @@ mod askers;
 pub mod blocked_clients;
 pub mod cluster;
 pub mod effects;
+pub mod gates;
 pub mod grant_events;
 pub mod joined;
 pub mod listeners;

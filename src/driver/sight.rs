@@ -1,8 +1,9 @@
-//! The visible state of a lock: the answer of LOCK.INFO and LOCK.WATCH.
+//! The visible state of a lock, the answer of LOCK.INFO and LOCK.WATCH, and that of a gate.
 
 use palisade_core::engine::Key;
+use palisade_core::quorum::floors::Kind;
 use palisade_core::request::Owner;
-use palisade_core::{BootTime, Grant, Lock, Mode, Node};
+use palisade_core::{BootTime, Gate, Grant, Lock, Mode, Node};
 
 use crate::ffi::Reply;
 
@@ -28,6 +29,21 @@ pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> 
         ("keepalive", number(&|grant| kept_ms(key, grant, node, now))),
         ("waiters_behind", Reply::Integer(node.waiting().behind(key))),
     ]
+}
+
+/// Returns a map for a gate at `now`; `None` if it is forgotten.
+pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
+    let seen = gate.seen();
+    let number = Reply::Integer;
+    (!gate.is_over(now)).then(|| {
+        Reply::Map(vec![
+            ("largest", number(seen.floor_of(Kind::Exclusive))),
+            ("exclusive", number(seen.largest(Kind::Exclusive))),
+            ("shared", number(seen.largest(Kind::Shared))),
+            ("permits", number(seen.permits() as u64)),
+            ("keep", number(gate.end().map_or(0, |end| end.ms_since_rounded_up(now)))),
+        ])
+    })
 }
 
 /// Returns the milliseconds for which the lease of `grant` is kept alive, while its connection is open; 0 if it is not.

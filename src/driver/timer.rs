@@ -12,8 +12,8 @@ use palisade_core::{BootTime, Now, Refusal};
 
 use super::blocked_clients;
 use super::perform::perform;
-use super::{listeners, pass, watchers};
-use crate::ffi::{Context, KeyName, LockKey, NotALock, TimerId, put_together};
+use super::{gates, listeners, pass, watchers};
+use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, put_together};
 use crate::{clock, state};
 
 /// The length of a slice of work that keeps the server from its clients, in microseconds: as long as they kept it from
@@ -155,7 +155,7 @@ fn run(ctx: Context<'_>, slice_us: u64) {
             || pass::may_answer() && (blocked_clients::send_one_away(now) || listeners::time_out(now))
             || state::with(|node| node.let_one_leave(now))
             || may_look && pass::may_answer() && watchers::look_after(ctx, now)
-            || may_write && do_one(ctx, now));
+            || may_write && (do_one(ctx, now) || gates::forget_one(ctx, now)));
         now = clock::boot_now();
     }
     if may_write {
@@ -190,7 +190,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
                 |_, _, _| {},
             );
         }
-        Err(NotALock) => state::with(|node| match &work {
+        Err(OtherType) => state::with(|node| match &work {
             Work::Renew(renewal) => node.stop_renewing(renewal),
             Work::Break(breaking) => node.has_broken(breaking),
             Work::Expire(due) => node.forget_due(due),

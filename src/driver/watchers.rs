@@ -6,7 +6,7 @@ use palisade_core::{BootTime, Refusal, WaiterId};
 
 use super::parked::{self, Reason};
 use super::{askers, cluster, pass, sight};
-use crate::ffi::{BlockedClients, Context, KeyName, LockKey, NotALock, Reply};
+use crate::ffi::{BlockedClients, Context, KeyName, LockKey, OtherType, Reply};
 use crate::state;
 
 /// Blocks the client of this command until the lock in `key` is not in the state that it knows, or its time is over, if
@@ -54,7 +54,7 @@ pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
             None => tell(ctx, &key, now),
             Some(error) => dismiss(at, || Ok(Reply::Error(error.clone()))),
         },
-        Err(NotALock) => dismiss(at, || Err(Refusal::WrongType)),
+        Err(OtherType) => dismiss(at, || Err(Refusal::WrongType)),
     });
     true
 }

@@ -5,12 +5,25 @@ use std::ptr::NonNull;
 
 use super::api::{api, raw};
 use super::context::Context;
+use super::reply::Reply;
 use super::string::KeyName;
 
 /// The reply of a command, owned; its elements are borrowed from it.
 pub struct CallReply(NonNull<raw::RedisModuleCallReply>);
 
 impl CallReply {
+    /// Takes over a reply of the server.
+    pub(super) fn owned(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
+        NonNull::new(reply).map(Self)
+    }
+
+    /// Answers the client of `ctx` with this reply.
+    pub(super) fn pass_on(self, ctx: Context<'_>) -> Reply {
+        // SAFETY: the context is live and has a client to answer; the reply is ours.
+        unsafe { api!(RedisModule_ReplyWithCallReply(ctx.raw(), self.0.as_ptr())) };
+        Reply::PassedOn
+    }
+
     /// Calls `command word`.
     pub fn of_word(ctx: Context<'_>, command: &CStr, word: &CStr) -> Option<Self> {
         // SAFETY: the context is live; the format announces a C string, which follows.

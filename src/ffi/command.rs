@@ -10,6 +10,7 @@ use palisade_core::grammar::{self, Argument, KeyAccess, Shape};
 use super::api::{api, raw};
 use super::boundary;
 use super::context::Context;
+use super::inner::Inner;
 use super::log::{c_text, warn};
 use super::reply::{Reply, send, send_integer};
 use super::string::{KeyName, string_bytes};
@@ -21,6 +22,9 @@ pub trait Command {
 
     /// Runs the command.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
+
+    /// Tells the server of the command's keys after the first, if it names its keys itself.
+    fn tell_keys(_: &Call<'_>) {}
 }
 
 /// The description of a command.
@@ -38,12 +42,22 @@ pub struct Spec {
     /// True if the command's answer promises something: then it is refused once a panic was caught, since nothing is
     /// certain any longer.
     pub refused_when_poisoned: bool,
+    /// True if the command names its keys itself: which there are depends on its arguments.
+    pub names_its_keys: bool,
 }
 
 impl Spec {
     /// Creates a command that replicas answer too, and that promises nothing.
     pub const fn new(command: grammar::Spec, acl: AclGroup, since: &'static str, complexity: &'static str) -> Self {
-        Self { command, complexity, since, acl, master_only: false, refused_when_poisoned: false }
+        Self {
+            command,
+            complexity,
+            since,
+            acl,
+            master_only: false,
+            refused_when_poisoned: false,
+            names_its_keys: false,
+        }
     }
 
     /// Returns the command for masters only.
@@ -55,6 +69,11 @@ impl Spec {
     pub const fn refused_when_poisoned(self) -> Self {
         Self { refused_when_poisoned: true, ..self }
     }
+
+    /// Returns the command as one that names its keys itself ([`Command::tell_keys`]).
+    pub const fn names_its_keys(self) -> Self {
+        Self { names_its_keys: true, ..self }
+    }
 }
 
 /// The clients that a command is for: it becomes ACL categories if the server has them for modules.
@@ -62,6 +81,8 @@ impl Spec {
 pub enum AclGroup {
     /// Clients that use locks, and change them.
     Write,
+    /// Clients that write data behind a gate. Not among those that use locks, who need not touch any data.
+    Gate,
     /// Clients that read locks.
     Read,
     /// Operators.
@@ -77,6 +98,7 @@ impl AclGroup {
     fn categories(self) -> &'static str {
         match self {
             AclGroup::Write => "write fast",
+            AclGroup::Gate => "write slow",
             AclGroup::Read => "read fast",
             AclGroup::Operator => "write fast admin dangerous",
             AclGroup::Admin => "slow admin dangerous",
@@ -114,10 +136,21 @@ impl<'a> Call<'a> {
 
     /// Iterates over the arguments after the command's key, or after its name if it has no key.
     #[inline(always)]
-    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         // SAFETY: the server keeps the arguments for the length of the call.
         self.argv[self.after_key..].iter().map(|&argument| unsafe { string_bytes(argument) })
     }
+
+    /// Returns the command whose name is word `n` after the command's key.
+    pub fn inner(&self, n: usize) -> Inner<'a> {
+        Inner::new(self.ctx, self.argv, self.after_key + n)
+    }
+}
+
+/// The server asks a command for its keys, instead of running it.
+fn asks_for_keys(ctx: Context<'_>) -> bool {
+    // SAFETY: the context is live.
+    unsafe { api!(RedisModule_IsKeysPositionRequest(ctx.raw())) != 0 }
 }
 
 /// The module's own ACL category.
@@ -177,7 +210,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     // SAFETY: reads pointers that the server filled in.
     let (set, add) = unsafe { (raw::RedisModule_SetCommandACLCategories, raw::RedisModule_AddACLCategory) };
     let Some(set) = set else { return }; // Redis 7.0 has no categories for modules: docs/acl.md gives rules by name.
-    let own = if add.is_some() { " lock" } else { "" };
+    let own = if add.is_some() && spec.acl != AclGroup::Gate { " lock" } else { "" };
     let blocking = if spec.command.flags.contains("blocking") { " blocking" } else { "" };
     let categories = c_text(&format!("{}{blocking}{own}", spec.acl.categories()));
     // SAFETY: the module is being loaded, the command is ours, the text outlives the call.
@@ -206,6 +239,10 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     // Lists end with an entry of zeros.
     let mut arguments: Vec<_> = key_argument.into_iter().chain(arguments).chain([END_OF_ARGUMENTS]).collect();
     let mut key_specs = [raw_key_spec(key), raw_key_spec(None)];
+    if spec.names_its_keys {
+        // So that the server asks, and clients do.
+        key_specs[0].flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
+    }
     let info = raw::RedisModuleCommandInfo {
         version: &raw const VERSION,
         summary: texts.add(spec.command.summary),
@@ -251,13 +288,19 @@ fn raw_argument(argument: &Argument, texts: &mut Texts) -> raw::RedisModuleComma
     raw::RedisModuleCommandArg {
         name: texts.add(&argument.documented()),
         type_: match argument.shape {
-            Shape::Bytes => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+            Shape::Bytes | Shape::Command => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
             Shape::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
             Shape::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
         },
         token: argument.option.map_or(null(), |word| texts.add(word)),
         // Arguments with a word are optional.
-        flags: if argument.option.is_some() { raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 },
+        flags: match (argument.option, argument.shape) {
+            (None, _) => 0,
+            (Some(_), Shape::Command) => {
+                (raw::REDISMODULE_CMD_ARG_OPTIONAL | raw::REDISMODULE_CMD_ARG_MULTIPLE) as c_int
+            }
+            (Some(_), _) => raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int,
+        },
         ..END_OF_ARGUMENTS
     }
 }
@@ -286,6 +329,17 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     }
 }
 
+/// Tells the server of all keys of a command: the first argument, and those that the command names.
+fn tell_keys<C: Command>(call: &Call<'_>) {
+    if call.argv.len() < call.after_key {
+        return;
+    }
+    let flags = C::SPEC.command.key.map_or(0, key_flags);
+    // SAFETY: the context is the one in which the server asks.
+    unsafe { api!(RedisModule_KeyAtPosWithFlags(call.ctx.raw(), 1, flags as c_int)) };
+    C::tell_keys(call);
+}
+
 extern "C" fn trampoline<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -293,6 +347,14 @@ extern "C" fn trampoline<C: Command>(
 ) -> c_int {
     // SAFETY: the server's context lasts for the call, and its client is the one that sent the command.
     let ctx = unsafe { Context::of_command(ctx) };
+    // SAFETY: the server hands over `argc` strings that last for the call.
+    let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+    let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
+    let call = Call { ctx, argv, after_key };
+    if const { C::SPEC.names_its_keys } && asks_for_keys(ctx) {
+        boundary::run(C::SPEC.command.name, || tell_keys::<C>(&call));
+        return raw::REDISMODULE_OK as c_int;
+    }
     let mut is_decided = false;
     let run = || {
         if C::SPEC.master_only && !ctx.is_master() {
@@ -301,10 +363,7 @@ extern "C" fn trampoline<C: Command>(
         if C::SPEC.refused_when_poisoned && boundary::is_poisoned() {
             return Err(Refusal::Poisoned);
         }
-        // SAFETY: the server hands over `argc` strings that last for the call.
-        let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        let after_key = const { if C::SPEC.command.key.is_some() { 2 } else { 1 } };
-        C::run(&Call { ctx, argv, after_key })
+        C::run(&call)
     };
     // The answer is sent from where it is created. Passed on, it would be copied piece by piece, which takes as long as
     // looking up the key. An integer, which nearly every answer is, has nothing to drop.

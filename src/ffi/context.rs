@@ -143,6 +143,11 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
+    /// Returns whether the command is in a script, which an error ends.
+    pub fn is_in_script(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
     /// Returns whether this connection is open.
     pub fn is_open(self, ClientId(client): ClientId) -> bool {
         // SAFETY: without room for an answer the server only says whether there is such a client.

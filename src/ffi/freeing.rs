@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use palisade_core::Lock;
+use super::value::Value;
 
 /// The number of entries that are freed without a thread of their own: a hundred thousand take some milliseconds.
 const FREED_AT_ONCE: usize = 1_000;
@@ -15,10 +15,10 @@ pub fn free<T: Send + 'static>(what: T, entries: usize) {
     }
 }
 
-/// Drops `lock`, which may have many holders. May run on any thread.
-pub fn free_lock(lock: Box<Lock>) {
-    let holders = lock.len();
-    free(lock, holders);
+/// Drops a value, which may have many entries. May run on any thread.
+pub fn free_value<V: Value>(value: Box<V>) {
+    let entries = value.entries();
+    free(value, entries);
 }
 
 /// The size of an allocation that makes glibc consolidate all small freed pieces, in bytes.

@@ -1,4 +1,4 @@
-//! Keys and the locks that they hold.
+//! Keys and the values of the module that they hold.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -6,16 +6,17 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use palisade_core::Lock;
+use palisade_core::{Gate, Lock};
 
 use super::api::{api, raw};
 use super::context::Context;
 use super::string::KeyName;
+use super::value::Value;
 use super::{freeing, value};
 
-/// The lock whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it: commands
+/// The value whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it: commands
 /// read it each time, and a thread-local would cost more.
-static DELETING: AtomicPtr<Lock> = AtomicPtr::new(null_mut());
+static DELETING: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Returns whether the module itself deletes the key that is being unlinked.
 pub(super) fn is_deleting() -> bool {
@@ -27,63 +28,69 @@ thread_local! {
     static DELETES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether [`LockKey::delete`], which runs on this thread, will free `lock`: the server need not.
-pub(super) fn leaves_freeing(lock: NonNull<Lock>) -> bool {
-    let is_left = DELETING.load(Relaxed) == lock.as_ptr() && DELETES.get();
+/// Returns whether [`ValueKey::delete`], which runs on this thread, will free `value`: the server need not.
+pub(super) fn leaves_freeing<V>(value: NonNull<V>) -> bool {
+    let is_left = DELETING.load(Relaxed) == value.as_ptr().cast() && DELETES.get();
     if is_left {
         DELETES.set(false);
     }
     is_left
 }
 
-/// An error: the key holds something that is not a lock.
+/// An error: the key holds something of another type.
 #[derive(Debug)]
-pub struct NotALock;
+pub struct OtherType;
 
 /// An open key that is free or holds a lock.
+pub type LockKey<'a> = ValueKey<'a, Lock>;
+
+/// An open key that is free or holds a gate.
+pub type GateKey<'a> = ValueKey<'a, Gate>;
+
+/// An open key that is free or holds a value of the module.
 ///
 /// Opening, storing and deleting can call the module back (a key that expired by itself is unlinked), so the caller
 /// must not hold the node's state across them.
-pub struct LockKey<'a> {
+pub struct ValueKey<'a, V: Value> {
     ctx: Context<'a>,
     name: KeyName<'a>,
     /// The server's key; null if it was opened for reading, and is absent.
     raw: *mut raw::RedisModuleKey,
-    lock: Option<NonNull<Lock>>,
+    value: Option<NonNull<V>>,
     /// True if the key did not exist before, so it has no expiry.
     is_new: bool,
 }
 
-impl<'a> LockKey<'a> {
-    /// Opens a key to read its lock.
+impl<'a, V: Value> ValueKey<'a, V> {
+    /// Opens a key to read its value.
     #[inline(always)]
-    pub fn read(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
+    pub fn read(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, OtherType> {
         Self::open(ctx, name, raw::REDISMODULE_READ)
     }
 
-    /// Opens a key to store, change or delete its lock.
+    /// Opens a key to store, change or delete its value.
     #[inline(always)]
-    pub fn write(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, NotALock> {
+    pub fn write(ctx: Context<'a>, name: KeyName<'a>) -> Result<Self, OtherType> {
         Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
     // Inlined, so that it is created in place, and not copied there.
     #[inline(always)]
-    fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, NotALock> {
+    fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, OtherType> {
         // SAFETY: context and name are live for 'a.
         let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode as c_int)) };
-        let mut key = Self { ctx, name, raw, lock: None, is_new: false };
+        let mut key = Self { ctx, name, raw, value: None, is_new: false };
         if raw.is_null() {
             return Ok(key);
         }
-        // SAFETY: the key is open; a module value of our type is a lock that `put` or the loader made.
+        // SAFETY: the key is open; a module value of our type is one that `put` or the loader made.
         unsafe {
             match api!(RedisModule_KeyType(raw)) as isize {
                 raw::REDISMODULE_KEYTYPE_EMPTY => {}
-                raw::REDISMODULE_KEYTYPE_MODULE if api!(RedisModule_ModuleTypeGetType(raw)) == value::handle() => {
-                    key.lock = NonNull::new(api!(RedisModule_ModuleTypeGetValue(raw)).cast());
+                raw::REDISMODULE_KEYTYPE_MODULE if api!(RedisModule_ModuleTypeGetType(raw)) == value::handle::<V>() => {
+                    key.value = NonNull::new(api!(RedisModule_ModuleTypeGetValue(raw)).cast());
                 }
-                _ => return Err(NotALock),
+                _ => return Err(OtherType),
             }
         }
         Ok(key)
@@ -102,39 +109,39 @@ impl<'a> LockKey<'a> {
         u32::try_from(db).unwrap_or(0)
     }
 
-    /// Returns the key's lock.
-    pub fn lock(&self) -> Option<&Lock> {
-        // SAFETY: the lock lives while the key is open and not deleted; `delete` clears this pointer.
-        self.lock.map(|lock| unsafe { lock.as_ref() })
+    /// Returns the key's value.
+    pub fn value(&self) -> Option<&V> {
+        // SAFETY: the value lives while the key is open and not deleted; `delete` clears this pointer.
+        self.value.map(|value| unsafe { value.as_ref() })
     }
 
-    /// Returns the key's lock, to change it in place.
-    pub fn lock_mut(&mut self) -> Option<&mut Lock> {
+    /// Returns the key's value, to change it in place.
+    pub fn value_mut(&mut self) -> Option<&mut V> {
         // SAFETY: as above; the server runs one command at a time, and `&mut self` keeps out any other reference of
         // ours.
-        self.lock.map(|mut lock| unsafe { lock.as_mut() })
+        self.value.map(|mut value| unsafe { value.as_mut() })
     }
 
-    /// Stores `lock` in the key, in place of its content.
+    /// Stores `next` in the key, in place of its content.
     #[inline(always)]
-    pub fn put(&mut self, lock: Box<Lock>) {
-        if let Some(held) = self.lock_mut() {
-            freeing::free_lock(Box::new(held.replace(*lock)));
+    pub fn put(&mut self, next: Box<V>) {
+        if let Some(value) = self.value_mut() {
+            freeing::free_value(Box::new(value.replaced_by(*next)));
             return;
         }
-        let value = value::give(lock);
-        // SAFETY: the key is open for writing; the value is a lock on the heap, which the server owns from here on.
-        let status =
-            unsafe { api!(RedisModule_ModuleTypeSetValue(self.raw, value::handle(), value.as_ptr().cast::<c_void>())) };
+        let value = value::give(next);
+        let handle = value::handle::<V>();
+        // SAFETY: the key is open for writing; the value is on the heap, and the server owns it from here on.
+        let status = unsafe { api!(RedisModule_ModuleTypeSetValue(self.raw, handle, value.as_ptr().cast::<c_void>())) };
         if status != raw::REDISMODULE_OK as c_int {
             // SAFETY: the server did not take it.
             unsafe { value::take_back(value) };
-            panic!("the server did not take a lock for a key open for writing");
+            panic!("the server did not take a value for a key open for writing");
         }
-        (self.lock, self.is_new) = (Some(value), true);
+        (self.value, self.is_new) = (Some(value), true);
     }
 
-    /// Clears an expiry that a client set on the key: a lease ends only by its own deadline.
+    /// Clears an expiry that a client set on the key: a value of the module ends only by its own deadline.
     pub fn clear_expiry(&mut self) {
         if self.is_new {
             return;
@@ -147,17 +154,17 @@ impl<'a> LockKey<'a> {
         }
     }
 
-    /// Deletes the key with its lock, if it holds one. Returns the lock, unless the server frees it later.
-    pub fn delete(&mut self) -> Option<Box<Lock>> {
-        let lock = self.lock.take()?;
-        DELETING.store(lock.as_ptr(), Relaxed);
+    /// Deletes the key with its value, if it holds one. Returns the value, unless the server frees it later.
+    pub fn delete(&mut self) -> Option<Box<V>> {
+        let value = self.value.take()?;
+        DELETING.store(value.as_ptr().cast(), Relaxed);
         DELETES.set(true);
         // SAFETY: the key is open for writing.
         unsafe { api!(RedisModule_DeleteKey(self.raw)) };
         DELETING.store(null_mut(), Relaxed);
         let is_left = !DELETES.replace(false);
         // SAFETY: the server has freed it meanwhile, and it was left to this.
-        is_left.then(|| unsafe { value::take_back(lock) })
+        is_left.then(|| unsafe { value::take_back(value) })
     }
 
     /// Tells clients that WATCH or track the key that it changed.
@@ -166,7 +173,19 @@ impl<'a> LockKey<'a> {
     }
 }
 
-impl Drop for LockKey<'_> {
+impl LockKey<'_> {
+    /// Returns the key's lock.
+    pub fn lock(&self) -> Option<&Lock> {
+        self.value()
+    }
+
+    /// Returns the key's lock, to change it in place.
+    pub fn lock_mut(&mut self) -> Option<&mut Lock> {
+        self.value_mut()
+    }
+}
+
+impl<V: Value> Drop for ValueKey<'_, V> {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: opened by `open` and closed only here.

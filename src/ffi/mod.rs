@@ -19,6 +19,7 @@ mod data_type;
 mod events;
 mod freeing;
 mod info;
+mod inner;
 mod key;
 mod load;
 mod log;
@@ -41,11 +42,12 @@ pub use config::{
     ChoiceConfig, NumericConfig, TextConfig, register as register_config, register_choice, register_text,
 };
 pub use context::Context;
-pub use data_type::{DataType, register as register_data_type};
+pub use data_type::{DataType, Digest, register as register_data_type};
 pub use events::{Arrival, Events, Source, subscribe};
-pub use freeing::{free, free_lock, put_together};
+pub use freeing::{free, free_value, put_together};
 pub use info::{Field, InfoSection, register as register_info};
-pub use key::{LockKey, NotALock};
+pub use inner::{CommandRules, Inner, NoKeys};
+pub use key::{GateKey, LockKey, OtherType};
 pub(crate) use load::entry_point;
 pub use load::{EntryArguments, EntryContext, Module, on_load};
 pub use log::{notice, warn};
@@ -55,7 +57,7 @@ pub use slots::{Import, Job, SlotEvents};
 pub use string::KeyName;
 pub use timers::{TimerId, in_next_pass};
 pub use user::User;
-pub use value::locks_in_memory;
+pub use value::in_memory;
 
 /// The server's allocator, so that the server counts the module's memory as its own. Tests have no server, so they use
 /// the system's.

@@ -29,6 +29,8 @@ pub enum Reply {
     Error(String),
     /// No answer now: the client is blocked, and answered later.
     Later,
+    /// No answer any more: the reply of another command was passed on.
+    PassedOn,
 }
 
 /// Answers the client of `ctx`.
@@ -70,7 +72,7 @@ impl Reply {
                 }
             }
             Reply::Error(text) => send_error(ctx, text),
-            Reply::Later => {}
+            Reply::Later | Reply::PassedOn => {}
         }
     }
 }

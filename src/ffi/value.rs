@@ -1,49 +1,99 @@
-//! Locks on the heap that the server keeps for the module as values of keys, and how it identifies them as locks.
+//! Values on the heap that the server keeps for the module in keys, and how it identifies their types.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use palisade_core::Lock;
+use palisade_core::{Gate, Lock};
 
 use super::api::raw;
 
-/// The number of locks given to the server. Only the main thread gives any, so it needs no atomic increment.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
+/// A value that the server keeps for the module.
+pub trait Value: Send + Sized + 'static {
+    /// Returns what the server and the module know of this type.
+    fn kept() -> &'static Kept;
 
-/// The number of locks that came back.
-static TAKEN_BACK: AtomicUsize = AtomicUsize::new(0);
+    /// Takes the place of this value in memory for `next`, a later value of the same key. Returns the old one.
+    fn replaced_by(&mut self, next: Self) -> Self;
 
-/// Returns the number of locks in memory: held ones and, briefly, those that expired or wait to be freed.
-pub fn locks_in_memory() -> usize {
-    let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
-    GIVEN.load(Ordering::Relaxed).wrapping_sub(taken_back)
+    /// Returns the number of entries, of which a value with many takes a while to drop.
+    fn entries(&self) -> usize;
 }
 
-/// Gives a lock to the server, which gives it back through `free`. On the main thread.
-pub(super) fn give(lock: Box<Lock>) -> NonNull<Lock> {
-    GIVEN.store(GIVEN.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    NonNull::from(Box::leak(lock))
+impl Value for Lock {
+    fn kept() -> &'static Kept {
+        static KEPT: Kept = Kept::new();
+        &KEPT
+    }
+
+    fn replaced_by(&mut self, next: Self) -> Self {
+        self.replace(next)
+    }
+
+    fn entries(&self) -> usize {
+        self.len()
+    }
 }
 
-/// Takes a lock back from the server. May run on any thread.
+impl Value for Gate {
+    fn kept() -> &'static Kept {
+        static KEPT: Kept = Kept::new();
+        &KEPT
+    }
+
+    fn replaced_by(&mut self, next: Self) -> Self {
+        self.replace(next)
+    }
+
+    fn entries(&self) -> usize {
+        self.seen().permits()
+    }
+}
+
+/// The server's handle of a data type, and the number of its values.
+pub struct Kept {
+    /// Not kept from a failed load: the server forgets that type.
+    handle: AtomicPtr<raw::RedisModuleType>,
+    /// The number of values given to the server. Only the main thread gives any, so it needs no atomic increment.
+    given: AtomicUsize,
+    /// The number of values that came back.
+    taken_back: AtomicUsize,
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Self { handle: AtomicPtr::new(null_mut()), given: AtomicUsize::new(0), taken_back: AtomicUsize::new(0) }
+    }
+}
+
+/// Returns the number of values in memory: those in keys and, briefly, those that wait to be freed.
+pub fn in_memory<V: Value>() -> usize {
+    let taken_back = V::kept().taken_back.load(Ordering::Relaxed);
+    V::kept().given.load(Ordering::Relaxed).wrapping_sub(taken_back)
+}
+
+/// Gives a value to the server, which gives it back through `free`. On the main thread.
+pub(super) fn give<V: Value>(value: Box<V>) -> NonNull<V> {
+    let given = &V::kept().given;
+    given.store(given.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    NonNull::from(Box::leak(value))
+}
+
+/// Takes a value back from the server. May run on any thread.
 ///
 /// # Safety
-/// `lock` comes from `give`, and nobody uses it any longer.
-pub(super) unsafe fn take_back(lock: NonNull<Lock>) -> Box<Lock> {
-    TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
+/// `value` comes from `give`, and nobody uses it any longer.
+pub(super) unsafe fn take_back<V: Value>(value: NonNull<V>) -> Box<V> {
+    V::kept().taken_back.fetch_add(1, Ordering::Relaxed);
     // SAFETY: `give` leaked this box; the caller's promise.
-    unsafe { Box::from_raw(lock.as_ptr()) }
+    unsafe { Box::from_raw(value.as_ptr()) }
 }
 
-/// The server's handle of the data type. Not kept from a failed load: the server forgets that type.
-static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(null_mut());
-
 /// Returns the server's handle of the data type; null before it is registered.
-pub(super) fn handle() -> *mut raw::RedisModuleType {
-    HANDLE.load(Ordering::Relaxed)
+pub(super) fn handle<V: Value>() -> *mut raw::RedisModuleType {
+    V::kept().handle.load(Ordering::Relaxed)
 }
 
 /// Sets the handle of the data type, which the server created.
-pub(super) fn set_handle(handle: *mut raw::RedisModuleType) {
-    HANDLE.store(handle, Ordering::Relaxed);
+pub(super) fn set_handle<V: Value>(handle: *mut raw::RedisModuleType) {
+    V::kept().handle.store(handle, Ordering::Relaxed);
 }

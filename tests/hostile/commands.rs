@@ -33,7 +33,7 @@ const NUMBERS: [&str; 20] = [
     "9223372036854775807",
     "18446744073709551616",
 ];
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 20] = [
     "WAIT",
     "FENCE",
     "RETRY",
@@ -52,10 +52,12 @@ const OPTIONS: [&str; 18] = [
     "PERMIT",
     "HOLDERS",
     "EXCLUSIVE",
+    "KEEP",
+    "HELD",
 ];
 
 /// The options without a value.
-const ALONE: [&str; 3] = ["RETRY", "SHARED", "EXCLUSIVE"];
+const ALONE: [&str; 4] = ["RETRY", "SHARED", "EXCLUSIVE", "HELD"];
 
 /// The longest argument, in bytes: beyond every limit of the module.
 const LONGEST: usize = 2_000;
@@ -104,7 +106,7 @@ impl Source {
 
     fn of_the_module(&mut self) -> Command {
         let (key, owner, number) = (self.key(), self.owner(), self.number());
-        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(22) {
+        let (name, arguments, options): (_, Vec<Vec<u8>>, &[&str]) = match self.up_to(24) {
             0..4 => ("ACQUIRE", vec![key, owner, number], &["WAIT", "FENCE", "RETRY", "NOTE"]),
             4..6 => ("ACQUIRE", vec![key, owner, number], &["SHARED", "WAIT", "FENCE", "RETRY", "NOTE"]),
             6..8 => ("ACQUIRE", vec![key, owner, number], &["LIMIT", "PERMIT", "WAIT", "FENCE", "RETRY"]),
@@ -121,6 +123,11 @@ impl Source {
                 ("CONVERT", vec![key, owner, mode.into()], &["TOKEN"])
             }
             18 => ("EFFECT", vec![key, self.bytes()], &[]),
+            // Rarely on a key of locks, since only DEL and the like make room for them there.
+            23 | 24 => {
+                let gate = if self.up_to(4) > 0 { b"gate".to_vec() } else { key };
+                ("GATE", vec![gate, number], &["SHARED", "PERMIT", "KEEP", "HELD"])
+            }
             20 | 21 => ("HEAR", vec![self.listener(), number], &[]),
             _ => ("NODE", vec![], &[]),
         };
@@ -138,6 +145,10 @@ impl Source {
                 command.push(if self.up_to(9) == 0 { self.bytes() } else { self.number() });
             }
         }
+        if name == "GATE" && self.up_to(1) == 0 {
+            command.push(b"COMMAND".to_vec());
+            command.extend(self.command());
+        }
         command
     }
 
@@ -149,7 +160,7 @@ impl Source {
     /// Returns a command of the module followed by arbitrary words.
     fn garbage(&mut self) -> Command {
         let names = ["ACQUIRE", "RELEASE", "EXTEND", "REENTER", "FENCE", "CHECK", "WAIT", "INFO", "BREAK", "NODE"];
-        let more = ["GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR", "MEMBERS", "SETMEMBERS"];
+        let more = ["GATE", "GUARD", "HELP", "EFFECT", "CEILING", "CONVERT", "HEAR", "MEMBERS", "SETMEMBERS"];
         let names = [&names[..], &more].concat();
         let name = format!("LOCK.{}", names[self.up_to(names.len() - 1)]);
         let more = self.up_to(8);

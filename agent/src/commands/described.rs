@@ -88,7 +88,7 @@ fn docs(command: &Command) -> Reply {
 
 fn argument(argument: &Argument) -> Reply {
     let kind = match argument.shape {
-        Shape::Bytes => "string",
+        Shape::Bytes | Shape::Command => "string",
         Shape::Integer => "integer",
         Shape::Word => "pure-token",
     };

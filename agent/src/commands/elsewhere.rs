@@ -4,9 +4,10 @@
 use bytes::Bytes;
 
 /// The lock commands of a single node, with the reason why the agent lacks them.
-const OF_A_NODE: [(&str, &str); 11] = [
+const OF_A_NODE: [(&str, &str); 12] = [
     ("LOCK.WAIT", "it is how a client waits on several nodes at once: LOCK.ACQUIRE with WAIT does that here"),
     ("LOCK.FENCE", "it is how a quorum brings tokens together: LOCK.ACQUIRE does that here"),
+    ("LOCK.GATE", "it protects data in the server that has them: send it there"),
     ("LOCK.GUARD", "each node has a guard of its own: use palisade guard, or ask the node"),
     ("LOCK.FLOOR", "each node has tokens of its own: ask the node"),
     ("LOCK.MEMBERS", "each node knows the set that it is in: ask the node"),

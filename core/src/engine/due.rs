@@ -48,13 +48,18 @@ impl Work {
 }
 
 impl Node {
-    /// Returns the time of the next event that no command causes: the end of a lease, of a wait or of a reservation.
+    /// Returns the time of the next event that no command causes: the end of a lease, of a wait, of a reservation or
+    /// of a gate.
     pub fn next_due(&self) -> Option<BootTime> {
         if !self.breaking.is_empty() {
             return Some(BootTime::default());
         }
         let planned = [self.deadlines.earliest(), self.waiting.next_due(), self.watching.next_due()];
-        planned.into_iter().chain([self.keepalives.next_due(), self.listeners.next_due()]).flatten().min()
+        planned
+            .into_iter()
+            .chain([self.keepalives.next_due(), self.listeners.next_due(), self.gates.next_due()])
+            .flatten()
+            .min()
     }
 
     /// Answers the request whose wait has been over longest at `now`; returns false if there is none. That changes no

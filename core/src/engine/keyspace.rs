@@ -101,6 +101,7 @@ impl Node {
     /// Then it returns the database where they are now, and when the last of them ends.
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
+        self.gates.swap(one, other);
         self.swaps = self.swaps.wrapping_add(1);
         // Their present content counts.
         self.waiting.wake_all();

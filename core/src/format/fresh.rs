@@ -33,9 +33,9 @@ const HEAD_BYTES: usize = 24;
 const DEADLINE_END_US: u64 = 1 << 48;
 
 /// The part of a boot's id in the record.
-type BootTag = [u8; 5];
+pub(super) type BootTag = [u8; 5];
 
-fn tag(boot: BootId) -> BootTag {
+pub(super) fn tag(boot: BootId) -> BootTag {
     let [a, b, c, d, e, ..] = boot.0;
     [a, b, c, d, e]
 }

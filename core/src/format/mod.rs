@@ -5,5 +5,6 @@ mod fields;
 #[cfg(test)]
 mod fixture;
 pub mod fresh;
+pub mod gate;
 pub mod joint;
 pub mod record;

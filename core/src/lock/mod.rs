@@ -108,8 +108,16 @@ impl Lock {
         }
     }
 
-    /// Returns the grant with this token that lasts longest: several readers, or holders of different permits, may
-    /// share one.
+    /// Iterates over the grants with this token: several readers, or holders of different permits, may share one.
+    pub(crate) fn with_token(&self, token: Token) -> impl Iterator<Item = GrantId> {
+        let (exclusive, holders) = match self {
+            Self::Exclusive(grant) => (Some(GrantId::default()).filter(|_| grant.token() == token), None),
+            Self::Joint(holders) => (None, Some(holders)),
+        };
+        exclusive.into_iter().chain(holders.into_iter().flat_map(move |holders| holders.with_token(token)))
+    }
+
+    /// Returns the one of these that lasts longest.
     pub(crate) fn last_with_token(&self, token: Token) -> Option<GrantId> {
         match self {
             Self::Exclusive(grant) => (grant.token == token).then(GrantId::default),

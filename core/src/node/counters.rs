@@ -29,6 +29,10 @@ pub struct Counters {
     pub reentries: u64,
     /// Grants to requests that waited in the queue.
     pub hand_overs: u64,
+    /// Tokens that a gate let pass.
+    pub gate_passes: u64,
+    /// Tokens that a gate refused: FENCED, or NOTHELD.
+    pub gate_refusals: u64,
     /// LOCK.WAITs that waited and were answered that the lock is free.
     pub turns: u64,
 }

@@ -12,6 +12,7 @@ pub mod tamper;
 use std::collections::VecDeque;
 
 use crate::durability::ledger::Ledger;
+use crate::gate::forgetting::Forgetting;
 use crate::guard::evicted::Evicted;
 use crate::guard::flush::Flush;
 use crate::guard::slots::Slots;
@@ -67,6 +68,8 @@ pub struct Node {
     pub(crate) tokens: Tokens,
     /// The deadlines of all locks.
     pub(crate) deadlines: Deadlines,
+    /// The gates that end by themselves.
+    pub(crate) gates: Forgetting,
     /// The memory of locks that ended.
     pub(crate) spare: Spare,
     /// The number of swaps of databases.
@@ -130,6 +133,7 @@ impl Node {
         Self {
             tokens,
             deadlines: Deadlines::default(),
+            gates: Forgetting::default(),
             spare: Spare::default(),
             swaps: 0,
             counters: Counters::default(),
@@ -177,6 +181,17 @@ impl Node {
     /// Returns the deadlines of all locks.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
+    }
+
+    /// Returns the gates that end by themselves.
+    pub fn gates(&mut self) -> &mut Forgetting {
+        &mut self.gates
+    }
+
+    /// Counts a token at a gate.
+    pub fn count_gate(&mut self, passed: bool) {
+        let count = if passed { &mut self.counters.gate_passes } else { &mut self.counters.gate_refusals };
+        *count += 1;
     }
 
     /// Returns the totals since load.

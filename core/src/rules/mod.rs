@@ -6,6 +6,7 @@ pub mod check;
 pub mod convert;
 pub mod extend;
 pub mod fence;
+pub mod gate;
 mod grant;
 pub mod hand_over;
 pub mod note;

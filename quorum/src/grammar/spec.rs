@@ -48,6 +48,8 @@ pub enum Shape {
     Integer,
     /// No value: the word alone.
     Word,
+    /// A command with its arguments: all words that are left.
+    Command,
 }
 
 impl Argument {
@@ -85,6 +87,7 @@ impl Spec {
             match (option, shape) {
                 (None, _) => line.extend([" ", name]),
                 (Some(word), Shape::Word) => line.extend([" [", word, "]"]),
+                (Some(word), Shape::Command) => line.extend([" [", word, " ", name, " ...]"]),
                 (Some(word), _) => line.extend([" [", word, " ", name, "]"]),
             }
         }

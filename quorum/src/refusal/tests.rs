@@ -65,6 +65,20 @@ fn first_words_are_stable_and_texts_fit_one_line() {
         (Refusal::NothingJoins, "ERR JOIN"),
         (Refusal::MembersForm, "ERR LOCK.SETMEMBERS"),
         (Refusal::Internal, "ERR LOCK.EFFECT"),
+        (Refusal::Gate(GateRefusal::Fenced { largest: 5 }), "FENCED 5 "),
+        (Refusal::Gate(GateRefusal::NotHeld), "NOTHELD "),
+        (Refusal::Gate(GateRefusal::IsLock), "WRONGTYPE "),
+        (Refusal::Gate(GateRefusal::IsGate), "WRONGTYPE "),
+        (Refusal::Gate(GateRefusal::Permit), "ERR PERMIT must be an integer from 1 to 65535"),
+        (Refusal::Gate(GateRefusal::Keep), "ERR KEEP must be an integer from 1 to 31622400000 milliseconds"),
+        (Refusal::Gate(GateRefusal::OutOfMemory), "OOM "),
+        (Refusal::Gate(GateRefusal::InTransaction), "ERR in MULTI"),
+        (Refusal::Gate(GateRefusal::UnknownCommand), "ERR this server has no command"),
+        (Refusal::Gate(GateRefusal::CommandWords), "ERR wrong number of arguments"),
+        (Refusal::Gate(GateRefusal::NoKey), "ERR the command after COMMAND has no key"),
+        (Refusal::Gate(GateRefusal::GateIsKey), "ERR the command after COMMAND has the gate itself"),
+        (Refusal::Gate(GateRefusal::LockCommand), "ERR LOCK.CHECK is the only"),
+        (Refusal::Gate(GateRefusal::CommandForbidden), "NOPERM lock.gate-commands"),
     ];
     for (refusal, start) in cases {
         let text = refusal.to_string();

@@ -4,12 +4,14 @@
 //! A node's module and an agent parse words into requests here; the engine, simulation and models work with the
 //! requests.
 
+mod gate;
 mod holding;
 mod looking;
 mod nodes;
 mod values;
 mod words;
 
+pub use gate::{Gate, GateMemory};
 pub use holding::{Acquire, Annotate, AskedAcquire, Convert, Extend, Fence, Form, Reenter, Release};
 pub use looking::{AskedWait, Break, Check, Hear, Info, Known, Wait, Watch};
 pub use nodes::{Floor, Guard, Help, Log, Members, Node, SetMembers, Top};

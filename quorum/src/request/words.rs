@@ -89,7 +89,7 @@ impl Value<'_> for Conversion {
 
 /// A number that has a meaning only with another one: a limit of permits, or a permit number. 0 if the word is not an
 /// integer.
-pub(super) struct Count(u64);
+pub(super) struct Count(pub(super) u64);
 
 impl Value<'_> for Count {
     const SHAPE: Shape = Shape::Integer;

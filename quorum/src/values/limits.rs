@@ -110,6 +110,9 @@ pub const RENEWALS_A_TTL: u64 = 3;
 /// The delay before a failed renewal is repeated, in milliseconds: before the shortest lease ends.
 pub const RENEW_AGAIN_MS: u32 = 20;
 
+/// The longest KEEP of a gate, in milliseconds: a leap year. A late writer that comes after it is let in.
+pub const GATE_KEEP_MAX_MS: u64 = 366 * 86_400_000;
+
 /// The length of a listener's name, in bytes: too long to guess, and no longer than needed.
 pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 

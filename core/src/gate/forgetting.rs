@@ -1,0 +1,148 @@
+//! The gates that end by themselves, in the order of their ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Gate;
+use crate::values::key::Key;
+use crate::values::time::BootTime;
+
+/// The name of a gate that may be over.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MayBeOver {
+    db: u32,
+    listed: BootTime,
+    name: Box<[u8]>,
+}
+
+impl MayBeOver {
+    /// Returns the gate's key.
+    pub fn key(&self) -> Key<'_> {
+        Key { db: self.db, name: &self.name }
+    }
+}
+
+/// The gates with KEEP, by database and time. A gate has one entry at most. Its end may be later, as a passing moves it:
+/// then it is entered again when the entry comes due.
+#[derive(Clone, Debug, Default)]
+pub struct Forgetting(BTreeMap<u32, Listed>);
+
+/// The entries of one database.
+pub type Listed = BTreeSet<(BootTime, Box<[u8]>)>;
+
+impl Forgetting {
+    /// Enters `gate`, which is in `key`, if it ends by itself.
+    pub fn list(&mut self, key: Key<'_>, gate: &mut Gate) {
+        if let (Some(end), true) = (gate.end(), gate.listed == BootTime::default()) {
+            gate.listed = end;
+            self.0.entry(key.db).or_default().insert((end, key.name.into()));
+        }
+    }
+
+    /// Removes the entry of `gate`, which is about to leave `key`.
+    pub fn unlist(&mut self, key: Key<'_>, gate: &mut Gate) {
+        let listed = std::mem::take(&mut gate.listed);
+        if listed != BootTime::default()
+            && let Some(gates) = self.0.get_mut(&key.db)
+        {
+            gates.remove(&(listed, key.name.into()));
+            if gates.is_empty() {
+                self.0.remove(&key.db);
+            }
+        }
+    }
+
+    /// Removes the first entry, if it is due at `now`.
+    pub fn take_due(&mut self, now: BootTime) -> Option<MayBeOver> {
+        let db = self.0.iter().find(|(_, gates)| gates.first().is_some_and(|(at, _)| now > *at)).map(|(db, _)| *db)?;
+        let gates = self.0.get_mut(&db)?;
+        let (listed, name) = gates.pop_first()?;
+        if gates.is_empty() {
+            self.0.remove(&db);
+        }
+        Some(MayBeOver { db, listed, name })
+    }
+
+    /// Decides about the gate in the key of an entry that was due. Returns whether to delete it; otherwise it is entered
+    /// again, unless it has another entry.
+    pub fn is_over(&mut self, due: &MayBeOver, gate: &mut Gate, now: BootTime) -> bool {
+        if gate.listed != due.listed {
+            return false;
+        }
+        gate.listed = BootTime::default();
+        let is_over = gate.is_over(now);
+        if !is_over {
+            self.list(due.key(), gate);
+        }
+        is_over
+    }
+
+    /// Returns the time after which to look at an entry.
+    pub fn next_due(&self) -> Option<BootTime> {
+        self.0.values().filter_map(|gates| gates.first()).map(|(at, _)| *at).min()
+    }
+
+    /// Swaps two databases.
+    pub fn swap(&mut self, one: u32, other: u32) {
+        let (first, second) = (self.0.remove(&one), self.0.remove(&other));
+        self.0.extend(second.map(|gates| (one, gates)));
+        self.0.extend(first.map(|gates| (other, gates)));
+    }
+
+    /// Removes the entries of a database, or of all (`None`), which is about to be emptied. Dropping many takes a while.
+    pub fn flush(&mut self, db: Option<u32>) -> Vec<Listed> {
+        match db {
+            Some(db) => self.0.remove(&db).into_iter().collect(),
+            None => std::mem::take(&mut self.0).into_values().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use palisade_quorum::floors::Kind;
+
+    use super::*;
+    use crate::fixture::{ms, token};
+
+    fn key(db: u32) -> Key<'static> {
+        Key { db, name: b"gate" }
+    }
+
+    fn kept(keep_ms: Option<u64>) -> Gate {
+        let mut gate = Gate::default();
+        assert_eq!(gate.pass(Kind::Exclusive, token(7), keep_ms, ms(0).plus_us(1)), Ok(true));
+        gate
+    }
+
+    #[test]
+    fn a_gate_is_looked_at_when_it_may_be_over() {
+        let (mut gates, mut gate) = (Forgetting::default(), kept(Some(800)));
+        gates.list(key(0), &mut gate);
+        gates.list(key(0), &mut gate);
+        gates.list(key(0), &mut kept(None));
+        assert_eq!(gates.next_due(), gate.end());
+        assert_eq!(gates.take_due(ms(900)), None, "it lasts through its end");
+        gate.pass(Kind::Exclusive, token(7), Some(800), ms(500)).unwrap();
+        let due = gates.take_due(ms(901)).unwrap();
+        assert!(!gates.is_over(&due, &mut gate, ms(901)), "a passing moved its end");
+        let due = gates.take_due(ms(1_401)).unwrap();
+        assert_eq!((due.key(), gates.is_over(&due, &mut gate, ms(1_401)), gates.next_due()), (key(0), true, None));
+        assert!(!gates.is_over(&due, &mut kept(Some(1)), ms(1_401)), "another gate of this name");
+    }
+
+    #[test]
+    fn entries_follow_their_gates() {
+        let (mut gates, mut gate) = (Forgetting::default(), kept(Some(800)));
+        gates.list(key(1), &mut gate);
+        gates.swap(1, 2);
+        assert_eq!(gates.clone().take_due(ms(2_000)).map(|due| due.db), Some(2));
+        gates.unlist(key(2), &mut gate);
+        assert_eq!(gates.next_due(), None);
+        gates.list(key(3), &mut gate);
+        assert_eq!(
+            (gates.flush(Some(2)).len(), gates.clone().flush(None).len(), gates.flush(Some(3)).len()),
+            (0, 1, 1)
+        );
+        assert_eq!(gates.next_due(), None);
+    }
+}

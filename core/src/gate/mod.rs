@@ -1,0 +1,159 @@
+//! Gates: what a resource remembers of the tokens that it let pass.
+
+pub mod forgetting;
+
+use palisade_quorum::floors::{Floors, Kind};
+
+use crate::refusal::{GateRefusal, Refusal};
+use crate::values::limits::GATE_KEEP_MAX_MS;
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// The part of KEEP by which a gate's end is set later than needed. So an end is moved, and replicated, a few times in
+/// the length of a KEEP, and not with every passing.
+const SPARE_PART: u64 = 8;
+
+/// The furthest that a gate's end is away, in microseconds.
+pub(crate) const KEEP_MAX_US: u64 = (GATE_KEEP_MAX_MS + GATE_KEEP_MAX_MS / SPARE_PART) * 1_000;
+
+/// A gate: what its key holds.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    seen: Floors,
+    /// The time after which the gate is forgotten; [`BootTime::MAX`] for one that stays, zero for one that let nothing
+    /// pass yet.
+    end: BootTime,
+    /// The time of its entry in [`forgetting::Forgetting`]; zero if it has none.
+    listed: BootTime,
+}
+
+/// Gates are equal if they decide equally.
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.seen, self.end) == (&other.seen, other.end)
+    }
+}
+
+impl Gate {
+    /// Creates a gate that has seen these tokens, of which there is one at least, and lasts until `end`.
+    pub(crate) fn new(seen: Floors, end: BootTime) -> Self {
+        Self { seen, end, listed: BootTime::default() }
+    }
+
+    /// Returns the tokens that have passed.
+    pub fn seen(&self) -> &Floors {
+        &self.seen
+    }
+
+    /// Returns the time after which the gate is forgotten, or `None` if it stays.
+    pub fn end(&self) -> Option<BootTime> {
+        Some(self.end).filter(|end| *end != BootTime::MAX)
+    }
+
+    /// Returns whether the gate is forgotten at `now`.
+    pub fn is_over(&self, now: BootTime) -> bool {
+        now > self.end
+    }
+
+    /// Lets a grant of this kind with `token` pass, unless one that excludes it has passed since. The gate then lasts for
+    /// `keep_ms` from `now` at least; without it, until it is deleted. Its end never comes nearer. Returns whether the gate
+    /// has changed.
+    pub fn pass(&mut self, kind: Kind, token: Token, keep_ms: Option<u64>, now: BootTime) -> Result<bool, Refusal> {
+        if self.is_over(now) {
+            (self.seen, self.end) = (Floors::default(), BootTime::default());
+        }
+        let is_raised = self.seen.pass(kind, token.get());
+        let is_raised = is_raised.map_err(|largest| Refusal::Gate(GateRefusal::Fenced { largest }))?;
+        let before = self.end;
+        let (least, end) = match keep_ms {
+            None => (BootTime::MAX, BootTime::MAX),
+            Some(ms) => (now.plus_us(ms * 1_000), now.plus_us((ms + ms / SPARE_PART) * 1_000)),
+        };
+        if self.end < least {
+            self.end = end;
+        }
+        Ok(is_raised || self.end != before)
+    }
+
+    /// Returns the memory for its entry among those that end by themselves, under a name of this length, in bytes, roughly.
+    pub fn entry_bytes(&self, name_bytes: usize) -> usize {
+        const ENTRY_BYTES: usize = 40;
+        if self.listed == BootTime::default() { 0 } else { ENTRY_BYTES + name_bytes }
+    }
+
+    /// Adds what another record of this gate says.
+    pub(crate) fn join(&mut self, other: &Gate) {
+        other.seen.iter().for_each(|(kind, token)| _ = self.seen.add(kind, token));
+        self.end = self.end.max(other.end);
+    }
+
+    /// Takes the place of this gate in memory for `next`, a later state of the same key, and its entry. Returns the old
+    /// one.
+    pub fn replace(&mut self, next: Gate) -> Gate {
+        let listed = self.listed;
+        std::mem::replace(self, Gate { listed, ..next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixture::{ms, token};
+
+    fn pass(gate: &mut Gate, number: u64, keep_ms: Option<u64>, at_ms: u64) -> Result<bool, Refusal> {
+        gate.pass(Kind::Exclusive, token(number), keep_ms, ms(at_ms))
+    }
+
+    fn fenced(largest: u64) -> Result<bool, Refusal> {
+        Err(Refusal::Gate(GateRefusal::Fenced { largest }))
+    }
+
+    #[test]
+    fn an_older_token_is_refused_until_the_gate_is_forgotten() {
+        let mut gate = Gate::default();
+        assert_eq!(pass(&mut gate, 7, Some(1_000), 10), Ok(true));
+        assert_eq!(pass(&mut gate, 7, Some(1_000), 10), Ok(false), "there is nothing to replicate");
+        assert_eq!(pass(&mut gate, 6, Some(9_000), 11), fenced(7));
+        assert_eq!(gate.end(), Some(ms(1_135)), "a refusal changes nothing");
+        assert_eq!(pass(&mut gate, 7, Some(1_000), 135), Ok(false), "the end is far enough away");
+        assert_eq!(pass(&mut gate, 7, Some(1_000), 136), Ok(true));
+        assert_eq!(gate.end(), Some(ms(1_261)));
+        assert_eq!(pass(&mut gate, 6, None, 1_261), fenced(7), "it lasts through its end");
+        assert_eq!(pass(&mut gate, 6, Some(1), 1_262), Ok(true));
+        assert_eq!(pass(&mut gate, 6, None, 1_262), Ok(true));
+        assert_eq!((pass(&mut gate, 6, Some(1), 1_262), gate.end()), (Ok(false), None), "it stays");
+    }
+
+    #[test]
+    fn a_gate_is_small() {
+        assert!(size_of::<Gate>() <= 48, "{}", size_of::<Gate>());
+    }
+
+    proptest! {
+        /// For as long as the longest KEEP of any passing, and through it, no smaller exclusive token passes.
+        #[test]
+        fn the_end_never_comes_nearer(
+            calls in prop::collection::vec((1..9_u64, prop::option::of(1..50_u64), 0..40_u64), 1..40),
+        ) {
+            let (mut gate, mut now, mut largest, mut least_end) = (Gate::default(), 1, 0, 0);
+            for (number, keep_ms, later_ms) in calls {
+                now += later_ms;
+                let passed = pass(&mut gate, number, keep_ms, now);
+                let end = gate.end().map_or(u64::MAX, |end| end.as_us() / 1_000);
+                if now <= least_end && number < largest {
+                    prop_assert_eq!(passed, fenced(largest));
+                    continue;
+                }
+                if passed.is_ok() {
+                    let is_known = now <= least_end;
+                    least_end = if is_known { least_end } else { 0 }.max(keep_ms.map_or(u64::MAX, |ms| now + ms));
+                    largest = if is_known { largest.max(number) } else { number };
+                    prop_assert!(end >= least_end);
+                    prop_assert!(keep_ms.is_none_or(|_| end == u64::MAX || end <= now + 50 + 50 / SPARE_PART));
+                }
+            }
+        }
+    }
+}

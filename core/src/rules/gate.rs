@@ -1,0 +1,58 @@
+//! LOCK.GATE with HELD: the lock itself is the gate's memory.
+//!
+//! Every grant that excludes an earlier one has a larger token, and the earlier one has ended. So a present grant passes,
+//! and nothing has to be remembered of those that did: what a gate of its own refuses is not present.
+
+use palisade_quorum::floors::Kind;
+
+use crate::lock::Lock;
+use crate::node::Node;
+use crate::refusal::{GateRefusal, Refusal};
+use crate::values::time::BootTime;
+use crate::values::token::Token;
+
+/// Refuses unless a present grant of this kind has exactly this token. A writer that became a reader no longer passes as a
+/// writer.
+pub fn ensure_held(held: Option<&Lock>, token: Token, kind: Kind, node: &Node, now: BootTime) -> Result<(), Refusal> {
+    let present = held.and_then(|lock| {
+        let mut grants = lock.with_token(token).map(|id| (Kind::from(lock.mode(id)), lock.grant(id)));
+        grants.find(|(of, grant)| *of == kind && !grant.is_expired(now)).map(|(_, grant)| grant)
+    });
+    node.ensure_trusted(present.ok_or(Refusal::Gate(GateRefusal::NotHeld))?, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::*;
+    use crate::lock::grant::Grant;
+    use crate::lock::phase::Past;
+    use crate::request::Note;
+    use crate::values::mode::{Mode, Permit};
+
+    #[test]
+    fn only_a_present_grant_in_its_own_mode() {
+        let node = &node();
+        let not_held = Err(Refusal::Gate(GateRefusal::NotHeld));
+        let held = |lock: &Lock, number, kind, at_ms| ensure_held(Some(lock), token(number), kind, node, ms(at_ms));
+        assert_eq!(held(&mine(2), 7, Kind::Exclusive, 1_000), Ok(()));
+        assert_eq!(held(&mine(2), 7, Kind::Exclusive, 1_001), not_held);
+        assert_eq!(held(&mine(2), 6, Kind::Exclusive, 0), not_held);
+        assert_eq!(held(&mine(2), 8, Kind::Exclusive, 0), not_held);
+        assert_eq!(held(&mine(2), 7, Kind::Shared, 0), not_held);
+        assert_eq!(ensure_held(None, token(7), Kind::Exclusive, node, ms(0)), not_held);
+        assert_eq!(held(&suspect(), 7, Kind::Exclusive, 0), Err(Refusal::Suspect { left_ms: 1_000 }));
+        assert_eq!(held(&suspect(), 8, Kind::Exclusive, 0), not_held);
+    }
+
+    #[test]
+    fn several_grants_with_one_token_are_told_apart() {
+        let permit = |number| Mode::Permit(Permit::new(number, 3).unwrap());
+        let grant = |name, ttl_ms| Grant::new(owner(name), Note::default(), token(7), ms(0), ttl(ttl_ms));
+        let mut lock = Lock::of(permit(1), grant("me", 500), Past::default());
+        let Lock::Joint(holders) = &mut lock else { panic!("a permit is held with others") };
+        holders.join(permit(2), grant("you", 1_000));
+        let held = |number, at_ms| ensure_held(Some(&lock), token(7), Kind::Permit(number), &node(), ms(at_ms)).is_ok();
+        assert_eq!([held(1, 500), held(1, 501), held(2, 501), held(3, 0)], [true, false, true, false]);
+    }
+}
