@@ -1,6 +1,8 @@
 // Package law says which grants of a key go together, and which tokens they may have. docs/guarantees.md promises both.
 package law
 
+import "fmt"
+
 // Mode is how a grant holds a lock.
 type Mode byte
 
@@ -19,6 +21,18 @@ type Grant struct {
 	Permit int
 	Limit  int
 	Holds  int
+}
+
+// String describes the grant for people.
+func (grant Grant) String() string {
+	text := map[Mode]string{Exclusive: "exclusive", Shared: "shared"}[grant.Mode]
+	if grant.Mode == Permit {
+		text = fmt.Sprintf("permit %d of %d", grant.Permit, grant.Limit)
+	}
+	if grant.Token != 0 {
+		text += fmt.Sprintf(", token %d", grant.Token)
+	}
+	return text
 }
 
 // Plain returns the grant with a permit of one as what it is, an exclusive lock.

@@ -111,7 +111,7 @@ func (state State) find(owner int) (int, bool) {
 func (state State) owners() string {
 	var names []string
 	for _, grant := range state.Grants {
-		names = append(names, fmt.Sprintf("%d (%c)", grant.Owner, grant.Mode))
+		names = append(names, fmt.Sprintf("owner %d (%s)", grant.Owner, grant))
 	}
 	if len(names) == 0 {
 		return "nobody"
@@ -220,7 +220,7 @@ func explain(segment prepare.Segment, partial [][]int) string {
 		placed[at] = true
 		state, _ = state.Step(segment.Ops[at])
 	}
-	text := fmt.Sprintf("%d of %d operations can be put in an order; then it is held by %s", len(longest), len(segment.Ops), state.owners())
+	text := fmt.Sprintf("%d of %d operations can be put in an order; the holders are then: %s", len(longest), len(segment.Ops), state.owners())
 	first := -1
 	for at := range segment.Ops {
 		if !placed[at] && (first < 0 || segment.Ops[at].Return < segment.Ops[first].Return) {

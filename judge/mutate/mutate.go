@@ -14,6 +14,8 @@ type Mutation struct {
 	Why string
 	// Least is the share that has to be noticed, in percent.
 	Least int
+	// Strict: only where servers forget nothing.
+	Strict bool
 	// change changes an operation that it may, with all operations of its key.
 	change func(random *rand.Rand, key []history.Operation, at int)
 	// may returns whether this operation can be changed.
@@ -22,17 +24,21 @@ type Mutation struct {
 
 // Mutations are all that there are, except for Stretch.
 var Mutations = []Mutation{
-	{"writer's token lowered", "it never is", 100, lower, isLaterWriter},
-	{"owners swapped", "neither did anything that shows who held it", 70, swap, hasEarlier},
-	{"grant moved", "nobody held it at the earlier moment", 35, move, isGrant},
-	{"grant invented", "nobody held it then, or its holder was releasing it", 65, invent, isNull},
-	{"release confirmed", "nobody else had got it by then", 40, confirm, isNullRelease},
-	{"permit renumbered", "nobody held that number", 65, renumber, isPermit},
-	{"reader made writer", "no other reader was there", 75, makeWriter, isReader},
+	{"writer's token lowered", "it never is", 100, false, lower, isLaterWriter},
+	{"owners swapped", "neither did anything that shows who held it", 70, false, swap, hasEarlier},
+	{"grant moved", "nobody held it at the earlier moment", 35, false, move, isGrant},
+	{"grant invented", "nobody held it then, or its holder was releasing it", 65, false, invent, isNull},
+	{"release confirmed", "nobody else had got it by then", 40, false, confirm, isNullRelease},
+	{"release denied", "its holder relied on it no longer", 90, true, deny, isRelease},
+	{"permit renumbered", "nobody held that number", 65, false, renumber, isPermit},
+	{"reader made writer", "no other reader was there", 75, false, makeWriter, isReader},
 }
 
 // Apply returns the operations of one key with one change, or false if there is none to make.
 func (mutation Mutation) Apply(random *rand.Rand, read *history.History) (*history.History, bool) {
+	if mutation.Strict && !read.Header.Strict {
+		return nil, false
+	}
 	var places []int
 	keys := map[string][]history.Operation{}
 	at := map[int]int{}
@@ -102,6 +108,10 @@ func isNullRelease(key []history.Operation, at int) bool {
 	return key[at].Call.Op == history.Release && key[at].Answer.Event == history.Null
 }
 
+func isRelease(key []history.Operation, at int) bool {
+	return key[at].Call.Op == history.Release && key[at].Answer.Event == history.OK && key[at].Answer.Holds == 0
+}
+
 func isPermit(key []history.Operation, at int) bool {
 	return isGrant(key, at) && key[at].Call.Mode == "p"
 }
@@ -144,6 +154,11 @@ func invent(_ *rand.Rand, key []history.Operation, at int) {
 // confirm makes a release true that was answered with Null.
 func confirm(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event = history.OK
+}
+
+// deny makes a release that freed a lock say that it was not held.
+func deny(_ *rand.Rand, key []history.Operation, at int) {
+	key[at].Answer.Event = history.Null
 }
 
 // renumber gives a permit another number within its limit.

@@ -51,14 +51,7 @@ type Op struct {
 func (op Op) String() string {
 	names := []string{"acquire", "extend", "reenter", "release", "convert to shared", "convert to exclusive", "end of the lease",
 		"release of an unanswered acquire", "answer that it is not held"}
-	text := fmt.Sprintf("%s (%c, owner %d", names[op.Kind], op.Grant.Mode, op.Grant.Owner)
-	if op.Grant.Token != 0 {
-		text += fmt.Sprintf(", token %d", op.Grant.Token)
-	}
-	if op.Grant.Mode == law.Permit {
-		text += fmt.Sprintf(", permit %d of %d", op.Grant.Permit, op.Grant.Limit)
-	}
-	return text + fmt.Sprintf(", request %d)", op.Request)
+	return fmt.Sprintf("%s (owner %d, %s, request %d)", names[op.Kind], op.Grant.Owner, op.Grant, op.Request)
 }
 
 // Segment is a time of a key at whose ends nobody holds it.

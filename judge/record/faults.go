@@ -11,6 +11,7 @@ import (
 // The faults.
 const (
 	kill      = "kill"
+	killAll   = "kill-all"
 	pause     = "pause"
 	cut       = "cut"
 	hold      = "hold"
@@ -98,13 +99,20 @@ func (run *recording) breakClient(number int, process breakable, random *rand.Ra
 	}
 }
 
-// hit does one fault.
+// hit does one fault. What is done to all nodes at one moment comes from the first.
 func (run *recording) hit(number int, fault string, random *rand.Rand) error {
+	if fault == killAll && number > 0 {
+		return nil
+	}
 	before := run.proxies[number]
 	if run.does(promote) {
 		number = run.master
 	}
 	server := run.servers[number]
+	if fault != killAll {
+		run.turns[number].Lock()
+		defer run.turns[number].Unlock()
+	}
 	short := time.Duration(20+random.Intn(700)) * time.Millisecond
 	run.note(fmt.Sprintf("node %d: %s", number+1, fault))
 	switch fault {
@@ -112,6 +120,8 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 		server.Kill()
 		time.Sleep(short / 3)
 		return server.Run()
+	case killAll:
+		return run.killAll()
 	case pause:
 		server.Pause(short)
 	case cut:
@@ -127,6 +137,20 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 	case lockBreak:
 		for _, key := range run.keys() {
 			_, _ = server.Do("LOCK.BREAK", key)
+		}
+	}
+	return nil
+}
+
+func (run *recording) killAll() error {
+	for number, server := range run.servers {
+		run.turns[number].Lock()
+		defer run.turns[number].Unlock()
+		server.Kill()
+	}
+	for _, server := range run.servers {
+		if err := server.Run(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -12,6 +12,8 @@ type Plan struct {
 	Driver library
 	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
 	Forgets bool
+	// Durable: no node of several loses anything.
+	Durable bool
 	Faults  []string
 	// Strict: the server forgets nothing, so that it may never deny a lock whose lease runs.
 	Strict bool
@@ -55,7 +57,9 @@ var Plans = []Plan{
 	{Name: "durable", About: "one node that loses nothing: kill -9, stops, cuts, delays", Nodes: 1, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "forgets", About: "one node without an AOF: the same, FLUSHALL, wall clocks", Nodes: 1, Forgets: true, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
-	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, killAll, pause, cut, hold, flush, stepClock}},
+	{Name: "five-durable", About: "five nodes that lose nothing", Nodes: 5, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
+	{Name: "agents-durable", About: "two agents over them, agents killed", Nodes: 5, Agents: 2, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "agents", About: "two agents over five nodes, all faults, agents killed", Nodes: 5, Agents: 2, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "crate", About: "the Rust crate over five nodes, all faults, its processes killed and stopped", Nodes: 5, Driver: crate,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
@@ -73,7 +77,7 @@ var Plans = []Plan{
 	{Name: "set-nx-clock", About: "SET NX PX under steps of the wall clock", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{stepClock}, Broken: true},
 	{Name: "unguarded", About: "restart-guard never, kill -9", Nodes: 1, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
 	{Name: "unguarded-promotions", About: "restart-guard never, promotions", Nodes: 1, GuardNever: true, Faults: []string{promote}, Broken: true},
-	{Name: "unguarded-five", About: "five nodes with restart-guard never, kill -9", Nodes: 5, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
+	{Name: "unguarded-five", About: "five nodes with restart-guard never, all killed at once", Nodes: 5, GuardNever: true, Forgets: true, Faults: []string{killAll}, Broken: true},
 	{Name: "five-minority", About: "two of five nodes are enough for a client", Nodes: 5, Flaw: minority, Faults: []string{cut, hold}, Broken: true},
 	{Name: "five-one-round", About: "smaller tokens are not raised", Nodes: 5, Flaw: oneRound, Faults: []string{kill, cut, stepClock}, Broken: true},
 	{Name: "five-from-answer", About: "validity counts from the answers", Nodes: 5, Flaw: fromAnswer, Faults: []string{pause, hold}, Broken: true},

@@ -43,6 +43,7 @@ type recording struct {
 	settings Settings
 	writer   *history.Writer
 	servers  []*servers.Server
+	turns    []sync.Mutex // one fault at a time for each server
 	proxies  []*proxy.Proxy
 	begun    int64
 	end      time.Time
@@ -79,6 +80,7 @@ func Run(settings Settings) error {
 	if run.writer, err = history.Create(settings.Out, header); err != nil {
 		return err
 	}
+	run.turns = make([]sync.Mutex, len(run.servers))
 	run.begun, run.end = Now(), time.Now().Add(settings.Length)
 	var running sync.WaitGroup
 	failed := make(chan error, len(run.proxies)+len(run.agents)+len(run.drivers))
@@ -154,9 +156,14 @@ func (run *recording) start() error {
 	if run.settings.Plan.Driver != noLibrary {
 		return run.startDrivers()
 	}
-	if !run.does(promote) {
-		return nil
+	if run.does(promote) {
+		return run.startReplica()
 	}
+	return nil
+}
+
+// startReplica makes the second server a replica of the first, by a link of its own; clients reach one of them.
+func (run *recording) startReplica() error {
 	run.links = run.proxies
 	first, err := proxy.Start(run.servers[0].Address())
 	if err != nil {
@@ -195,7 +202,7 @@ func (run *recording) startAgents() error {
 func (run *recording) plan(number int, shim string) servers.Plan {
 	chosen := run.settings.Plan
 	plan := servers.Plan{Program: run.settings.Program, Folder: run.settings.Folder, Shim: shim, Args: []string{"--save", ""}}
-	if !chosen.Forgets && number%2 == 0 {
+	if !chosen.Forgets && (chosen.Durable || number%2 == 0) {
 		plan.Args = append(plan.Args, "--appendonly", "yes", "--appendfsync", "always")
 	}
 	if chosen.SetNX {

@@ -101,8 +101,7 @@ func falls(segment prepare.Segment, grants []held) []string {
 }
 
 func name(segment prepare.Segment, grant held) string {
-	return fmt.Sprintf("%q (%c, token %d, permit %d of %d, request %d)", segment.Owners[grant.grant.Owner],
-		grant.grant.Mode, grant.grant.Token, grant.grant.Permit, grant.grant.Limit, grant.request)
+	return fmt.Sprintf("%q (%s, request %d)", segment.Owners[grant.grant.Owner], grant.grant, grant.request)
 }
 
 func least(a, b int64) int64 {
