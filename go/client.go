@@ -80,11 +80,14 @@ func (c *Client) WriteLock(ctx context.Context, key string, options ...Option) (
 	return c.Lock(ctx, key, options...)
 }
 
+// Work is done under a lock. Its context ends when the lock is lost, and with the caller's.
+type Work = func(ctx context.Context, lock *Lock) error
+
 // WithLock runs work under a lock, and releases it. The context of work is cancelled when ctx is, and when the lock is lost.
 //
 // It returns the error of work; else [ErrLost] if the lock was lost before work had ended. A release that does not reach the
 // server is logged, since the work was done under a valid lock.
-func (c *Client) WithLock(ctx context.Context, key string, work func(ctx context.Context, lock *Lock) error, options ...Option) error {
+func (c *Client) WithLock(ctx context.Context, key string, work Work, options ...Option) error {
 	if work == nil {
 		return of(key, badArgument("the work must not be nil"))
 	}
@@ -92,14 +95,24 @@ func (c *Client) WithLock(ctx context.Context, key string, work func(ctx context
 	if err != nil {
 		return err
 	}
-	// A panic of the work releases the lock too.
-	defer lock.Unlock(ctx)
+	return c.workUnder(ctx, lock, work, lock.Unlock)
+}
+
+// workUnder runs work under a lock, and gives that back. A panic of the work gives it back too.
+func (c *Client) workUnder(ctx context.Context, lock *Lock, work Work, giveBack func(context.Context) error) error {
+	defer giveBack(ctx)
 	working, end := withEndOf(ctx, lock.Context())
 	defer end()
 	if err := work(working, lock); err != nil {
 		return err
 	}
-	return c.releaseAfterWork(lock)
+	// The loss of the lock alone is an error: otherwise it was valid until now.
+	err := giveBack(context.Background())
+	if errors.Is(err, ErrUnknown) {
+		c.defaults.logger.Warn("the work under a lock was done, and its release failed", "error", err)
+		return nil
+	}
+	return err
 }
 
 // withEndOf returns a child of a lock's context, which ends with ctx too.
@@ -115,16 +128,6 @@ func withEndOf(ctx, ofLock context.Context) (working context.Context, end func()
 		timed()
 		cancel(nil)
 	}
-}
-
-// releaseAfterWork releases the lock, and returns an error only if it was lost: otherwise it was valid until now.
-func (c *Client) releaseAfterWork(lock *Lock) error {
-	err := lock.Unlock(context.Background())
-	if errors.Is(err, ErrUnknown) {
-		c.defaults.logger.Warn("the work under a lock was done, and its release failed", "error", err)
-		return nil
-	}
-	return err
 }
 
 // Close releases all held locks (they are lost: [ClientClosed]), ends all waits with [ErrClosed], and closes the connections
@@ -179,7 +182,7 @@ func (c *Client) take(ctx context.Context, key string, mode []any, s settings, w
 }
 
 func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode []any, s settings) (*held, error) {
-	acquired := acquisition{key: key, owner: randomHex(16), ttl: s.ttl}
+	acquired := acquisition{key: key, owner: randomHex(16), ttl: max(s.ttl, s.minHold)}
 	note, holder := defaultNoteText, s.holder
 	if s.note != nil {
 		note = *s.note

@@ -34,7 +34,7 @@ func (c *Client) hold(ctx context.Context, acquired acquisition, grant *grant, s
 	h := &held{
 		acquisition: acquired, client: c, connections: c.connections, number: grant.number, flow: flow, ctx: ctx, cancel: cancel,
 		checked: make(chan struct{}, 1), token: grant.token, holds: 1,
-		lease: newLease(s, acquired.ttl, grant.validUntil, now()),
+		lease: newLease(s, grant.validUntil, now()),
 	}
 	c.mu.Lock()
 	isClosed := c.held == nil

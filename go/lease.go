@@ -25,8 +25,8 @@ type lease struct {
 	lastFailure error
 }
 
-func newLease(s settings, ttl time.Duration, validUntil, now instant) *lease {
-	l := &lease{ttl: ttl, autoExtend: s.autoExtend, maxHold: s.maxHold, since: now}
+func newLease(s settings, validUntil, now instant) *lease {
+	l := &lease{ttl: s.ttl, autoExtend: s.autoExtend, maxHold: s.maxHold, since: now}
 	l.extended(validUntil)
 	return l
 }

@@ -13,7 +13,7 @@ func tenSeconds(change func(*settings)) *lease {
 	if change != nil {
 		change(&s)
 	}
-	return newLease(s, 10*time.Second, 110*second, 100*second)
+	return newLease(s, 110*second, 100*second)
 }
 
 func TestALeaseIsExtendedWhenAThirdHasPassed(t *testing.T) {

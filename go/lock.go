@@ -57,7 +57,7 @@ func (l *Lock) Context() context.Context { return l.held.ctx }
 // valid until its previous end.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 {
-		ttl = l.held.ttl
+		ttl = l.held.lease.ttl
 	}
 	if err := checkTTL(ttl); err != nil {
 		return of(l.Key(), err)
@@ -107,7 +107,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 func (l *Lock) Upgrade(ctx context.Context) error {
 	return l.convert(ctx, "EXCLUSIVE", func(h *held) error {
 		// Null is also the answer if the lock is no longer held: an extension tells.
-		if err := h.extend(h.ttl, false); err != nil {
+		if err := h.extend(h.lease.ttl, false); err != nil {
 			return err
 		}
 		return &NotAcquiredError{Reason: Held}

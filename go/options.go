@@ -29,13 +29,15 @@ type Option func(*settings)
 
 // settings are the values of options, and where they are given.
 type settings struct {
-	ttl          time.Duration
-	wait         time.Duration
-	waits        bool
-	note         *string
-	holder       string
-	autoExtend   bool
-	maxHold      time.Duration
+	ttl        time.Duration
+	wait       time.Duration
+	waits      bool
+	note       *string
+	holder     string
+	autoExtend bool
+	maxHold    time.Duration
+	// minHold is the least length of the first lease.
+	minHold      time.Duration
 	answerWithin time.Duration
 	logger       *slog.Logger
 	wrong        error
