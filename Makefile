@@ -230,6 +230,8 @@ WITHOUT_GO = { \
 	  echo "LEFT OUT: the package for Go, since there is no Go of version 1.24 or later: https://go.dev/dl" >&2; \
 	  [ -z "$${NOTHING_LEFT_OUT:-}" ]; \
 	}
+# What needs a library of its own is a module of its own.
+GO_MODULES := go go/gocronlock
 STATICCHECK := target/go/bin/staticcheck
 STATICCHECK_VERSION := 2026.2.2
 
@@ -244,14 +246,14 @@ setup-go: setup ## Install what the package for Go is checked with; says how to 
 .PHONY: lint-go
 lint-go: setup-go ## Check format and lints of the package for Go
 	@unformatted=$$(gofmt -l go); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
-	@cd go && go vet ./... && ../$(STATICCHECK) ./...
+	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && $(CURDIR)/$(STATICCHECK) ./...) || exit 1; done
 
 .PHONY: test-go
 test-go: setup ## Test the package for Go on real servers and on an agent with five nodes, with the race detector: half a minute
 	@if $(HAS_GO); then \
 	  $(MAKE) --no-print-directory lint-go; \
 	  cargo build --quiet --package palisade --package palisade-cli; \
-	  cd go && go test -race -parallel 4 ./...; \
+	  for module in $(GO_MODULES); do (cd $$module && go test -race -parallel 4 ./...) || exit 1; done; \
 	else $(WITHOUT_GO); fi
 
 # Debian's Go is new enough.
