@@ -56,6 +56,7 @@ func (run *recording) startDrivers() error {
 		crate:  {filepath.Join(filepath.Dir(run.settings.Module), "examples/conformance")},
 		python: {"target/python/bin/python", "conformance/drivers/python.py"},
 		node:   {"node", "conformance/drivers/node.mjs"},
+		golang: {"target/go/conformance"},
 	}[run.settings.Plan.Driver]
 	for number := 0; number < processes; number++ {
 		address := addresses[number%len(addresses)]

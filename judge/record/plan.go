@@ -36,6 +36,7 @@ const (
 	crate
 	python
 	node
+	golang
 )
 
 // flaw is what a client of several nodes does wrong.
@@ -70,6 +71,10 @@ var Plans = []Plan{
 	{Name: "node", About: "the package for Node.js with one node that forgets", Nodes: 1, Driver: node, Forgets: true, Extra: true,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "node-agents", About: "the package for Node.js with two agents over five nodes", Nodes: 5, Agents: 2, Driver: node, Extra: true,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "go", About: "the package for Go with one node that forgets", Nodes: 1, Driver: golang, Forgets: true, Extra: true,
+		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
+	{Name: "go-agents", About: "the package for Go with two agents over five nodes", Nodes: 5, Agents: 2, Driver: golang, Extra: true,
 		Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "set-nx-calm", About: "SET NX PX under stops and cuts", Nodes: 1, SetNX: true, Forgets: true, Faults: []string{cut, pause}},
 
