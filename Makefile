@@ -233,14 +233,14 @@ WITHOUT_GO = { \
 # What needs a library of its own is a module of its own.
 GO_MODULES := go go/gocronlock
 STATICCHECK := target/go/bin/staticcheck
-STATICCHECK_VERSION := 2026.2.2
+STATICCHECK_VERSION := 0.8.2
 
 .PHONY: setup-go
 setup-go: setup ## Install what the package for Go is checked with; says how to get Go where it is missing
 	@$(HAS_GO) || { echo "Go of version 1.24 or later is missing: install it from https://go.dev/dl, then try again." >&2; exit 1; }
-	@$(STATICCHECK) -version 2>/dev/null | grep -q "$(STATICCHECK_VERSION)" || { \
+	@$(STATICCHECK) -version 2>/dev/null | grep -qF "($(STATICCHECK_VERSION))" || { \
 	  echo "Installing staticcheck $(STATICCHECK_VERSION)"; \
-	  GOBIN=$(CURDIR)/target/go/bin go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION); \
+	  GOBIN=$(CURDIR)/target/go/bin go install honnef.co/go/tools/cmd/staticcheck@v$(STATICCHECK_VERSION); \
 	}
 
 .PHONY: lint-go
