@@ -47,6 +47,8 @@ func connect(options *redis.Options, address string, limit time.Duration) (*conn
 	c := &connection{address: address}
 	own := *options
 	own.PoolSize, own.ConnMaxIdleTime = 1, -1
+	// One command at a time needs no more, and there may be thousands of waits.
+	own.ReadBufferSize, own.WriteBufferSize = 4<<10, 4<<10
 	own.DialTimeout, own.PoolTimeout = limit, limit
 	dial := own.Dialer
 	if dial == nil {
