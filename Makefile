@@ -533,6 +533,47 @@ setup-dist: setup
 	command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev); \
 	$(INSTALL_MISSING)
 
+# What checks packages before a release: pinned in packaging/release, installed nowhere else.
+RELEASE_TOOLS := $(CURDIR)/target/release-tools
+CARGO_DENY := 0.20.2
+
+.PHONY: release-check
+release-check: setup-release ## Pack every crate, the packages for Node.js and Python, and have them checked; publishes nothing: minutes. QUICK=1: compile no crate
+	@PATH=$(NODE_PATHS):$(RELEASE_TOOLS)/bin:$$PATH packaging/release/check $(RELEASE_TOOLS)
+
+.PHONY: setup-release
+setup-release: setup setup-node
+	@missing=(); \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	$(INSTALL_MISSING)
+	@$(RELEASE_TOOLS)/bin/cargo-deny --version 2>/dev/null | grep -q "$(CARGO_DENY)" || { \
+	  echo "Installing cargo-deny $(CARGO_DENY): that takes minutes"; \
+	  cargo install --quiet --locked --root $(RELEASE_TOOLS) --version $(CARGO_DENY) cargo-deny; \
+	}
+	@if ! cmp --silent packaging/release/requirements.txt $(RELEASE_TOOLS)/python/requirements.txt; then \
+	  echo "Installing with pip: $$(paste -sd ' ' packaging/release/requirements.txt)"; \
+	  python3 -m venv $(RELEASE_TOOLS)/python; \
+	  $(RELEASE_TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --requirement packaging/release/requirements.txt; \
+	  cp packaging/release/requirements.txt $(RELEASE_TOOLS)/python/; \
+	fi
+	@if ! cmp --silent packaging/release/package-lock.json $(RELEASE_TOOLS)/node/.installed; then \
+	  echo "Installing with npm: publint and are-the-types-wrong"; \
+	  mkdir -p $(RELEASE_TOOLS)/node; \
+	  cp packaging/release/package.json packaging/release/package-lock.json $(RELEASE_TOOLS)/node/; \
+	  PATH=$(NODE_PATHS):$$PATH npm ci --prefix $(RELEASE_TOOLS)/node --silent --no-audit --no-fund; \
+	  cp packaging/release/package-lock.json $(RELEASE_TOOLS)/node/.installed; \
+	fi
+
+.PHONY: advisories
+advisories: setup-release ## Compare what is built in with the database of advisories, which is fetched
+	@PATH=$(RELEASE_TOOLS)/bin:$$PATH cargo deny --workspace --locked check advisories
+
+.PHONY: msrv
+msrv: setup ## Compile the published crates with the oldest Rust that they support, where rustup has it
+	@rust=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
+	cargo +$$rust --version >/dev/null 2>&1 || { echo "Rust $$rust is missing: rustup toolchain install $$rust --profile minimal" >&2; exit 1; }; \
+	cargo +$$rust check --locked --package palisade $$(packaging/release/manifests --crates | sed 's/^/--package /')
+
 # Where promtool and the exporter go: unpacked, not installed, since Debian's packages start servers.
 MONITORS := target/monitors
 
