@@ -93,6 +93,14 @@ nodes: build ## Start N (5) new lock servers and an agent over them, print their
 # The clients whose recipes `make test` runs: those that take seconds, also to install.
 TESTED_CLIENTS := redis_cli redis_py redis_py_asyncio node_redis ioredis hiredis
 
+# What says most in little time, of the module on a server.
+QUICK_TESTS := commands:: tokens:: permits::
+
+.PHONY: quick
+quick: setup ## While you change something: the tests of the rules, and a few of the module on SERVER
+	@cargo test --quiet --package palisade-core --package palisade-quorum --lib
+	@cargo test --quiet --package palisade --test server -- $(QUICK_TESTS)
+
 .PHONY: test
 test: setup ## Run every test: the rules, the module on a real server, the client on five, the program at a terminal
 	@tests/clients/setup quick
