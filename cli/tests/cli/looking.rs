@@ -15,7 +15,11 @@ fn locks_and_who_holds_them() {
     assert_eq!(run(nodes.palisade("info a:1")).out(), "a:1 is free\n");
 
     let holder = nodes.holder("--note web-1 a:1");
+    let token_at = |server: &Server| server.client().say("LOCK.INFO a:1").field("token").as_int();
     wait_until("all have it", || nodes.holding("a:1") == 3);
+    wait_until("they agree on its token", || {
+        nodes.servers.iter().all(|server| token_at(server) == token_at(&nodes.servers[0]))
+    });
     let waiter = Running::start(nodes.exec("--note web-2 a:1", "true"));
     wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
     // A lock on only one node belongs to nobody.
