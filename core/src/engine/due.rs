@@ -54,12 +54,15 @@ impl Node {
         if !self.breaking.is_empty() {
             return Some(BootTime::default());
         }
-        let planned = [self.deadlines.earliest(), self.waiting.next_due(), self.watching.next_due()];
-        planned
-            .into_iter()
-            .chain([self.keepalives.next_due(), self.listeners.next_due(), self.gates.next_due()])
-            .flatten()
-            .min()
+        let planned = [
+            self.deadlines.earliest(),
+            self.waiting.next_due(),
+            self.watching.next_due(),
+            self.keepalives.next_due(),
+            self.listeners.next_due(),
+            self.gates.next_due(),
+        ];
+        planned.into_iter().flatten().min()
     }
 
     /// Answers the request whose wait has been over longest at `now`; returns false if there is none. That changes no
