@@ -277,9 +277,9 @@ impl Waiting {
         self.queue(key)?.kept.mode_of(owner)
     }
 
-    /// Returns whether the lock of `key` is reserved for any owner but `owner`.
-    pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>) -> bool {
-        self.kept(key).any(|(kept_for, ..)| *kept_for != *owner.bytes())
+    /// Returns whether the lock of `key` is reserved for any owner but `owner` at `now`.
+    pub(crate) fn is_kept_for_others(&self, key: Key<'_>, owner: Owner<'_>, now: BootTime) -> bool {
+        self.kept(key).any(|(kept_for, _, until)| now <= until && *kept_for != *owner.bytes())
     }
 
     /// Ends the reservation of the lock of `key` for `owner`, which has the lock now.

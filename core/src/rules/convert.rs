@@ -34,7 +34,9 @@ pub fn convert(
             lock.convert(own, Mode::Shared, node.past(key));
             token
         }
-        (Mode::Shared, Conversion::Exclusive) if is_alone && !node.waiting.is_kept_for_others(key, ask.owner) => {
+        (Mode::Shared, Conversion::Exclusive)
+            if is_alone && !node.waiting.is_kept_for_others(key, ask.owner, now.boot) =>
+        {
             // Readers that the node has forgotten may still read.
             node.ensure_may_grant(key, ask.owner, false, now.boot)?;
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;

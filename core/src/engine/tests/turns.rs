@@ -7,6 +7,7 @@ use crate::queue::of_key::WaiterId;
 use crate::queue::shares::Load;
 use crate::queue::waiting::Answer;
 use crate::refusal::Refusal;
+use crate::request::Conversion;
 use crate::values::limits::UNUSED_TURNS_MAX;
 use crate::values::mode::Wanted;
 
@@ -48,6 +49,19 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1));
     key.acquire("b", 1_000, 0).unwrap();
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
+}
+
+/// A reservation that is over may still be in its table: no timer removes it while the server pauses writes.
+#[test]
+fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
+    let mut key = Key::new();
+    key.wanted = Wanted::Shared;
+    assert_eq!(key.wait("reader", 0, None).unwrap().0, Reply::Turn(1));
+    key.acquire("writer", 1_000, 0).unwrap();
+    key.now = 20;
+    assert_eq!(key.convert("writer", Conversion::Exclusive), Ok(Reply::Null), "still reserved");
+    key.now = 21;
+    assert!(matches!(key.convert("writer", Conversion::Exclusive), Ok(Reply::Token(_))), "no longer reserved");
 }
 
 /// Reservations take room, and none is left behind when its key turns out to hold something else. A request for a free
