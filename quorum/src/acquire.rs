@@ -113,24 +113,25 @@ impl Acquire {
 
     fn proceed(&mut self, now: BootTime) -> Progress {
         let needed = majority(self.seats.len());
-        let tokens: Vec<Token> = self.seats.iter().filter_map(Seat::token).collect();
+        let tokens = || self.seats.iter().filter_map(Seat::token);
+        let has_majority = tokens().count() >= needed;
         if self.outs().filter(Option::is_none).count() < needed {
             return Progress::Impossible;
         }
         if self.is_late(now) {
             // A longer lease would help only where a majority grants the lock; elsewhere the obstacle is another one.
-            return if tokens.len() >= needed { Progress::TooLate } else { Progress::Goes(vec![]) };
+            return if has_majority { Progress::TooLate } else { Progress::Goes(vec![]) };
         }
-        let same = |token: Token| tokens.iter().filter(|&&other| other == token).count() >= needed;
-        if let Some(&token) = tokens.iter().find(|&&token| same(token)) {
+        let same = |token: Token| tokens().filter(|&other| other == token).count() >= needed;
+        if let Some(token) = tokens().find(|&token| same(token)) {
             return self.done(token);
         }
-        if self.target.is_none() && tokens.len() >= needed {
-            self.target = tokens.iter().max().copied();
+        if self.target.is_none() && has_majority {
+            self.target = tokens().max();
         }
         let mut calls = Vec::new();
         if let Some(target) = self.target {
-            if tokens.iter().filter(|&&token| token >= target).count() >= needed {
+            if tokens().filter(|&token| token >= target).count() >= needed {
                 return self.done(target);
             }
             for (node, seat) in self.seats.iter_mut().enumerate() {

@@ -356,7 +356,8 @@ impl Client {
         let thread = self.thread()?;
         let auto = options.auto_extend.then_some(checked.max_hold);
         let session = session.cloned();
-        let taken = async move {
+        // Boxed before it is wrapped: it is large, and each wrapper would move it.
+        let taken = Box::pin(async move {
             let _under_way = nodes.under_way.begin();
             let taking = async {
                 match waits {
@@ -373,7 +374,7 @@ impl Client {
             let nodes = Arc::clone(&taken.nodes);
             let (shared, orders, lease) = orders::start(taken, checked, auto, session);
             Ok((nodes, shared, orders, lease))
-        };
+        });
         let (nodes, shared, orders, lease) = thread
             .begin(taken.instrument(span.clone()).with_current_subscriber())
             .await?

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use palisade_quorum::{Answer, Ask, Call, NodeId, Wanted};
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::net::home;
@@ -37,8 +37,8 @@ pub struct Reply {
 pub struct Calls {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
-    /// The command of the last call, with its mode: all nodes get the same one.
-    last: Option<(Ask, Wanted, Cmd)>,
+    /// The bytes of the last call's command, with its mode: all nodes get the same ones.
+    last: Option<(Ask, Wanted, Vec<u8>)>,
     /// Receives the answers to calls that could be sent at once; created for the first. `sent` has the calls, by their
     /// tags.
     inbox: Option<Arc<Inbox>>,
@@ -95,8 +95,8 @@ impl Calls {
                 inbox
             });
             let (to, lease) = ((&*inbox, tag), Some(&*self.lease));
-            if let Some((.., command)) = &self.last
-                && self.nodes.list[call.node].send_now(command, given, lease, to)
+            if let Some((.., packed)) = &self.last
+                && self.nodes.list[call.node].send_now((&self.lease.key, packed), given, lease, to)
             {
                 match self.sent.get_mut(tag) {
                     Some(free) => *free = Some(made),
@@ -135,7 +135,7 @@ impl Calls {
     fn pack(&mut self, ask: Ask) {
         let wanted = self.lease.wanted();
         if !matches!(&self.last, Some((last, mode, _)) if (*last, *mode) == (ask, wanted)) {
-            self.last = Some((ask, wanted, self.lease.command(ask)));
+            self.last = Some((ask, wanted, self.lease.command(ask).get_packed_command()));
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
             lease.wants(wanted);
             for _ in 0..2 {
                 calls.pack(ask);
-                let packed = calls.last.as_ref().map(|(.., command)| command.get_packed_command());
+                let packed = calls.last.as_ref().map(|(.., packed)| packed.clone());
                 assert_eq!(packed, Some(lease.command(ask).get_packed_command()));
             }
         }

@@ -147,11 +147,20 @@ impl Endpoint {
         }
     }
 
-    /// Sends `command` if possible at once. See [`Node::send_now`].
-    pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
+    /// Sends the bytes of a command about `key` if possible at once. See [`Node::send_now`].
+    pub fn send_now(
+        &self,
+        (key, packed): (&[u8], &[u8]),
+        given: Given,
+        about: Option<&Lease>,
+        to: (&Arc<Inbox>, usize),
+    ) -> bool {
         match self {
-            Self::One(node) => node.send_now(command, given, about, to),
-            Self::Cluster(cluster) => cluster.send_now(command, given, about, to),
+            Self::One(node) => node.send_now(packed, given, about, to),
+            Self::Cluster(cluster) => {
+                let master = cluster.known_master(key);
+                master.is_some_and(|master| master.send_now(packed, given, about, to))
+            }
         }
     }
 

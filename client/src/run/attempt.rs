@@ -137,7 +137,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     }
     drop(give_back);
     home().await;
-    let refused = refused(nodes, &lease, &machine, seen, (checked.given, by)).await;
+    // Boxed, as it is rare and large.
+    let refused = Box::pin(refused(nodes, &lease, &machine, seen, (checked.given, by))).await;
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
 

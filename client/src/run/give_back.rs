@@ -66,6 +66,7 @@ impl Giving {
             lease.moves();
         }
         let until = clock::boot_now().plus_us(u64::from(checked.ttl_ms) * 1_000);
+        let packed = command.get_packed_command();
         let debt = Debt::new(lease, command, until);
         let _under_way = nodes.under_way.begin();
         let inbox = Inbox::new(latest.len());
@@ -73,18 +74,18 @@ impl Giving {
         let given = checked.given;
         let mut giving =
             Self { nodes: latest, debt, given, inbox, sent: 0, awaited: 0, spared: vec![], rest, _under_way };
-        (0..giving.nodes.len()).for_each(|place| giving.tell(place));
+        (0..giving.nodes.len()).for_each(|place| giving.tell(place, &packed));
         giving.awaited = majority(giving.nodes.len());
         giving
     }
 
-    fn tell(&mut self, place: usize) {
+    fn tell(&mut self, place: usize, packed: &[u8]) {
         if !self.debt.lease.may_be_at(place) {
             // The node cannot have a lock that was never sent there.
             return self.spared.push(place);
         }
-        let to = (&self.inbox, place);
-        match self.nodes.list[place].send_now(&self.debt.command, self.given, None, to) {
+        let (about, to) = ((&*self.debt.lease.key, packed), (&self.inbox, place));
+        match self.nodes.list[place].send_now(about, self.given, None, to) {
             true => self.sent += 1,
             false => self.tell_wherever(place, None),
         }

@@ -173,7 +173,7 @@ impl<'a> Taking<'a> {
                     let (lease, began) = (self.lease(wanted, keeps_name), clock::now());
                     match attempt::acquire(&self.nodes, lease, self.checked, by.map(instant)).await {
                         Ok(taken) => return Ok(taken),
-                        Err(refused) => self.on_refused(refused, began).await,
+                        Err(refused) => Box::pin(self.on_refused(refused, began)).await,
                     }
                 }
                 Task::AskAndWait { patience_ms, by } => {
@@ -191,7 +191,7 @@ impl<'a> Taking<'a> {
                 Task::LineUp { until } => self.line_up(until).await,
                 Task::Queue { patience_ms } => self.queue(Duration::from_millis(patience_ms.into())).await?,
                 Task::Pause { until, for_nodes } => self.pause(until, for_nodes).await,
-                Task::GiveUp(why) => return Err(self.give_up(why).await),
+                Task::GiveUp(why) => return Err(Box::pin(self.give_up(why)).await),
             };
         }
     }

@@ -13,7 +13,7 @@ use super::map::{REDIRECTIONS_MAX, Redirection};
 use crate::net::access::Way;
 use crate::net::bounds::{CONNECT_TIMEOUT, connect_within};
 use crate::net::lease::Lease;
-use crate::net::node::{By, First, Inbox, Node};
+use crate::net::node::{By, First, Node};
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
@@ -64,12 +64,6 @@ impl Cluster {
         };
         let answer = node.ask_as(command, given, about, false).await;
         self.follow((node.way().cloned(), answer), question).await
-    }
-
-    /// Sends `command`, whose first argument is its key. See [`Node::send_now`].
-    pub fn send_now(&self, command: &Cmd, given: Given, about: Option<&Lease>, to: (&Arc<Inbox>, usize)) -> bool {
-        let master = self.known_master(key_of(command));
-        master.is_some_and(|master| master.send_now(command, given, about, to))
     }
 
     /// Returns the final answer to `command` after the `first` one.

@@ -153,11 +153,11 @@ impl<T: Waits> Exchange<T> {
     }
 
     /// Adds a request, to be sent with others. Returns whether it is the first of them.
-    pub fn ask(&mut self, command: &Cmd, waiting: Waiting<T>) -> bool {
+    pub fn ask(&mut self, packed: &[u8], waiting: Waiting<T>) -> bool {
         if let Some(before) = waiting.before {
             before.command().write_packed_command(&mut self.asked);
         }
-        command.write_packed_command(&mut self.asked);
+        self.asked.extend_from_slice(packed);
         self.asking.push(Asked { end: self.asked.len(), waiting });
         self.asking.len() == 1
     }

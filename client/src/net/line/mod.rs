@@ -13,7 +13,6 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Cmd;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -146,7 +145,7 @@ impl<T: Waits> Line<T> {
     /// The connection is no longer usable; returns `waiting`.
     pub fn ask(
         self: &Arc<Self>,
-        command: &Cmd,
+        packed: &[u8],
         waiting: Waiting<T>,
         guest: Option<&Handle>,
     ) -> Result<Option<Claim<T>>, Waiting<T>> {
@@ -155,7 +154,7 @@ impl<T: Waits> Line<T> {
             return Err(waiting);
         }
         let is_alone = state.exchange.under_way() < CROWD && state.arrived < CROWD;
-        let is_first = state.exchange.ask(command, waiting);
+        let is_first = state.exchange.ask(packed, waiting);
         let Some(runtime) = guest.map(Handle::id) else {
             drop(state);
             if is_first {
@@ -441,11 +440,11 @@ mod tests {
     fn so_much_is_asked_as_there_is_and_each_hears_its_answer() {
         const COUNT: usize = 20_000;
         let ((line, mut server), gone) = (line(), Arc::default());
-        let request = redis::cmd("PING").arg("x".repeat(40)).take();
+        let request = redis::cmd("PING").arg("x".repeat(40)).get_packed_command();
         for number in 0..COUNT {
             assert!(line.ask(&request, waiting(number, &gone), None).is_ok());
         }
-        let bytes = COUNT * request.get_packed_command().len();
+        let bytes = COUNT * request.len();
         let serving = std::thread::spawn(move || {
             server.read_exact(&mut vec![0; bytes]).unwrap();
             let answers: String = (0..COUNT).map(|number| format!(":{number}\r\n")).collect();
@@ -469,7 +468,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_taken_back_and_the_rest_is_told_at_the_end() {
         let ((line, _server), gone) = (line(), Arc::default());
-        let request = redis::cmd("PING");
+        let request = redis::cmd("PING").get_packed_command();
         assert!(line.ask(&request, waiting(0, &gone), None).is_ok());
         line.flush(Instant::now()).unwrap();
         assert!(line.ask(&request, waiting(1, &gone), None).is_ok());

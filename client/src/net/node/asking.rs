@@ -20,7 +20,8 @@ use crate::values::failure::Why;
 /// A request to a node.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    command: &'a Cmd,
+    /// The command as bytes.
+    packed: &'a [u8],
     /// The command that precedes it, if any.
     before: Option<Before>,
     given: Given,
@@ -48,30 +49,31 @@ impl Node {
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, Why>) {
         let before = asking.then_some(Before::Asking);
-        let Answer { by, reply, .. } = self.answer_to(Asked { command, before, given }, about).await;
+        let asked = Asked { packed: &command.get_packed_command(), before, given };
+        let Answer { by, reply, .. } = self.answer_to(asked, about).await;
         (by.map(|by| by.id), reply)
     }
 
     /// Sends `command`, which reads a key. See [`Node::ask`]; over that connection the node reports the next change of
     /// the key.
     pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
-        let asked = Asked { command: &command, before: Some(Before::Caching), given };
+        let asked = Asked { packed: &command.get_packed_command(), before: Some(Before::Caching), given };
         let Answer { by, reply, .. } = self.answer_to(asked, None).await;
         let (id, over) = by.map(|by| (by.id, by.over)).unzip();
         (id, over.unwrap_or(0), reply)
     }
 
-    /// Sends `command` if that is possible at once, and returns whether it is. Its answer goes to `inbox`, with this
-    /// tag.
+    /// Sends the bytes of a command if that is possible at once, and returns whether it is. Its answer goes to `inbox`,
+    /// with this tag.
     pub fn send_now(
         self: &Arc<Self>,
-        command: &Cmd,
+        packed: &[u8],
         given: Given,
         about: Option<&Lease>,
         to: (&Arc<Inbox>, usize),
     ) -> bool {
         self.silent_since.borrow().is_none()
-            && self.send(Asked { command, before: None, given }, about, clock::now(), to)
+            && self.send(Asked { packed, before: None, given }, about, clock::now(), to)
     }
 
     async fn answer_to(self: &Arc<Self>, asked: Asked<'_>, about: Option<&Lease>) -> Answer {
@@ -92,7 +94,7 @@ impl Node {
     /// Sends it if there is a connection, and returns whether there is.
     fn send(
         self: &Arc<Self>,
-        Asked { command, before, given }: Asked<'_>,
+        Asked { packed, before, given }: Asked<'_>,
         about: Option<&Lease>,
         began: Instant,
         (inbox, tag): (&Arc<Inbox>, usize),
@@ -105,7 +107,7 @@ impl Node {
         // This comes before the sending: from then on the node may have it.
         about.inspect(|lease| lease.mark_sent(self.place));
         let guest = home::guest();
-        match link.line.ask(command, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
+        match link.line.ask(packed, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
             Ok(None) => true,
             Ok(Some(claim)) => {
                 if let Some(runtime) = guest {

@@ -148,7 +148,9 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        self.put_once(None, Err(Why::Broken(BROKE.to_owned())));
+        if self.is_wanted() {
+            self.put_once(None, Err(Why::Broken(BROKE.to_owned())));
+        }
     }
 }
 

@@ -20,7 +20,10 @@ impl Waits for Asker {
 fn ask(exchange: &mut Exchange<Asker>, number: usize) -> Rc<Cell<bool>> {
     let wanted = Rc::new(Cell::new(true));
     let waits = Asker(number, Rc::clone(&wanted));
-    exchange.ask(&redis::cmd("ECHO").arg(number).take(), Waiting { waits, given: GIVEN, from: None, before: None });
+    exchange.ask(
+        &redis::cmd("ECHO").arg(number).get_packed_command(),
+        Waiting { waits, given: GIVEN, from: None, before: None },
+    );
     wanted
 }
 
@@ -66,7 +69,7 @@ fn each_hears_its_own_answer_however_the_bytes_are_cut() {
     for cut in 0..answers.len() {
         let mut exchange = Exchange::new();
         let (waits, before) = (Asker(1, Rc::new(Cell::new(true))), Some(Before::Caching));
-        exchange.ask(&redis::cmd("PING"), Waiting { waits, given: GIVEN, from: None, before });
+        exchange.ask(&redis::cmd("PING").get_packed_command(), Waiting { waits, given: GIVEN, from: None, before });
         let _two = ask(&mut exchange, 2);
         let written = exchange.output(now).len();
         exchange.wrote(written);
