@@ -464,6 +464,11 @@ instructions: module setup-memcheck ## Count the server's instructions for each 
 	@$(BENCH) --server "$(SERVER)" $(if $(RECORD),--out docs/benchmarks instructions,instructions --against docs/benchmarks) \
 	  $(if $(KEEP),--keep "$(KEEP)")
 
+.PHONY: client-cost
+client-cost: module setup-memcheck ## Count the instructions and allocations of the client for a lock on five nodes: some minutes
+	@cargo build --release --quiet --package palisade-bench
+	@$(BENCH) --server "$(SERVER)" client-cost $(if $(KEEP),--keep "$(KEEP)")
+
 .PHONY: bench-peers
 bench-peers: module setup-peers ## Measure hand-over, quorum and elections beside other lock clients and etcd: about fifteen minutes. QUICK=1: three
 	@cargo build --release --quiet --package palisade-bench --features peers

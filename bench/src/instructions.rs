@@ -226,7 +226,7 @@ impl Callgrind {
 }
 
 /// Returns all instructions in a file of callgrind.
-fn total_of(file: &Path) -> u64 {
+pub fn total_of(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap();
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
     total.unwrap_or_else(|| panic!("{} has no total", file.display())).trim().parse().unwrap()

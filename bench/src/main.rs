@@ -8,6 +8,7 @@
 //! and of the end of a million leases.
 //! `palisade-bench held`: the cost of a pair of commands beside millions of held locks.
 //! `palisade-bench together`: the cost of readers and permits that hold a lock together.
+//! `palisade-bench client-cost`: the client's instructions and allocations for a lock on five nodes.
 //! `palisade-bench instructions`: the server's instructions for each operation, beside a record.
 //! `palisade-bench budgets`: the budgets that the runs in a folder met.
 
@@ -15,6 +16,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod agent;
+mod client_cost;
 mod cluster;
 mod crowd;
 mod expiry;
@@ -84,6 +86,11 @@ enum Task {
     Together(together::Options),
     /// Instructions of the server for each operation, counted by callgrind.
     Instructions(instructions::Options),
+    /// Instructions and allocations of the client for a lock on five nodes, counted by valgrind.
+    ClientCost(client_cost::Options),
+    /// Locks and releases, for that.
+    #[command(hide = true)]
+    ClientPairs(client_cost::PairsOptions),
     /// From a release to the next holder's answer, beside other clients and etcd.
     #[cfg(feature = "peers")]
     PeersHandOver(peers::HandOverOptions),
@@ -134,6 +141,14 @@ fn run(options: &Options) -> Result<(), String> {
         Task::Instructions(what) => {
             programs.push(instructions::version_of_valgrind()?);
             ("instructions", instructions::run(&options.server, &options.module, what))
+        }
+        Task::ClientCost(what) => {
+            programs.push(instructions::version_of_valgrind()?);
+            ("client-cost", client_cost::run(start, what))
+        }
+        Task::ClientPairs(what) => {
+            client_cost::perform(what);
+            return Ok(());
         }
         #[cfg(feature = "peers")]
         Task::PeersHandOver(what) => {

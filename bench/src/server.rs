@@ -101,6 +101,17 @@ pub fn cpu_of_process(process: u32) -> Duration {
     threads.map(|thread| cpu_of_thread(process, &thread.unwrap().file_name().to_string_lossy())).sum()
 }
 
+/// Returns the context switches of all threads of `process` so far.
+pub fn switches_of_process(process: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let status = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).ok());
+    let of_thread = |status: String| {
+        let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:")?.1.trim().parse::<u64>().ok());
+        counts.sum::<u64>()
+    };
+    status.map(of_thread).sum()
+}
+
 /// Returns the CPU time of its threads with this name.
 pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap());

@@ -11,6 +11,7 @@ mod throughput;
 use std::time::Duration;
 
 pub use one_round::follows_its_clock;
+pub use raw_sets::RawSets;
 #[cfg(feature = "peers")]
 pub use slow_link::SlowLink;
 
