@@ -62,7 +62,7 @@ enum PairsOf {
     Locks,
 }
 
-/// What the process itself counts.
+/// The processor time and context switches that the process itself counts.
 #[derive(Deserialize, Serialize)]
 struct Cost {
     cpu: Duration,
