@@ -18,12 +18,29 @@ const (
 // wanted are the parameters of an acquisition.
 type wanted struct {
 	acquisition
-	// mode are the words of the command that name the mode.
-	mode []any
+	mode mode
 	note string
 	// wait is the limit of the wait, if there is one.
 	wait  time.Duration
 	waits bool
+}
+
+// A mode is the mode of an acquisition: exclusive, with others that read, or one of several permits.
+type mode struct {
+	isShared bool
+	// limit is the number of permits of a semaphore, or 0.
+	limit int
+}
+
+// words returns the words of the command that name the mode.
+func (m mode) words() []any {
+	switch {
+	case m.isShared:
+		return []any{"SHARED"}
+	case m.limit > 0:
+		return []any{"LIMIT", m.limit}
+	}
+	return nil
 }
 
 // A grant is a granted lock, and until when it may be relied on.
@@ -195,7 +212,7 @@ func (a *attempt) endsWait(err error) bool {
 
 // await sends the request, and awaits its answer; nil if the lock is not this owner's.
 func (a *attempt) await(connection *connection, limit time.Duration, more ...any) (*grant, error) {
-	words := append([]any{"LOCK.ACQUIRE", a.wanted.key, a.wanted.owner, milliseconds(a.wanted.ttl)}, a.wanted.mode...)
+	words := append([]any{"LOCK.ACQUIRE", a.wanted.key, a.wanted.owner, milliseconds(a.wanted.ttl)}, a.wanted.mode.words()...)
 	words = append(append(words, more...), "RETRY")
 	if a.wanted.note != "" {
 		words = append(words, "NOTE", a.wanted.note)

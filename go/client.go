@@ -60,19 +60,19 @@ func newClient(at *redis.Options, options []Option) (*Client, error) {
 // ends the wait, leaving neither a lock nor a place in the queue; it does not affect a held lock.
 func (c *Client) Lock(ctx context.Context, key string, options ...Option) (*Lock, error) {
 	settings, err := c.defaults.withLock(options)
-	return c.take(ctx, key, nil, settings, err)
+	return c.take(ctx, key, mode{}, settings, err)
 }
 
 // TryLock acquires the lock if it is free now; otherwise it returns [ErrNotAcquired].
 func (c *Client) TryLock(ctx context.Context, key string, options ...Option) (*Lock, error) {
 	settings, err := c.defaults.withTry(options)
-	return c.take(ctx, key, nil, settings, err)
+	return c.take(ctx, key, mode{}, settings, err)
 }
 
 // ReadLock acquires the lock together with other readers, for callers that do not change what it protects. See Lock.
 func (c *Client) ReadLock(ctx context.Context, key string, options ...Option) (*Lock, error) {
 	settings, err := c.defaults.withLock(options)
-	return c.take(ctx, key, []any{"SHARED"}, settings, err)
+	return c.take(ctx, key, mode{isShared: true}, settings, err)
 }
 
 // WriteLock acquires the lock alone. Neither readers nor writers pass an earlier waiter. See Lock.
@@ -168,7 +168,7 @@ func (c *Client) forget(one *held) {
 }
 
 // take acquires and keeps a lock, or returns wrong, named.
-func (c *Client) take(ctx context.Context, key string, mode []any, s settings, wrong error) (*Lock, error) {
+func (c *Client) take(ctx context.Context, key string, mode mode, s settings, wrong error) (*Lock, error) {
 	if wrong != nil {
 		return nil, of(key, wrong)
 	}
@@ -181,7 +181,7 @@ func (c *Client) take(ctx context.Context, key string, mode []any, s settings, w
 	return &Lock{held: held}, nil
 }
 
-func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode []any, s settings) (*held, error) {
+func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode mode, s settings) (*held, error) {
 	acquired := acquisition{key: key, owner: randomHex(16), ttl: max(s.ttl, s.minHold)}
 	note, holder := defaultNoteText, s.holder
 	if s.note != nil {
@@ -194,5 +194,5 @@ func (c *Client) takeIn(ctx context.Context, flow *flow, key string, mode []any,
 	if err != nil {
 		return nil, err
 	}
-	return c.hold(ctx, acquired, grant, s, flow)
+	return c.hold(ctx, acquired, mode, grant, s, flow)
 }

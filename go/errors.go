@@ -18,6 +18,8 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLost: the lock was held, and no longer is. See LostError.
 	ErrLost = errors.New("lost")
+	// ErrFenced: a resource has seen a newer holder. See FencedError.
+	ErrFenced = errors.New("fenced")
 	// ErrReleased: the lock was released before. It is the cause of the context of a released lock.
 	ErrReleased = errors.New("the lock was released")
 	// ErrUnknown: no answer tells whether the lock was held until its release.

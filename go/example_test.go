@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"palisade/locks"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // address is that of a server with the module, or of a `palisade agent`.
@@ -105,6 +108,38 @@ func ExampleSemaphore() {
 	// Output:
 	// printer 1
 	// <nil>
+}
+
+func ExampleLock_Fenced() {
+	ctx := context.Background()
+	client, _ := locks.Open(address)
+	defer client.Close()
+	// The data is on any server with the module.
+	data := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(address, "unix://")})
+	defer data.Close()
+
+	lock, err := client.Lock(ctx, "invoices")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Unlock(ctx)
+	invoices := lock.Fenced(data, "invoices:gate")
+	// A gated read shows the token early: from here on no earlier holder writes.
+	state, err := invoices.Do(ctx, "HGET", "invoice:42", "state").Text()
+	if errors.Is(err, redis.Nil) {
+		state, err = "new", nil
+	}
+	if err == nil && state != "paid" {
+		err = invoices.Do(ctx, "HSET", "invoice:42", "state", "paid", "before", state).Err()
+	}
+	switch {
+	case errors.Is(err, locks.ErrFenced), errors.Is(err, locks.ErrLost):
+		fmt.Println("stop, a newer holder was here:", err)
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(data.HGetAll(ctx, "invoice:42").Val())
+	// Output: map[before:new state:paid]
 }
 
 func ExampleLock_Downgrade() {

@@ -14,26 +14,31 @@ type held struct {
 	client      *Client
 	connections *connections
 	number      int
-	flow        *flow
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
+	// limit is the number of permits of a semaphore.
+	limit  int
+	flow   *flow
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 	// checked has room for one wish to learn whether the lock is held.
 	checked chan struct{}
 
 	mu    sync.Mutex
 	token int64
-	lease *lease
-	holds int
+	// isShared is true of a reader.
+	isShared bool
+	lease    *lease
+	holds    int
 	// end is why it is no longer held: a LostError, or ErrReleased.
 	end error
 }
 
 // hold keeps a granted lock from now on. Its context has the values of ctx, and an end of its own.
-func (c *Client) hold(ctx context.Context, acquired acquisition, grant *grant, s settings, flow *flow) (*held, error) {
+func (c *Client) hold(ctx context.Context, acquired acquisition, mode mode, grant *grant, s settings, flow *flow) (*held, error) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flowKey{}, flow))
 	h := &held{
 		acquisition: acquired, client: c, connections: c.connections, number: grant.number, flow: flow, ctx: ctx, cancel: cancel,
 		checked: make(chan struct{}, 1), token: grant.token, holds: 1,
+		isShared: mode.isShared, limit: mode.limit,
 		lease: newLease(s, grant.validUntil, now()),
 	}
 	c.mu.Lock()

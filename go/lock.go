@@ -136,6 +136,7 @@ func (l *Lock) convert(ctx context.Context, mode string, onNull func(*held) erro
 		}
 		h.mu.Lock()
 		h.token = max(h.token, token)
+		h.isShared = mode == "SHARED"
 		h.mu.Unlock()
 		return h.state()
 	}, nil)

@@ -22,7 +22,7 @@ func (c *Client) Once(ctx context.Context, name string, minHold time.Duration, w
 		err = badArgument("the work must not be nil")
 	}
 	settings.minHold = minHold
-	lock, err := c.take(ctx, name, nil, settings, err)
+	lock, err := c.take(ctx, name, mode{}, settings, err)
 	var refused *NotAcquiredError
 	if errors.As(err, &refused) && refused.Reason == Held {
 		return false, nil

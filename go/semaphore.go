@@ -34,5 +34,5 @@ func (s *Semaphore) take(ctx context.Context, settings settings, wrong error) (*
 	if err := checkLimit(s.limit); wrong == nil {
 		wrong = err
 	}
-	return s.client.take(ctx, s.key, []any{"LIMIT", s.limit}, settings, wrong)
+	return s.client.take(ctx, s.key, mode{limit: s.limit}, settings, wrong)
 }

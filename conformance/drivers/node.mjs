@@ -1,12 +1,14 @@
 // The driver of the package for Node.js: conformance/README.md, "Drivers", says what it is asked and answers.
 
 import { createInterface } from 'node:readline';
-import { LockLost, NotAcquired, Palisade, PalisadeError } from '../../node/dist/index.mjs';
+import { createClient } from '../../node/node_modules/redis/dist/index.js';
+import { Fenced, LockLost, NotAcquired, Palisade, PalisadeError } from '../../node/dist/index.mjs';
 
 // What is a warning and not thrown is told by the answers.
 process.removeAllListeners('warning');
 
 let locks;
+let address;
 const held = new Map();
 const aborts = new Map();
 
@@ -24,6 +26,7 @@ const CLASSES = {
 function failed(error) {
   if (error instanceof NotAcquired) return { error: 'not-acquired', reason: error.reason, holder: error.holder?.note };
   if (error instanceof LockLost) return { error: 'lost', reason: error.loss.reason };
+  if (error instanceof Fenced) return { error: 'fenced', seen: error.seen };
   if (error instanceof PalisadeError) {
     return { error: CLASSES[error.name] ?? error.name, message: error.message, retry_after_ms: error.retryAfter };
   }
@@ -41,7 +44,8 @@ async function take(request, taking) {
 }
 
 const DO = {
-  open({ address }) {
+  open(request) {
+    address = request.address;
     locks?.close().catch(() => {});
     held.clear();
     // The machine of the run may be busy.
@@ -65,6 +69,14 @@ const DO = {
   async leave({ of }) {
     await held.get(of)[Symbol.asyncDispose]();
     return { left: true };
+  },
+  async gated({ of, words, gate, held: isHeld }) {
+    const data = await createClient({ url: address }).connect();
+    try {
+      return { said: await held.get(of).fenced(data, { gate, held: isHeld }).sendCommand(words) };
+    } finally {
+      data.destroy();
+    }
   },
   until_lost: async ({ of }) => ({ reason: (await held.get(of).lost).reason }),
   cancel({ of }) {

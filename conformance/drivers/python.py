@@ -10,6 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
 
+import redis.asyncio
+
 from palisade_client import Released, errors
 from palisade_client.aio import Palisade
 
@@ -33,6 +35,8 @@ def failed(error: BaseException) -> dict[str, object]:
             return {"error": "not-acquired", "reason": error.reason, "holder": error.holder and error.holder.note}
         case errors.LockLost():
             return {"error": "lost", "reason": error.loss.reason}
+        case errors.Fenced():
+            return {"error": "fenced", "seen": error.seen}
         case errors.Guarded():
             return {"error": "guarded", "retry_after_ms": error.retry_after * 1000}
         case errors.PalisadeError():
@@ -45,6 +49,7 @@ def failed(error: BaseException) -> dict[str, object]:
 class Driver:
     def __init__(self) -> None:
         self.locks: Palisade | None = None
+        self.data: redis.asyncio.Redis | None = None
         self.held = {}
         self.tasks = {}
 
@@ -54,6 +59,7 @@ class Driver:
         self.held.clear()
         # The machine of the run may be busy.
         self.locks = Palisade(address, answer_within=10)
+        self.data = redis.asyncio.Redis.from_url(address, decode_responses=True)
 
     async def take(self, taking, key, ttl_ms, **request):
         options = {"ttl": ttl_ms / 1000}
@@ -97,6 +103,11 @@ class Driver:
     async def leave(self, of, **_):
         await self.held[of].__aexit__(None, None, None)
         return {"left": True}
+
+    async def gated(self, of, words, gate=None, held=False, **_):
+        said = await self.held[of].fenced(self.data, gate, held=held).execute_command(*words)
+        # redis-py says True in place of OK.
+        return {"said": "OK" if said is True else said}
 
     async def until_lost(self, of, **_):
         loss = await self.held[of].lost.wait()

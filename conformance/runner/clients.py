@@ -112,8 +112,12 @@ class ClientPlay:
 
     def request(self, step: dict) -> dict:
         ours = ("begin", "as_moment", "expect", "valid_until_most", "until")
-        return {name: self.world.saved.bytes(value).decode() if name == "key" else value
-                for name, value in step.items() if name not in ours}
+
+        def text(word: object) -> str:
+            return self.world.saved.bytes(word).decode()
+
+        texts = {"key": text, "gate": text, "words": lambda words: [text(word) for word in words]}
+        return {name: texts.get(name, lambda given: given)(value) for name, value in step.items() if name not in ours}
 
     def judge(self, step: dict, answer: dict) -> None:
         if "expect" in step:

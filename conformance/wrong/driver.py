@@ -71,6 +71,8 @@ ALL = {
     "close does nothing": (only(("close",), set_(do="nothing")), lambda answer: {"id": answer["id"]} if asked.get(answer["id"], {}).get("do") == "close" else answer),
     "re-entries are not counted": (only(("reenter",), set_(do="look")), None),
     "arguments are brought within their bounds": (only(TAKES, lambda request: request | {"ttl_ms": max(1, request.get("ttl_ms", 1)), "limit": max(1, request.get("limit", 1))}), None),
+    "each command has a gate of its own": (only(("gated",), lambda request: request | {"gate": f"{request['gate']}:{request['id']}"} if "gate" in request else request), None),
+    "refusals of a gate are not told": (None, only(("gated",), lambda answer: {"id": answer["id"], "said": "OK"} if answer.get("error") in ("fenced", "lost") else answer)),
     "another token at each look": (None, only(("look",), lambda answer: answer | {"token": 5})),
 }
 

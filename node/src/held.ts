@@ -25,6 +25,7 @@ export type Keeping = Pick<Checked, 'ttl' | 'autoExtend' | 'maxHold' | 'onLost'>
 export class Held {
   readonly connections: Connections;
   readonly acquisition: Acquisition;
+  readonly mode: readonly string[];
   readonly number: number;
   readonly lost: Promise<Loss>;
   holds = 1;
@@ -47,12 +48,14 @@ export class Held {
   constructor(
     connections: Connections,
     acquisition: Acquisition,
+    mode: readonly string[],
     grant: Grant,
     keeping: Keeping,
     onEnd: (held: Held) => void,
   ) {
     this.connections = connections;
     this.acquisition = acquisition;
+    this.mode = mode;
     this.number = grant.number;
     this.#token = grant.token;
     this.#validUntil = grant.validUntil;
@@ -64,12 +67,18 @@ export class Held {
     setMaxListeners(0, this.signal);
     this.#extendAt = this.#whenToExtend();
     this.#schedule();
-    const watched = { key: acquisition.key, token: () => this.#token, check: () => this.#check() };
+    const watched = { key: acquisition.key, token: () => this.#token, check: () => this.checkSoon() };
     connections.inBackground(watch(connections, watched, this.#ended.signal));
   }
 
   get token(): number {
     return this.#token;
+  }
+
+  /** The words that name its mode to a gate. A semaphore with one permit is an exclusive lock. */
+  get gateMode(): readonly string[] {
+    if (this.mode[0] === 'SHARED') return ['SHARED'];
+    return this.mode[0] === 'LIMIT' && this.mode[1] !== '1' ? ['PERMIT', String(this.number)] : [];
   }
 
   get signal(): AbortSignal {
@@ -157,12 +166,12 @@ export class Held {
   #wake(): void {
     const at = now();
     if (at >= this.#validUntil) this.#leaseIsOver();
-    else if (at >= this.#extendAt && this.#mayExtend && !this.#isExtending) this.#check();
+    else if (at >= this.#extendAt && this.#mayExtend && !this.#isExtending) this.checkSoon();
     else this.#schedule();
   }
 
   /** Extends it in the background, or finds that it is lost. */
-  #check(): void {
+  checkSoon(): void {
     if (this.#isEnded || this.#isExtending) return;
     // A lock that is not to be extended keeps its lease: this requests what is left of it, which also shows whether it
     // is held.

@@ -17,6 +17,7 @@ export {
   UnexpectedReply,
 } from './errors.js';
 export { type Fence, formatFencingToken, type Grant, MemoryFence, parseFencingToken } from './fencing.js';
+export type { FencedClient, GateOptions, SendingClient } from './gated.js';
 export { Lock, Permit } from './lock.js';
 export type { Loss, LossReason, Released } from './loss.js';
 export { fencing, fencingFetch, type Pass } from './middleware.js';

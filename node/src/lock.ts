@@ -1,4 +1,5 @@
 import { Closed, LockLost, named, naming, shown, UnexpectedReply, warn } from './errors.js';
+import { type FencedClient, fenced, type GateOptions, type SendingClient } from './gated.js';
 import type { Held } from './held.js';
 import { type Loss, lossOf, type Released } from './loss.js';
 import { isLasting } from './refusals.js';
@@ -80,6 +81,24 @@ export class Lock implements AsyncDisposable {
     return this.#naming(() => {
       this.#throwIfReleased();
       return this.held.extend(ttl);
+    });
+  }
+
+  /**
+   * Returns `client` with all its commands sent through a gate: no server that has seen a newer holder runs them.
+   *
+   * The client, of node-redis, reaches the data on any server with the module. Commands reject with {@link Fenced} and
+   * {@link LockLost}: nothing was done, so stop. docs/commands/gate.md
+   */
+  fenced<C extends SendingClient>(client: C, options: GateOptions): FencedClient<C> {
+    return fenced(client, this.held, options, () => {
+      if (this.isValid) return;
+      try {
+        this.#throwIfReleased();
+        this.held.throwIfLost();
+      } catch (error) {
+        throw named(error, this.key);
+      }
     });
   }
 

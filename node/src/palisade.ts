@@ -209,7 +209,7 @@ export class Palisade implements AsyncDisposable {
       throw new Closed();
     }
     const letGo = flow?.hold(key);
-    const held = new Held(this.#connections, acquisition, grant, options, () => {
+    const held = new Held(this.#connections, acquisition, mode, grant, options, () => {
       this.#held.delete(held);
       letGo?.();
     });

@@ -9,13 +9,19 @@ import { onNode } from './server.js';
 const PACKAGE = resolve(__dirname, '../..');
 
 onNode('the README', (bench) => {
-  it('has an example that runs', async () => {
+  it('has examples that run', async () => {
     const text = await readFile(join(PACKAGE, 'README.md'), 'utf8');
-    const [, example = ''] = /```js\n(.*?)```/s.exec(text) ?? [];
-    const file = join(PACKAGE, 'build', 'example.mjs');
-    // Inside the package, its own name resolves to it.
-    await writeFile(file, example.replace('redis://localhost:6379', bench.url));
-    const { stdout } = await promisify(execFile)('node', [file]);
-    assert.match(stdout, /^paid with token \d{16}\n$/);
+    const wrote: string[] = [];
+    for (const [, example = ''] of text.matchAll(/```js\n(.*?)```/gs)) {
+      // Inside the package, its own name resolves to it.
+      const file = join(PACKAGE, 'build', 'example.mjs');
+      const here = example.replace(
+        "{ url: 'redis://localhost:6379' }",
+        `{ socket: { path: '${bench.path}', tls: false } }`,
+      );
+      await writeFile(file, here.replace('redis://localhost:6379', bench.url));
+      wrote.push((await promisify(execFile)('node', [file])).stdout);
+    }
+    assert.match(wrote.join(''), /^paid with token \d{16}\n\{ state: 'paid', before: 'new' \}\n$/);
   });
 });

@@ -30,6 +30,9 @@ type request struct {
 	Limit  int     `json:"limit"`
 	Extend *bool   `json:"extend"`
 	Of     any     `json:"of"`
+	Gate   string  `json:"gate"`
+	Held   bool    `json:"held"`
+	Words  []any   `json:"words"`
 }
 
 type answer map[string]any
@@ -42,6 +45,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 type driver struct {
 	mu      sync.Mutex
 	client  *locks.Client
+	data    *redis.Client
 	held    map[string]*locks.Lock
 	cancels map[int]context.CancelFunc
 }
@@ -98,7 +102,7 @@ func (d *driver) perform(ctx context.Context, asked request) (answer, error) {
 		return nil, nil
 	case "close":
 		return nil, d.now().Close()
-	case "look", "extend", "reenter", "release", "leave", "until_lost":
+	case "look", "extend", "reenter", "release", "leave", "until_lost", "gated":
 		name, _ := asked.Of.(string)
 		d.mu.Lock()
 		lock := d.held[name]
@@ -118,11 +122,14 @@ func (d *driver) open(address string) error {
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	// The machine of the run may be busy.
 	client, err := locks.Open(address, locks.AnswerWithin(10*time.Second), locks.Logger(logger))
+	at, _ := redis.ParseURL(address)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.client != nil {
 		go d.client.Close()
+		d.data.Close()
 	}
+	d.data = redis.NewClient(at)
 	d.client, d.held = client, map[string]*locks.Lock{}
 	return err
 }
@@ -177,6 +184,9 @@ func (d *driver) use(ctx context.Context, asked request, lock *locks.Lock) (answ
 	case "look":
 		valid := lock.ValidFor()
 		return answer{"valid_for_ms": float64(valid) / float64(time.Millisecond), "valid": valid > 0, "token": lock.Token()}, nil
+	case "gated":
+		said, err := d.fenced(lock, asked).Do(ctx, asked.Words...).Result()
+		return answer{"said": said}, err
 	case "extend":
 		return nil, lock.Extend(ctx, 0)
 	case "reenter":
@@ -212,11 +222,22 @@ func (d *driver) use(ctx context.Context, asked request, lock *locks.Lock) (answ
 	}
 }
 
+// fenced returns what sends commands through the gate that is asked for.
+func (d *driver) fenced(lock *locks.Lock, asked request) *locks.Fenced {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if asked.Held {
+		return lock.FencedByLock(d.data)
+	}
+	return lock.Fenced(d.data, asked.Gate)
+}
+
 // failed returns the answer of an error.
 func failed(err error) answer {
 	var (
 		notAcquired *locks.NotAcquiredError
 		lost        *locks.LostError
+		fenced      *locks.FencedError
 		refused     *locks.ServerError
 	)
 	errors.As(err, &refused)
@@ -227,6 +248,8 @@ func failed(err error) answer {
 			said["holder"] = notAcquired.Holder.Note
 		}
 		return said
+	case errors.As(err, &fenced):
+		return answer{"error": "fenced", "seen": fenced.Seen}
 	case errors.As(err, &lost):
 		return answer{"error": "lost", "reason": string(lost.Reason)}
 	case errors.Is(err, locks.ErrReleased):

@@ -10,6 +10,7 @@ An agent offers the same on several servers.
 ``palisade_client.aio`` is the same for programs with asyncio.
 """
 
+from ._gated import AsyncFencedRedis, FencedRedis
 from ._leading import Leader
 from ._once import Once
 from ._sync import Election, Job, Leadership, Lock, Lost, Observation, Palisade, Permit, Semaphore
@@ -33,11 +34,13 @@ from .loss import Loss, LossReason, Released
 from .options import Key, LockOptions, Seconds, TryOptions
 
 __all__ = [
+    "AsyncFencedRedis",
     "AsyncPalisade",
     "BadArgument",
     "Closed",
     "Election",
     "Fenced",
+    "FencedRedis",
     "Guarded",
     "Holder",
     "Job",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ._acquiring import Grant
 from ._clock import milliseconds, now, valid_until
@@ -41,12 +42,14 @@ class Held:
         self,
         connections: Connections,
         acquisition: Acquisition,
+        mode: Sequence[Word],
         grant: Grant,
         keeping: Checked,
         on_end: Callable[[Held], object],
     ) -> None:
         self.connections = connections
         self.acquisition = acquisition
+        self.mode = mode
         self.number = grant.granted.number
         self.token = grant.granted.token
         self.holds = 1
@@ -93,6 +96,17 @@ class Held:
     def held_for(self) -> float:
         """Seconds since the grant."""
         return now() - self._since
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """True of a permit, unless there is one only: that is an exclusive lock."""
+        return self.mode[0:1] == ("LIMIT",) and self.mode[1] != 1
+
+    def check_soon(self) -> None:
+        """Asks the server whether it is still held. Any thread may call this."""
+        # A closed event loop asks nothing.
+        with suppress(RuntimeError):
+            self.connections.loop.call_soon_threadsafe(self._begin_to_extend)
 
     def listen(self, listener: Callable[[], object]) -> None:
         """Calls ``listener`` in the event loop when it is lost or released; at once if it already is."""

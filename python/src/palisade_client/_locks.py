@@ -56,7 +56,7 @@ class Locks:
             if self._closing is not None:
                 self.connections.give_back(acquisition)
                 raise Closed()
-            held = Held(self.connections, acquisition, grant, options, self._held.discard)
+            held = Held(self.connections, acquisition, wanted.mode, grant, options, self._held.discard)
             self._held.add(held)
             return Hold(held)
 

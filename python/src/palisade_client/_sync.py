@@ -9,10 +9,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+import redis
+
 from . import aio
 from ._address import Client
 from ._background import background
 from ._facts import Facts, LeadershipFacts, PermitFacts
+from ._gated import FencedRedis, Gate
 from ._held import Held
 from ._hold import Hold
 from ._leading import Leader, Leading, campaign
@@ -95,6 +98,17 @@ class Lock(Facts):
         The lock is free once all are released.
         """
         return self._again(background().run(self._hold.reenter, Hold.discard))
+
+    def fenced(self, client: redis.Redis, gate: Key | None = None, *, held: bool = False, keep: Seconds | None = None) -> FencedRedis:
+        """Returns the commands of ``client``, sent through a gate: no server that has seen a newer holder runs them.
+
+        ``client`` reaches the data, on any server with the module. ``gate`` names what remembers the tokens there: one
+        for all that the lock protects. ``keep``: it is forgotten this long after its last passing. ``held`` in place of
+        a gate: the lock is on the same server, and must be held.
+
+        Commands raise ``Fenced`` and ``LockLost``: nothing was done, so stop. docs/commands/gate.md
+        """
+        return FencedRedis(client, Gate(self._hold, gate, held, keep), lambda: _run(self._hold.check))
 
     def release(self) -> Released:
         """Releases the lock, and returns the outcome: ``FREED``, ``NOT_HELD`` (it was no longer held) or ``UNKNOWN``.

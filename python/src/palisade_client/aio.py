@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
+import redis.asyncio
+
 from ._address import Address, Client
 from ._background import forsake
 from ._facts import Facts, LeadershipFacts, PermitFacts
+from ._gated import AsyncFencedRedis, Gate
 from ._hold import Hold
 from ._leading import Leader, campaign
 from ._locks import Asked, Locks
@@ -113,6 +116,19 @@ class Lock(Facts):
             return self._again(await self._hold.reenter())
 
         return Taking(take)
+
+    def fenced(
+        self, client: redis.asyncio.Redis, gate: Key | None = None, *, held: bool = False, keep: Seconds | None = None
+    ) -> AsyncFencedRedis:
+        """Returns the commands of ``client``, sent through a gate: no server that has seen a newer holder runs them.
+
+        ``client`` reaches the data, on any server with the module. ``gate`` names what remembers the tokens there: one
+        for all that the lock protects. ``keep``: it is forgotten this long after its last passing. ``held`` in place of
+        a gate: the lock is on the same server, and must be held.
+
+        Commands raise ``Fenced`` and ``LockLost``: nothing was done, so stop. docs/commands/gate.md
+        """
+        return AsyncFencedRedis(client, Gate(self._hold, gate, held, keep))
 
     async def release(self) -> Released:
         """Releases the lock, and returns the outcome: ``FREED``, ``NOT_HELD`` (it was no longer held) or ``UNKNOWN``.
