@@ -1,4 +1,4 @@
-// Package locks holds locks with fencing tokens, read locks and semaphores on a Redis or Valkey server with the Palisade
+// Package locks holds locks with fencing tokens, read locks, semaphores and elections on a Redis or Valkey server with the Palisade
 // module, or on several servers by a `palisade agent`.
 //
 // A lock waits in the server's queue, is extended in the background until [Lock.Unlock], and has a [Lock.Context] that is

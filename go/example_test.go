@@ -142,6 +142,64 @@ func ExampleLock_Fenced() {
 	// Output: map[before:new state:paid]
 }
 
+func ExampleElection() {
+	ctx := context.Background()
+	client, _ := locks.Open(address)
+	defer client.Close()
+
+	election := client.Election("scheduler")
+	leadership, err := election.Campaign(ctx, "10.0.0.1:80")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer leadership.Unlock(ctx)
+	for leader, err := range election.Observe(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(leader.Value, leader.Term == leadership.Term())
+		break
+	}
+	// Output: 10.0.0.1:80 true
+}
+
+func ExampleClient_LockAll() {
+	ctx := context.Background()
+	client, _ := locks.Open(address)
+	defer client.Close()
+
+	// Callers that name them in another order do not wait for each other in a circle.
+	both, err := client.LockAll(ctx, []string{"account:7", "account:3"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(both[0].Key(), both[1].Key())
+	fmt.Println(locks.UnlockAll(ctx, both))
+	// Output:
+	// account:3 account:7
+	// <nil>
+}
+
+func ExampleClient_Adopt() {
+	ctx := context.Background()
+	client, _ := locks.Open(address)
+	defer client.Close()
+
+	// Who enqueues a job takes its lock, so that nobody else enqueues it.
+	lock, _ := client.Lock(ctx, "report:7")
+	owner, token, err := lock.HandOver(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// The worker reads owner and token from the job, and gives the lock back.
+	adopted, err := client.Adopt(ctx, "report:7", owner, token)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(adopted.Unlock(ctx))
+	// Output: <nil>
+}
+
 func ExampleLock_Downgrade() {
 	ctx := context.Background()
 	client, _ := locks.Open(address)
