@@ -1,5 +1,6 @@
 export type { ExistingClient } from './address.js';
 export type { Connecting } from './connection.js';
+export { DualLock, type OldLock } from './dual.js';
 export { Election, Leadership } from './election.js';
 export {
   BadArgument,

@@ -12,6 +12,7 @@ An agent offers the same on several servers.
 
 from ._gated import AsyncFencedRedis, FencedRedis
 from ._leading import Leader
+from ._moving import AsyncDualLock, DualLock
 from ._once import Once
 from ._sync import Election, Job, Leadership, Lock, Lost, Observation, Palisade, Permit, Semaphore
 from .aio import Palisade as AsyncPalisade
@@ -34,10 +35,12 @@ from .loss import Loss, LossReason, Released
 from .options import Key, LockOptions, Seconds, TryOptions
 
 __all__ = [
+    "AsyncDualLock",
     "AsyncFencedRedis",
     "AsyncPalisade",
     "BadArgument",
     "Closed",
+    "DualLock",
     "Election",
     "Fenced",
     "FencedRedis",

@@ -18,6 +18,7 @@ from ._gated import AsyncFencedRedis, Gate
 from ._hold import Hold
 from ._leading import Leader, campaign
 from ._locks import Asked, Locks
+from ._moving import AsyncDualLock as DualLock
 from ._observing import Watch, leader_now
 from ._once import Once, checked_min_hold, end, end_quietly
 from .errors import BadArgument, Closed
@@ -31,7 +32,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 L = TypeVar("L", bound="Lock")
 
-__all__ = ["Election", "Leadership", "Lock", "Lost", "Observation", "Palisade", "Permit", "Semaphore"]
+__all__ = ["DualLock", "Election", "Leadership", "Lock", "Lost", "Observation", "Palisade", "Permit", "Semaphore"]
 
 
 class Lost:
