@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::request::{Owner, Ttl};
 use crate::values::key::Key;
 use crate::values::limits::{
-    KEEPALIVE_BYTES, KEEPALIVES_LEFT_BYTES_MAX, RENEW_AGAIN_MS, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
+    KEEPALIVE_BYTES, KEEPALIVES_LEFT_BYTES_MAX, RENEW_AGAIN_MS, RENEWAL_BYTES, RENEWALS_A_SECOND_MAX, RENEWALS_A_TTL,
 };
 use crate::values::time::BootTime;
 
@@ -72,20 +72,24 @@ struct KeptLease {
     /// The latest time until which the lease is kept.
     until: BootTime,
     due: BootTime,
+    /// The number of its renewals in a thousand seconds.
+    room: u64,
     /// The lock left its key and has not been found there since: it takes no room.
     has_left: bool,
 }
 
 impl KeptLease {
-    /// Returns its renewals in a thousand seconds.
+    /// Returns the room that it takes at present.
     fn renewals(&self) -> u64 {
-        if self.has_left { 0 } else { renewals(self.ttl) }
+        if self.has_left { 0 } else { self.room }
     }
 }
 
-/// Returns the renewals in a thousand seconds of a lease of `ttl`.
-fn renewals(ttl: Ttl) -> u64 {
-    RENEWALS_A_TTL * 1_000_000 / u64::from(ttl.ms())
+/// Returns the renewals in a thousand seconds of a lease of `ttl`. One with a long name counts as several: its bytes go to
+/// the AOF each time.
+fn renewals(ttl: Ttl, key: Key<'_>, owner: Owner<'_>) -> u64 {
+    let parts = 1 + (key.name.len() + owner.bytes().len()) / RENEWAL_BYTES;
+    parts as u64 * RENEWALS_A_TTL * 1_000_000 / u64::from(ttl.ms())
 }
 
 /// A lease to check: it may have to be renewed.
@@ -168,7 +172,7 @@ impl KeepAlives {
     /// Refuses another lease of `ttl` while the node has its maximum of renewals. A lease that is kept already may move
     /// to another connection.
     pub fn ensure_room(&self, key: Key<'_>, owner: Owner<'_>, ttl: Ttl) -> Result<(), Refusal> {
-        let is_full = self.renewals + renewals(ttl) > RENEWALS_A_SECOND_MAX * 1_000;
+        let is_full = self.renewals + renewals(ttl, key, owner) > RENEWALS_A_SECOND_MAX * 1_000;
         if is_full && !self.kept.contains_key(&Holder::new(key, owner)) { Err(Refusal::KeepAliveFull) } else { Ok(()) }
     }
 
@@ -192,7 +196,8 @@ impl KeepAlives {
         if let Some(kept) = self.remove(&holder) {
             until = until.max(kept.until);
         }
-        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, has_left: false };
+        let room = renewals(ttl, key, owner);
+        let kept = KeptLease { client: keep.client, ttl, since: now, until, due: now, room, has_left: false };
         let due = Renewal { holder: Arc::clone(&holder), kept }.due(now.plus_ms(ttl.ms()));
         self.renewals += kept.renewals();
         self.kept.insert(Arc::clone(&holder), KeptLease { due, ..kept });

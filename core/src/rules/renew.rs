@@ -187,6 +187,34 @@ mod tests {
         assert_eq!(room(&node, other, 1_000), Ok(()));
     }
 
+    /// Regression: 500 leases with names of a megabyte took a whole core, and half of them ended although their connection
+    /// was open.
+    #[test]
+    fn a_renewal_of_a_long_name_counts_as_several() {
+        let mut node = node();
+        let name = |n: u8, len| [vec![b'k'; len], vec![n]].concat();
+        let keep = KeepAlive::new(ClientId(1), Some(60_000), ttl(1_000)).unwrap();
+        let mut taken = 0;
+        for n in 0..=255 {
+            let (name, me) = (name(n, 1 << 20), owner("me"));
+            let key = Key { db: 0, name: &name };
+            if node.keepalives.ensure_room(key, me, ttl(1_000)).is_err() {
+                break;
+            }
+            node.keep_alive(key, me, ttl(1_000), keep, at(0).boot);
+            taken += 1;
+        }
+        assert_eq!(taken, 8, "of a megabyte, three times a second");
+        let room = |node: &Node, len, ms| {
+            node.keepalives.ensure_room(Key { db: 0, name: &name(255, len) }, owner("me"), ttl(ms))
+        };
+        assert_eq!((room(&node, 1 << 20, 1_000), room(&node, 60, 1_000)), (Err(Refusal::KeepAliveFull), Ok(())));
+        assert_eq!(room(&node, 1 << 20, 60_000), Ok(()), "a longer lease costs less");
+        let first = name(0, 1 << 20);
+        release(Key { db: 0, name: &first }, Some(&mut mine(1)), &releases("me"), &mut node, at(2));
+        assert_eq!(room(&node, 1 << 20, 1_000), Ok(()));
+    }
+
     /// Regression: leases that ended early took room until their next renewal.
     #[test]
     fn a_lock_that_is_gone_takes_no_room_for_renewals() {

@@ -103,6 +103,10 @@ pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
+/// The bytes of key and owner with which a renewal counts as one more. Without that a hundred idle leases of one second
+/// with names of a megabyte took two thirds of a core.
+pub const RENEWAL_BYTES: usize = 256;
+
 /// The number of renewals in the length of a lease that is kept alive: a node that stands still for less than two
 /// thirds of it loses none.
 pub const RENEWALS_A_TTL: u64 = 3;
