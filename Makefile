@@ -288,12 +288,16 @@ judge-again: setup-judge ## Compare the verdicts of `make judge` with those of a
 	@cd judge/rust && CARGO_TARGET_DIR=$(CURDIR)/target/judge/rust cargo run --quiet --release --locked <../../target/judge/exported.jsonl
 
 .PHONY: judge-record
-judge-record: setup-judge build ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED
+judge-record: setup-judge $(if $(RULE),,build) ## Record histories on SERVERS under faults and judge them: MINUTES (1) each of PLANS, with SEED. RULE=guard: without that rule
 	@mkdir -p target/judge
-	@cargo build --quiet --release --package palisade-client --example conformance
 	@cd judge && go build -o ../target/judge/judge ./cmd/judge
+ifdef RULE
+	@target/judge/judge without -rules "$(RULE)" -server "$(SERVER)" $${SEED:+-seed $$SEED}
+else
+	@cargo build --quiet --release --package palisade-client --example conformance
 	@target/judge/judge record -module $(MODULE) -out target/judge -plans "$${PLANS:-good}" -length $${MINUTES:-1}m \
 	  -servers "$${SERVERS:-$(SERVER)}" $${SEED:+-seed $$SEED}
+endif
 
 .PHONY: test-matrix
 test-matrix: setup-servers ## Run the tests of the module on each server from Redis 7.0 to Valkey 9.1, and write docs/servers.md: about 15 minutes

@@ -28,6 +28,9 @@ const (
 	Reenter = "reenter"
 	Convert = "convert"
 	Check   = "check"
+	// Put and Get access a register behind a gate, with the token of a lock.
+	Put = "write"
+	Get = "read"
 )
 
 // Header is the first line.

@@ -70,19 +70,26 @@ type PermitToken struct {
 
 // Admits returns whether a grant may have its token after all these.
 func (tokens Tokens) Admits(grant Grant) bool {
-	if grant.Token == 0 {
-		return true
-	}
-	least := tokens.Exclusive
+	return grant.Token == 0 || grant.Token > tokens.excluded(grant)
+}
+
+// Pass returns whether a resource that has seen all these lets the grant pass: a holder may come several times.
+func (tokens Tokens) Pass(grant Grant) bool {
+	return grant.Token >= tokens.excluded(grant)
+}
+
+// excluded returns the largest token of grants that exclude this one.
+func (tokens Tokens) excluded(grant Grant) int64 {
+	excluded := tokens.Exclusive
 	if grant.Mode != Shared {
-		least = largest(least, tokens.Shared)
+		excluded = largest(excluded, tokens.Shared)
 	}
 	for _, permit := range tokens.Permits {
 		if grant.Mode != Permit || permit.Permit == grant.Permit {
-			least = largest(least, permit.Token)
+			excluded = largest(excluded, permit.Token)
 		}
 	}
-	return grant.Token > least
+	return excluded
 }
 
 // With returns the tokens after a grant.

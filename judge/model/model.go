@@ -1,12 +1,9 @@
-// Package model is a lock as a state and its steps, in the form that porcupine searches.
+// Package model is a lock as a state and its steps, and a register behind a gate, in the form that porcupine searches.
 package model
 
 import (
 	"fmt"
 	"strings"
-	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"palisade/judge/law"
 	"palisade/judge/prepare"
@@ -107,16 +104,16 @@ func (state State) find(owner int) (int, bool) {
 	return 0, false
 }
 
-// owners names all that hold the lock, with their modes.
-func (state State) owners() string {
+// String names all that hold the lock, with their modes.
+func (state State) String() string {
 	var names []string
 	for _, grant := range state.Grants {
 		names = append(names, fmt.Sprintf("owner %d (%s)", grant.Owner, grant))
 	}
 	if len(names) == 0 {
-		return "nobody"
+		return "nobody holds it"
 	}
-	return strings.Join(names, ", ")
+	return "held by " + strings.Join(names, ", ")
 }
 
 // admits returns whether the grant goes together with all that there are.
@@ -178,57 +175,4 @@ func (state State) hash() uint64 {
 		mix(int64(grant.Mode) + int64(grant.Holds)<<8)
 	}
 	return hash
-}
-
-// Verdict is what a search says.
-type Verdict = porcupine.CheckResult
-
-// Search looks for an order of the operations, one after the other, that the law allows. If there is none, it also returns
-// the longest beginning of one, and an operation that cannot follow.
-func Search(segment prepare.Segment, limit time.Duration) (Verdict, string) {
-	operations := make([]porcupine.Operation, len(segment.Ops))
-	for at, op := range segment.Ops {
-		operations[at] = porcupine.Operation{Input: op, Call: op.Call, Return: op.Return}
-	}
-	model := porcupine.Model{
-		Init: func() interface{} { return State{Tokens: segment.Before} },
-		Step: func(state, input, _ interface{}) (bool, interface{}) {
-			next, legal := state.(State).Step(input.(prepare.Op))
-			return legal, next
-		},
-		Equal: func(a, b interface{}) bool { return equal(a.(State), b.(State)) },
-		Hash:  func(state interface{}) uint64 { return state.(State).hash() },
-	}
-	verdict, info := porcupine.CheckOperationsVerbose(model, operations, limit)
-	if verdict != porcupine.Illegal {
-		return verdict, ""
-	}
-	return verdict, explain(segment, info.PartialLinearizations()[0])
-}
-
-// explain says how far an order can be found, and which operation cannot be placed.
-func explain(segment prepare.Segment, partial [][]int) string {
-	var longest []int
-	for _, order := range partial {
-		if len(order) > len(longest) {
-			longest = order
-		}
-	}
-	placed := map[int]bool{}
-	state := State{Tokens: segment.Before}
-	for _, at := range longest {
-		placed[at] = true
-		state, _ = state.Step(segment.Ops[at])
-	}
-	text := fmt.Sprintf("%d of %d operations can be put in an order; the holders are then: %s", len(longest), len(segment.Ops), state.owners())
-	first := -1
-	for at := range segment.Ops {
-		if !placed[at] && (first < 0 || segment.Ops[at].Return < segment.Ops[first].Return) {
-			first = at
-		}
-	}
-	if first >= 0 {
-		text += fmt.Sprintf(", and this cannot follow: %s, owner %q", segment.Ops[first], segment.Owners[segment.Ops[first].Grant.Owner])
-	}
-	return text
 }

@@ -31,6 +31,8 @@ var Mutations = []Mutation{
 	{"release confirmed", "nobody else had got it by then", 40, false, confirm, isNullRelease},
 	{"release denied", "its holder relied on it no longer", 90, true, deny, isRelease},
 	{"permit renumbered", "nobody held that number", 65, false, renumber, isPermit},
+	{"old token passed", "it never is", 100, false, confirm, isFenced},
+	{"gate refused", "a newer token passed at the same time", 90, false, fence, isAccess},
 	{"reader made writer", "no other reader was there", 75, false, makeWriter, isReader},
 }
 
@@ -112,6 +114,20 @@ func isRelease(key []history.Operation, at int) bool {
 	return key[at].Call.Op == history.Release && key[at].Answer.Event == history.OK && key[at].Answer.Holds == 0
 }
 
+// isFenced returns whether a gate refused an old token.
+func isFenced(key []history.Operation, at int) bool {
+	return isAtGate(key, at) && key[at].Answer.Event == history.Refused && key[at].Answer.Text == "FENCED"
+}
+
+// isAccess returns whether a token passed a gate.
+func isAccess(key []history.Operation, at int) bool {
+	return isAtGate(key, at) && key[at].Answer.Event == history.OK
+}
+
+func isAtGate(key []history.Operation, at int) bool {
+	return key[at].Call.Op == history.Put || key[at].Call.Op == history.Get
+}
+
 func isPermit(key []history.Operation, at int) bool {
 	return isGrant(key, at) && key[at].Call.Mode == "p"
 }
@@ -151,7 +167,12 @@ func invent(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event, key[at].Answer.Permit = history.OK, key[at].Call.Permit
 }
 
-// confirm makes a release true that was answered with Null.
+// fence makes a gate refuse what it let pass.
+func fence(_ *rand.Rand, key []history.Operation, at int) {
+	key[at].Answer.Event, key[at].Answer.Text = history.Refused, "FENCED"
+}
+
+// confirm makes a release true that was answered with Null, and an access done that the gate refused.
 func confirm(_ *rand.Rand, key []history.Operation, at int) {
 	key[at].Answer.Event = history.OK
 }

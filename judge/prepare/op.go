@@ -30,6 +30,11 @@ const (
 	ReleaseUnseen
 	// Gone is an answer that this owner holds nothing.
 	Gone
+	// Write and Read passed the gate of a register, Fenced was refused there, and of Unseen nobody knows.
+	Write
+	Read
+	Fenced
+	Unseen
 )
 
 // Op is an operation on one key. It took effect at one moment between Call and Return.
@@ -41,8 +46,10 @@ type Op struct {
 	HoldsUnknown bool
 	// TokenMayRise: over several nodes, the token of a grant does when a late node joins.
 	TokenMayRise bool
-	Call         int64
-	Return       int64
+	// Value is what was written, or read. Unseen reads write nothing.
+	Value  string
+	Call   int64
+	Return int64
 	// Request is the number of the request in the history.
 	Request int64
 }
@@ -50,13 +57,15 @@ type Op struct {
 // String describes the operation for people.
 func (op Op) String() string {
 	names := []string{"acquire", "extend", "reenter", "release", "convert to shared", "convert to exclusive", "end of the lease",
-		"release of an unanswered acquire", "answer that it is not held"}
+		"release of an unanswered acquire", "answer that it is not held", "write", "read", "refusal of the gate", "access without an answer"}
 	return fmt.Sprintf("%s (owner %d, %s, request %d)", names[op.Kind], op.Grant.Owner, op.Grant, op.Request)
 }
 
 // Segment is a time of a key at whose ends nobody holds it.
 type Segment struct {
 	Key string
+	// IsRegister: it is what happened to a register, and not to a lock.
+	IsRegister bool
 	// Before has the tokens of all earlier segments.
 	Before law.Tokens
 	Ops    []Op

@@ -16,7 +16,7 @@ func Segments(read *history.History) []Segment {
 		}
 		segments = append(segments, key.cut()...)
 	}
-	return segments
+	return append(segments, registers(read)...)
 }
 
 // key is all of one key.
@@ -35,6 +35,9 @@ func keys(read *history.History) []*key {
 	numbers := map[[2]string]int{}
 	for _, operation := range sorted {
 		call := operation.Call
+		if isAccess(call) {
+			continue
+		}
 		of := known[call.Key]
 		if of == nil {
 			of = &key{name: call.Key}

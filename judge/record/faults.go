@@ -19,6 +19,10 @@ const (
 	stepClock = "clock"
 	promote   = "promote"
 	lockBreak = "break"
+	evict     = "evict"
+	stop      = "stop"
+	restore   = "restore"
+	move      = "move"
 )
 
 // furthest is how far a wall clock is set, in seconds.
@@ -109,6 +113,10 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 		number = run.master
 	}
 	server := run.servers[number]
+	if fault == move {
+		run.note("a slot moves")
+		return run.move(random)
+	}
 	if fault != killAll {
 		run.turns[number].Lock()
 		defer run.turns[number].Unlock()
@@ -134,6 +142,15 @@ func (run *recording) hit(number int, fault string, random *rand.Rand) error {
 		return server.StepWallClock(int64(random.Intn(2*furthest) - furthest))
 	case promote:
 		return run.promote(short)
+	case evict:
+		// All keys go at the next command, since the server has no room for any.
+		_, _ = server.Do("CONFIG", "SET", "maxmemory", "1")
+		_, _ = server.Do("PING")
+		_, _ = server.Do("CONFIG", "SET", "maxmemory", "0")
+	case stop:
+		return server.Restart()
+	case restore:
+		return server.GoBack(short)
 	case lockBreak:
 		for _, key := range run.keys() {
 			_, _ = server.Do("LOCK.BREAK", key)

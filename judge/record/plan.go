@@ -8,6 +8,8 @@ type Plan struct {
 	Nodes int
 	// Agents stand before the nodes; without them clients ask the nodes themselves.
 	Agents int
+	// Masters are those of a cluster, in place of a single node.
+	Masters int
 	// Driver is the driver of a client library, of which three processes run.
 	Driver library
 	// Forgets: a crash loses all data. Else a single node loses nothing, and of several every second one all.
@@ -15,6 +17,8 @@ type Plan struct {
 	// Durable: no node of several loses anything.
 	Durable bool
 	Faults  []string
+	// Evicts: the server may evict keys.
+	Evicts bool
 	// Strict: the server forgets nothing, so that it may never deny a lock whose lease runs.
 	Strict bool
 	// Broken: the history has to be illegal.
@@ -25,6 +29,7 @@ type Plan struct {
 	SetNX      bool  // a plain server with SET NX PX in place of the module
 	GuardNever bool  // lock.restart-guard never
 	Early      int64 // milliseconds by which leases end before the time that the history says
+	Hasty      bool  // slots move sooner than clocks are apart
 	Flaw       flaw  // of the client of several nodes
 }
 
@@ -58,6 +63,9 @@ var Plans = []Plan{
 	{Name: "durable", About: "one node that loses nothing: kill -9, stops, cuts, delays", Nodes: 1, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "forgets", About: "one node without an AOF: the same, FLUSHALL, wall clocks", Nodes: 1, Forgets: true, Faults: []string{kill, pause, cut, hold, flush, stepClock}},
 	{Name: "promotions", About: "a master that dies and its replica that missed its last grants", Nodes: 1, Faults: []string{promote, pause, cut}},
+	{Name: "evicts", About: "one node whose locks are evicted to make room, clean stops, kill -9", Nodes: 1, Evicts: true, Faults: []string{evict, stop, kill}},
+	{Name: "restored", About: "one node that is put back to a backup of itself, clean stops, kill -9", Nodes: 1, Faults: []string{restore, stop, kill}},
+	{Name: "cluster", About: "three masters that lose nothing, slots that move, stops and cuts, wall clocks apart", Nodes: 1, Masters: 3, Faults: []string{move, move, pause, cut, hold}},
 	{Name: "five", About: "five nodes, every second without an AOF, all faults", Nodes: 5, Faults: []string{kill, killAll, pause, cut, hold, flush, stepClock}},
 	{Name: "five-durable", About: "five nodes that lose nothing", Nodes: 5, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
 	{Name: "agents-durable", About: "two agents over them, agents killed", Nodes: 5, Agents: 2, Durable: true, Strict: true, Faults: []string{kill, pause, cut, hold}},
@@ -83,6 +91,7 @@ var Plans = []Plan{
 	{Name: "unguarded", About: "restart-guard never, kill -9", Nodes: 1, GuardNever: true, Forgets: true, Faults: []string{kill}, Broken: true},
 	{Name: "unguarded-promotions", About: "restart-guard never, promotions", Nodes: 1, GuardNever: true, Faults: []string{promote}, Broken: true},
 	{Name: "unguarded-five", About: "five nodes with restart-guard never, all killed at once", Nodes: 5, GuardNever: true, Forgets: true, Faults: []string{killAll}, Broken: true},
+	{Name: "cluster-hasty", About: "slots of a cluster move sooner than its clocks are apart", Nodes: 1, Masters: 3, Hasty: true, Faults: []string{move}, Broken: true},
 	{Name: "five-minority", About: "two of five nodes are enough for a client", Nodes: 5, Flaw: minority, Faults: []string{cut, hold}, Broken: true},
 	{Name: "five-one-round", About: "smaller tokens are not raised", Nodes: 5, Flaw: oneRound, Faults: []string{kill, cut, stepClock}, Broken: true},
 	{Name: "five-from-answer", About: "validity counts from the answers", Nodes: 5, Flaw: fromAnswer, Faults: []string{pause, hold}, Broken: true},

@@ -18,10 +18,13 @@ type quorum struct {
 	run     *recording
 	conns   []*resp.Conn
 	highest int64
+	// ahead is how far its wall clock is ahead of the truth, in microseconds.
+	ahead int64
 }
 
-func newQuorum(run *recording) *quorum {
-	return &quorum{run: run, conns: make([]*resp.Conn, run.settings.Plan.Nodes)}
+func newQuorum(run *recording, random *rand.Rand) *quorum {
+	ahead := time.Duration(random.Intn(2*skew)-skew) * time.Millisecond
+	return &quorum{run: run, conns: make([]*resp.Conn, run.settings.Plan.Nodes), ahead: ahead.Microseconds()}
 }
 
 func (quorum *quorum) majority() int {
@@ -87,7 +90,10 @@ func (quorum *quorum) do(call history.Line) history.Line {
 	switch {
 	case done >= quorum.majority():
 		line := history.Line{Event: history.OK, Until: validOverNodes(call)}
-		if call.Op == history.Release {
+		if call.Op == history.Convert {
+			line.Token = call.Token
+		}
+		if call.TTL == 0 {
 			line.Until = 0
 		}
 		return line
@@ -109,7 +115,7 @@ func count(answers []history.Line, event string) int {
 
 // acquire asks all nodes, then raises those of a majority that have a smaller token than the largest of it.
 func (quorum *quorum) acquire(call history.Line) history.Line {
-	proposal := time.Now().UnixMicro()
+	proposal := time.Now().UnixMicro() + quorum.ahead
 	if proposal <= quorum.highest {
 		proposal = quorum.highest + 1
 	}

@@ -51,8 +51,12 @@ type recording struct {
 	master int
 	links  []*proxy.Proxy
 	// agents stand before the nodes, and fronts before the agents or a single node: what clients connect to.
-	agents []*servers.Server
-	fronts []*proxy.Proxy
+	agents  []*servers.Server
+	fronts  []*proxy.Proxy
+	cluster *cluster
+	// gate is the server with the registers behind gates: the node, if it loses nothing, or one that nobody breaks.
+	gate       interface{ Address() string }
+	gateServer *servers.Server
 	// drivers run a client library.
 	drivers []*driver.Driver
 }
@@ -118,7 +122,7 @@ func Run(settings Settings) error {
 // start starts the servers and a proxy before each. Nobody holds anything yet, so the guard of new nodes is lifted.
 func (run *recording) start() error {
 	shim := ""
-	if run.does(stepClock) {
+	if run.does(stepClock) || run.settings.Plan.Masters > 0 {
 		var err error
 		if shim, err = servers.BuildShim(run.settings.Shim, run.settings.Folder); err != nil {
 			return err
@@ -128,8 +132,13 @@ func (run *recording) start() error {
 	if run.does(promote) {
 		started = 2
 	}
+	if run.settings.Plan.Masters > 0 {
+		started = run.settings.Plan.Masters
+	}
 	for number := 0; number < started; number++ {
-		server, err := servers.Start(run.plan(number, shim), number)
+		plan := run.plan(number, shim)
+		plan.Cluster = run.settings.Plan.Masters > 0
+		server, err := servers.Start(plan, number)
 		if server != nil {
 			run.servers = append(run.servers, server)
 		}
@@ -148,6 +157,12 @@ func (run *recording) start() error {
 		}
 	}
 	run.fronts = run.proxies
+	if err := run.startGate(shim); err != nil {
+		return err
+	}
+	if run.settings.Plan.Masters > 0 {
+		return run.formCluster()
+	}
 	if run.settings.Plan.Agents > 0 {
 		if err := run.startAgents(); err != nil {
 			return err
@@ -158,6 +173,20 @@ func (run *recording) start() error {
 	}
 	if run.does(promote) {
 		return run.startReplica()
+	}
+	return nil
+}
+
+// startGate finds the server of the registers, or starts one.
+func (run *recording) startGate(shim string) error {
+	switch chosen := run.settings.Plan; {
+	case chosen.SetNX:
+	case chosen.Nodes == 1 && chosen.Strict:
+		run.gate = run.proxies[0]
+	default:
+		server, err := servers.Start(run.plan(0, shim), len(run.servers))
+		run.gateServer, run.gate = server, server
+		return err
 	}
 	return nil
 }
@@ -205,15 +234,26 @@ func (run *recording) plan(number int, shim string) servers.Plan {
 	if !chosen.Forgets && (chosen.Durable || number%2 == 0) {
 		plan.Args = append(plan.Args, "--appendonly", "yes", "--appendfsync", "always")
 	}
+	if chosen.Evicts {
+		plan.Args = append(plan.Args, "--maxmemory-policy", "allkeys-random")
+	}
 	if chosen.SetNX {
 		return plan
 	}
 	plan.Module = run.settings.Module
-	plan.Options = []string{"max-ttl", fmt.Sprint(maxTTL), "max-clock-skew", fmt.Sprint(skew)}
+	plan.Options = []string{"max-ttl", fmt.Sprint(maxTTL), "max-clock-skew", fmt.Sprint(run.skew())}
 	if chosen.GuardNever {
 		plan.Options = append(plan.Options, "restart-guard", "never")
 	}
 	return plan
+}
+
+// skew is lock.max-clock-skew.
+func (run *recording) skew() int {
+	if run.settings.Plan.Masters > 0 {
+		return masterSkew
+	}
+	return skew
 }
 
 func (run *recording) header() (history.Header, error) {
@@ -224,7 +264,7 @@ func (run *recording) header() (history.Header, error) {
 	}
 	header := history.Header{Nodes: chosen.Nodes, Server: version(answer), Lock: "palisade", Plan: chosen.Name,
 		Seed: run.settings.Seed, Seconds: int(run.settings.Length.Seconds()), Strict: chosen.Strict,
-		Settings: map[string]string{"max-ttl": fmt.Sprint(maxTTL), "max-clock-skew": fmt.Sprint(skew), "faults": strings.Join(chosen.Faults, " ")}}
+		Settings: map[string]string{"max-ttl": fmt.Sprint(maxTTL), "max-clock-skew": fmt.Sprint(run.skew()), "faults": strings.Join(chosen.Faults, " ")}}
 	if chosen.SetNX {
 		header.Lock = "SET NX PX"
 		return header, nil
@@ -263,6 +303,9 @@ func (run *recording) stop() {
 	}
 	for _, server := range append(run.agents, run.servers...) {
 		server.Kill()
+	}
+	if run.gateServer != nil {
+		run.gateServer.Kill()
 	}
 	for _, driver := range run.drivers {
 		driver.Kill()

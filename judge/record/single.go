@@ -17,7 +17,12 @@ const answerWithin = 1200 * time.Millisecond
 type single struct {
 	run   *recording
 	front int
-	conn  *resp.Conn
+	// to is what it connects to, if that is none of the fronts.
+	to   interface{ Address() string }
+	conn *resp.Conn
+	// failed is the error that was answered last, if the last answer was one. asks: the next request goes to a slot on its way.
+	failed string
+	asks   bool
 }
 
 func (single *single) turn(random *rand.Rand) {
@@ -33,18 +38,32 @@ func (single *single) hangUp() {
 }
 
 func (single *single) do(call history.Line) history.Line {
+	single.failed = ""
 	if single.conn == nil {
-		conn, err := resp.Dial(single.run.fronts[single.front].Address(), answerWithin)
+		to := single.to
+		if to == nil {
+			to = single.run.fronts[single.front]
+		}
+		conn, err := resp.Dial(to.Address(), answerWithin)
 		if err != nil {
 			return history.Line{Event: history.Refused, Text: "not sent"}
 		}
 		single.conn = conn
+	}
+	if single.asks {
+		if _, err := single.conn.Do(answerWithin, "ASKING"); err != nil {
+			single.hangUp()
+			return history.Line{Event: history.Refused, Text: "not sent"}
+		}
 	}
 	words := single.words(call)
 	answer, err := single.conn.Do(answerWithin+time.Duration(call.Wait)*time.Millisecond, words...)
 	if err != nil {
 		single.hangUp()
 		return history.Line{Event: history.Unknown}
+	}
+	if failed, isError := answer.(resp.Error); isError {
+		single.failed = string(failed)
 	}
 	line := answered(call, answer)
 	if call.Op == history.Check && line.Event == history.OK {
@@ -105,8 +124,25 @@ func lockWords(call history.Line) []string {
 			words = append(words, "LEVEL", strconv.Itoa(call.Level))
 		}
 		return words
+	case history.Put, history.Get:
+		return gateWords(call)
 	}
 	panic("a request for " + call.Op + ": add its command")
+}
+
+// gateWords passes the gate of a register, and sets or gets its value in the same step.
+func gateWords(call history.Line) []string {
+	words := []string{"LOCK.GATE", "gate " + call.Key, fmt.Sprint(call.Token)}
+	switch call.Mode {
+	case "s":
+		words = append(words, "SHARED")
+	case "p":
+		words = append(words, "PERMIT", strconv.Itoa(call.Permit))
+	}
+	if call.Op == history.Get {
+		return append(words, "COMMAND", "GET", call.Key)
+	}
+	return append(words, "COMMAND", "SET", call.Key, call.Owner)
 }
 
 func modeWords(call history.Line) []string {
@@ -138,7 +174,14 @@ func answered(call history.Line, answer interface{}) history.Line {
 	line := history.Line{Event: history.OK}
 	switch answer := answer.(type) {
 	case resp.Null:
-		line.Event = history.Null
+		// A register that nobody has written to has no value.
+		if call.Op != history.Get {
+			line.Event = history.Null
+		}
+	case string:
+		if call.Op == history.Get {
+			line.Text = answer
+		}
 	case resp.Error:
 		line.Event, line.Text = history.Refused, answer.Code()
 	case int64:

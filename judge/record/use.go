@@ -28,7 +28,7 @@ func (plan Plan) abilities() abilities {
 		// Agents count holds for themselves.
 		return abilities{modes: true, wait: true, retry: true, downgrade: true}
 	case plan.Nodes > 1:
-		return abilities{modes: true, namePermits: true}
+		return abilities{modes: true, namePermits: true, downgrade: true}
 	}
 	return abilities{modes: true, wait: true, retry: true, reenter: true, downgrade: true, upgrade: true, keepAlive: true}
 }
@@ -71,6 +71,7 @@ type held struct {
 	worker *worker
 	lock   history.Line
 	token  int64
+	permit int
 }
 
 // ask asks for something about the lock.
@@ -83,6 +84,7 @@ func (held held) ask(call history.Line) history.Line {
 func (held held) use() {
 	worker, ttl := held.worker, int(held.lock.TTL)
 	worker.sleep(1, 40)
+	held.access()
 	if worker.can.looks {
 		held.watch()
 	}
@@ -100,6 +102,10 @@ func (held held) use() {
 		return
 	case draw < 30: // comes late
 		worker.sleep(ttl, 80)
+		held.access()
+		if worker.can.reenter && worker.happens(50) {
+			held.ask(history.Line{Op: history.Reenter})
+		}
 	case draw < 50:
 		if held.extend(); worker.happens(30) {
 			return
@@ -108,6 +114,19 @@ func (held held) use() {
 		level = held.change()
 	}
 	held.release(level)
+}
+
+// access reads or writes the register that the lock protects, or neither.
+func (held held) access() {
+	if held.worker.gate == nil || held.worker.happens(30) {
+		return
+	}
+	call := history.Line{Op: history.Put, Key: "of " + held.lock.Key, Owner: held.lock.Owner, Mode: held.lock.Mode, Limit: held.lock.Limit,
+		Permit: held.permit, Token: held.token}
+	if held.worker.happens(40) {
+		call.Op = history.Get
+	}
+	held.worker.askOf(held.worker.gate, call)
 }
 
 // watch asks some times how long the lock is valid.
@@ -153,7 +172,7 @@ func (held held) change() int {
 }
 
 func (held held) convert(mode string) {
-	held.ask(history.Line{Op: history.Convert, Mode: mode})
+	held.ask(history.Line{Op: history.Convert, Mode: mode, Token: held.token})
 	held.worker.sleep(1, 20)
 }
 

@@ -29,8 +29,10 @@ type worker struct {
 	number int
 	random *rand.Rand
 	client client
-	can    abilities
-	taken  int
+	// gate is a client of the registers; nil where there are none.
+	gate  *single
+	can   abilities
+	taken int
 }
 
 func newWorker(run *recording, number int) *worker {
@@ -39,10 +41,15 @@ func newWorker(run *recording, number int) *worker {
 	switch {
 	case plan.Driver != noLibrary:
 		worker.client = &libraryClient{run: run, process: number % len(run.drivers)}
+	case plan.Masters > 0:
+		worker.client = newRedirected(run)
 	case plan.Nodes == 1 || plan.Agents > 0:
 		worker.client = &single{run: run, front: number % len(run.fronts)}
 	default:
-		worker.client = newQuorum(run)
+		worker.client = newQuorum(run, worker.random)
+	}
+	if run.gate != nil {
+		worker.gate = &single{run: run, to: run.gate}
 	}
 	return worker
 }
@@ -59,9 +66,13 @@ func (run *recording) keys() []string {
 
 // ask writes the request, performs it, and writes the answer.
 func (worker *worker) ask(call history.Line) history.Line {
+	return worker.askOf(worker.client, call)
+}
+
+func (worker *worker) askOf(client client, call history.Line) history.Line {
 	call.Worker, call.Time = worker.number, Now()
 	call.ID = worker.run.writer.Call(call)
-	answer := worker.client.do(call)
+	answer := client.do(call)
 	answer.ID, answer.Time = call.ID, Now()
 	worker.run.writer.Write(answer)
 	return answer
@@ -78,7 +89,7 @@ func (worker *worker) work() {
 		}
 		switch answer.Event {
 		case history.OK:
-			held{worker, lock, answer.Token}.use()
+			held{worker, lock, answer.Token, answer.Permit}.use()
 		case history.Unknown:
 			worker.sleep(20, 150)
 			worker.ask(history.Line{Op: history.Release, Key: lock.Key, Owner: lock.Owner, Level: 1})
@@ -89,6 +100,9 @@ func (worker *worker) work() {
 		}
 	}
 	worker.client.hangUp()
+	if worker.gate != nil {
+		worker.gate.hangUp()
+	}
 }
 
 func (worker *worker) happens(percent int) bool {

@@ -23,12 +23,14 @@ type Plan struct {
 	Options []string // of the module
 	Args    []string // of the server
 	Folder  string   // in which each server gets one
+	Cluster bool     // the server becomes part of a cluster
 	Shim    string   // makes the wall clock follow a file; none where it is empty
 }
 
 // Server is a server, or an agent, with its folder.
 type Server struct {
 	port    int
+	bus     int // the port of a cluster's bus
 	folder  string
 	offset  string // the file of the wall clock's offset
 	command func() *exec.Cmd
@@ -42,6 +44,12 @@ func Start(plan Plan, number int) (*Server, error) {
 		return nil, err
 	}
 	args := append([]string{"--port", strconv.Itoa(server.port), "--dir", server.folder, "--bind", "127.0.0.1"}, plan.Args...)
+	if plan.Cluster {
+		if server.bus, err = freePort(); err != nil {
+			return nil, err
+		}
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(server.bus), "--cluster-node-timeout", "5000")
+	}
 	if plan.Module != "" {
 		args = append(append(args, "--loadmodule", plan.Module), plan.Options...)
 	}
@@ -100,6 +108,11 @@ func (server *Server) Address() string {
 	return fmt.Sprintf("127.0.0.1:%d", server.port)
 }
 
+// Ports returns the host, the port for clients, and that of a cluster's bus.
+func (server *Server) Ports() (host, port, bus string) {
+	return "127.0.0.1", strconv.Itoa(server.port), strconv.Itoa(server.bus)
+}
+
 // Run starts the process, and waits until it answers.
 func (server *Server) Run() error {
 	log, err := os.OpenFile(filepath.Join(server.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -137,10 +150,60 @@ func (server *Server) Do(words ...string) (interface{}, error) {
 	return conn.Do(2*time.Second, words...)
 }
 
+// Say sends one request, which the server may not refuse.
+func (server *Server) Say(words ...string) error {
+	answer, err := server.Do(words...)
+	if refused, isRefused := answer.(resp.Error); err == nil && isRefused {
+		err = fmt.Errorf("%v is refused: %s", words, refused)
+	}
+	return err
+}
+
 // Kill ends the process as kill -9 does.
 func (server *Server) Kill() {
 	_ = server.process.Process.Kill()
 	_ = server.process.Wait()
+}
+
+// end ends the process as an operator does, and waits until it has.
+func (server *Server) end() {
+	_ = server.process.Process.Signal(syscall.SIGTERM)
+	_ = server.process.Wait()
+}
+
+// Restart ends the process cleanly, and starts it again.
+func (server *Server) Restart() error {
+	server.end()
+	return server.Run()
+}
+
+// GoBack ends the process cleanly, and copies its folder. After the time, it kills the process, and puts the copy in place.
+func (server *Server) GoBack(after time.Duration) error {
+	server.end()
+	backup := server.folder + ".backup"
+	if err := copyFolder(server.folder, backup); err != nil {
+		return err
+	}
+	if err := server.Run(); err != nil {
+		return err
+	}
+	time.Sleep(after)
+	server.Kill()
+	if err := copyFolder(backup, server.folder); err != nil {
+		return err
+	}
+	return server.Run()
+}
+
+// copyFolder puts a copy of a folder in the place of another.
+func copyFolder(from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if text, err := exec.Command("cp", "-r", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s is not copied: %w: %s", from, err, text)
+	}
+	return nil
 }
 
 // Pause stops the process for a while.

@@ -20,6 +20,9 @@ type held struct {
 
 // Accusations returns what breaks exclusion or order without any doubt.
 func Accusations(segment prepare.Segment) []string {
+	if segment.IsRegister {
+		return stale(segment)
+	}
 	grants := collect(segment)
 	return append(overlaps(segment, grants), falls(segment, grants)...)
 }
@@ -95,6 +98,31 @@ func falls(segment prepare.Segment, grants []held) []string {
 		keeps := grant.grant.Mode == law.Shared && grant.grant.Token == tokens.Exclusive
 		if !tokens.Admits(grant.grant) && !keeps {
 			found = append(found, fmt.Sprintf("a token that is not above all earlier ones (%+v): %s", tokens, name(segment, grant)))
+		}
+	}
+	return found
+}
+
+// stale finds accesses that passed a gate after one, answered before they were asked for, whose token excludes them.
+func stale(segment prepare.Segment) []string {
+	var found []string
+	tokens := law.Tokens{}
+	var asked, answered []prepare.Op
+	for _, op := range segment.Ops {
+		if op.Kind == prepare.Write || op.Kind == prepare.Read {
+			asked, answered = append(asked, op), append(answered, op)
+		}
+	}
+	sort.Slice(asked, func(a, b int) bool { return asked[a].Call < asked[b].Call })
+	sort.Slice(answered, func(a, b int) bool { return answered[a].Return < answered[b].Return })
+	next := 0
+	for _, op := range asked {
+		for ; answered[next].Return < op.Call; next++ {
+			tokens = tokens.With(answered[next].Grant)
+		}
+		if !tokens.Pass(op.Grant) {
+			found = append(found, fmt.Sprintf("an old token passed the gate, which had seen %+v: %q (%s, request %d)",
+				tokens, segment.Owners[op.Grant.Owner], op.Grant, op.Request))
 		}
 	}
 	return found

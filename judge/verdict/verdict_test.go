@@ -44,10 +44,18 @@ func (story *story) convert(owner, mode string, from, token int64) *story {
 	return story.ask(history.Line{Op: history.Convert, Owner: owner, Mode: mode}, from, history.Line{Token: token}, from+1)
 }
 
+// access writes to a register as its own owner, or reads it. The token passes the gate unless the answer is another.
+func (story *story) access(op, owner, mode string, from, token int64, answer history.Line) *story {
+	return story.ask(history.Line{Op: op, Owner: owner, Mode: mode, Token: token}, from, answer, from+1)
+}
+
 // begin makes an empty story.
 func begin() *story { return &story{} }
 
 var null, unknown = history.Line{Event: history.Null}, history.Line{Event: history.Unknown}
+
+// What gates answer.
+var passed, fenced, holdsA = history.Line{}, history.Line{Event: history.Refused, Text: "FENCED"}, history.Line{Text: "a"}
 
 func TestTheTokenOfAGrantRisesOverSeveralNodesAlone(t *testing.T) {
 	for _, test := range []struct {
@@ -106,6 +114,15 @@ func TestVerdicts(t *testing.T) {
 		{"a hold more, and one less", begin().take("a", "x", 0, 1, 5).other("reenter", "a", 10, 11, history.Line{Holds: 2}).
 			other("release", "a", 20, 21, history.Line{Holds: 1}).release("a", 30, "ok").take("b", "x", 40, 41, 6), "legal", true},
 		{"freed with a hold left", begin().take("a", "x", 0, 1, 5).other("reenter", "a", 10, 11, history.Line{Holds: 2}).release("a", 20, "ok"), "illegal", true},
+		{"an old token at a gate", begin().access("write", "a", "x", 0, 6, passed).access("write", "b", "x", 10, 5, passed), "illegal", true},
+		{"it is refused", begin().access("write", "a", "x", 0, 6, passed).access("write", "b", "x", 10, 5, fenced), "legal", true},
+		{"a new one is not", begin().access("write", "a", "x", 0, 6, passed).access("write", "b", "x", 10, 7, fenced), "illegal", true},
+		{"the same token again", begin().access("write", "a", "x", 0, 6, passed).access("read", "a", "x", 10, 6, holdsA), "legal", true},
+		{"what was overwritten", begin().access("write", "a", "x", 0, 6, passed).access("write", "b", "x", 10, 7, passed).access("read", "c", "x", 20, 8, holdsA), "illegal", true},
+		{"an old reader beside readers", begin().access("write", "a", "x", 0, 4, passed).access("read", "b", "s", 10, 6, holdsA).access("read", "c", "s", 20, 5, holdsA), "legal", true},
+		{"an old reader after a writer", begin().access("write", "a", "x", 0, 6, passed).access("read", "b", "s", 10, 5, holdsA), "illegal", true},
+		{"a write without an answer may have come", begin().access("write", "a", "x", 0, 6, unknown).access("write", "b", "x", 10, 5, fenced), "legal", true},
+		{"or not", begin().access("write", "a", "x", 0, 6, unknown).access("write", "b", "x", 10, 5, passed), "legal", true},
 		{"an answer repeated", begin().take("a", "x", 0, 1, 5).take("a", "x", 10, 11, 5).take("b", "x", 20, 109, 6), "illegal", true},
 		{"a repeated acquire with another token", begin().take("a", "x", 0, 1, 5).take("a", "x", 10, 11, 6).release("a", 20, "ok"), "legal", true},
 	} {

@@ -39,13 +39,15 @@ type exportedOp struct {
 	Holds        int         `json:"holds,omitempty"`
 	HoldsUnknown bool        `json:"holds_unknown,omitempty"`
 	TokenMayRise bool        `json:"token_may_rise,omitempty"`
+	Value        string      `json:"value,omitempty"`
 	Call         int64       `json:"call"`
 	Answered     int64       `json:"answered"`
 }
 
 var kinds = map[prepare.Kind]string{prepare.Acquire: "acquire", prepare.Extend: "extend", prepare.Reenter: "reenter",
 	prepare.Release: "release", prepare.ToShared: "to shared", prepare.ToExclusive: "to exclusive", prepare.Expire: "expire",
-	prepare.ReleaseUnseen: "release unseen", prepare.Gone: "gone"}
+	prepare.ReleaseUnseen: "release unseen", prepare.Gone: "gone", prepare.Write: "write", prepare.Read: "read",
+	prepare.Fenced: "fenced", prepare.Unseen: "unseen"}
 
 // export prints the segments of histories, and of mutations of those in a folder named good.
 func export(files []string) error {
@@ -90,7 +92,7 @@ func asExported(name string, segment prepare.Segment) exported {
 	}
 	for _, op := range segment.Ops {
 		all.Ops = append(all.Ops, exportedOp{kinds[op.Kind], op.Grant.Owner, class(op.Grant.Mode, op.Grant.Permit), op.Grant.Limit,
-			op.Grant.Token, op.Holds, op.HoldsUnknown, op.TokenMayRise, op.Call, op.Return})
+			op.Grant.Token, op.Holds, op.HoldsUnknown, op.TokenMayRise, op.Value, op.Call, op.Return})
 	}
 	return all
 }

@@ -83,24 +83,32 @@ func chooses(chosen string, plan record.Plan) bool {
 	return false
 }
 
-// recordOne returns whether the verdict is what it must be. The servers' data is kept if they failed.
+// recordOne returns whether the verdict is what it must be.
 func recordOne(settings record.Settings, out string) (bool, error) {
-	folder, err := os.MkdirTemp("", "palisade-judge-")
+	name, err := recordFile(&settings, out)
 	if err != nil {
 		return false, err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return false, err
-	}
-	name := fmt.Sprintf("%s-%s-%d.jsonl.gz", settings.Plan.Name, filepath.Base(settings.Program), settings.Seed)
-	settings.Folder, settings.Out = folder, filepath.Join(out, name)
-	if err := record.Run(settings); err != nil {
-		return false, fmt.Errorf("%s: %w (the servers' data is in %s)", name, err, folder)
 	}
 	read, err := history.Load(settings.Out)
 	if err != nil {
 		return false, err
 	}
-	right := isRight(verdict.Of(read), name, settings.Plan.Broken)
-	return right, os.RemoveAll(folder)
+	return isRight(verdict.Of(read), name, settings.Plan.Broken), nil
+}
+
+// recordFile records a history in a folder, and returns the file's name. The servers' data is kept if they failed.
+func recordFile(settings *record.Settings, out string) (string, error) {
+	name := fmt.Sprintf("%s-%s-%d.jsonl.gz", settings.Plan.Name, filepath.Base(settings.Program), settings.Seed)
+	settings.Out = filepath.Join(out, name)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return name, err
+	}
+	var err error
+	if settings.Folder, err = os.MkdirTemp("", "palisade-judge-"); err != nil {
+		return name, err
+	}
+	if err := record.Run(*settings); err != nil {
+		return name, fmt.Errorf("%s: %w (the servers' data is in %s)", name, err, settings.Folder)
+	}
+	return name, os.RemoveAll(settings.Folder)
 }

@@ -49,6 +49,9 @@ pub struct Op {
     holds_unknown: bool,
     #[serde(default)]
     token_may_rise: bool,
+    /// The value that was written, or read, in a register.
+    #[serde(default)]
+    value: String,
     pub call: u64,
     pub answered: u64,
 }
@@ -61,11 +64,12 @@ struct Grant {
     holds: u32,
 }
 
-/// Grants by owner, and the largest token of each class.
+/// Grants by owner, the largest token of each class, and the value of a register behind a gate.
 #[derive(Clone, PartialEq, Default)]
 pub struct State {
     grants: BTreeMap<u64, Grant>,
     last: BTreeMap<Class, u64>,
+    value: String,
 }
 
 impl State {
@@ -87,6 +91,22 @@ impl State {
         *last = token.max(*last);
     }
 
+    /// Performs an access to a register: a token passes its gate unless one that conflicts was larger.
+    fn at_gate(mut self, op: &Op) -> Option<Self> {
+        let passes = self.last.iter().all(|(earlier, last)| !earlier.conflicts(op.class) || op.token >= *last);
+        if !passes {
+            return matches!(op.kind.as_str(), "fenced" | "unseen").then_some(self);
+        }
+        self.remember(op.class, op.token);
+        match op.kind.as_str() {
+            "read" => (self.value == op.value).then_some(self),
+            "write" => Some(Self { value: op.value.clone(), ..self }),
+            "unseen" if op.value.is_empty() => Some(self),
+            "unseen" => Some(Self { value: op.value.clone(), ..self }),
+            _ => None,
+        }
+    }
+
     /// Performs what needs no grant of this owner.
     fn without_grant(mut self, op: &Op) -> Option<Self> {
         match op.kind.as_str() {
@@ -97,6 +117,7 @@ impl State {
             }
             "release unseen" => self.fits(op).then_some(self),
             "gone" => Some(self),
+            "read" | "write" | "fenced" | "unseen" => self.at_gate(op),
             _ => None,
         }
     }
@@ -153,7 +174,7 @@ impl Model for Lock {
 
     fn init(&self) -> State {
         let last = self.before.iter().map(|last| (last.class, last.token)).collect();
-        State { grants: BTreeMap::new(), last }
+        State { last, ..State::default() }
     }
 
     fn step(&self, state: &State, op: &Op, (): &()) -> Option<State> {

@@ -1,0 +1,89 @@
+// Package without makes a copy of Palisade in which one rule does not hold, to show that the judge notices.
+package without
+
+// Rule is a rule that is switched off by changes of the sources.
+type Rule struct {
+	// Name is that of `make rules`, where the rule has its sentence.
+	Name string
+	// Plan is that of the histories which show its absence.
+	Plan string
+	// Builds are what has to be compiled: the module, or what asks it.
+	Builds  []string
+	Changes []Change
+}
+
+// Change replaces one text, which the file has once.
+type Change struct {
+	File, From, To string
+}
+
+var (
+	module = []string{"--package", "palisade"}
+	crate  = []string{"--package", "palisade", "--package", "palisade-client", "--lib", "--example", "conformance"}
+)
+
+// Rules are those that can break a law on the servers that judge-record starts. docs/judge.md says why the others cannot.
+var Rules = []Rule{
+	{"guard", "forgets", module, []Change{{"core/src/guard/mod.rs",
+		"self.0 = Some(Armed { until, since, cause: later });", "_ = (until, since, later);"}}},
+	{"guard-length", "forgets", module, []Change{{"core/src/guard/mod.rs",
+		"u32::try_from(ms).unwrap_or(u32::MAX)", "u32::try_from(ms / 4).unwrap_or(u32::MAX)"}}},
+	{"ceiling", "forgets", module, []Change{{"core/src/durability/start.rs",
+		"Some(last) if last.is_tied_to(found) => last.ceiling.max(wall_us),", "Some(last) if last.is_tied_to(found) => wall_us,"}}},
+	{"tied-data", "restored", module, []Change{{"core/src/durability/start.rs",
+		"last.is_tied_to(self.found) && (ended_clean", "(ended_clean"}}},
+	{"grants-are-told", "durable", module, []Change{{"core/src/engine/decide.rs",
+		"self.changed(id, Some(Event::Acquired), granted(at.held.as_deref(), id), at)",
+		"self.answer(Ok(granted(at.held.as_deref(), id)))"}}},
+	{"evicted-bars", "evicts", module, []Change{{"core/src/guard/evicted.rs",
+		"if self.0.is_empty() { Ok(()) }", "if self.0.len() < usize::MAX { Ok(()) }"}}},
+	{"evicted-unproved", "evicts", module, []Change{
+		{"src/durability/dropped_locks.rs", "if state::with(|node| node.evict(key, lock, now)) {", "if state::with(|node| node.evict(key, lock, now)) && false {"},
+		{"src/durability/start.rs", "state::with(|node| node.evicted().is_empty())", "true"}}},
+	{"holder-reenters", "calm", module, []Change{{"core/src/rules/reenter.rs",
+		"live_of(held, ask.owner, None, now.boot) else",
+		"held.map(|lock| (lock.find(ask.owner).unwrap_or(lock.first_id()), lock)).map(|(own, lock)| (lock, own)) else"}}},
+	{"readers-keep-writers-out", "calm", module, []Change{{"core/src/lock/modes.rs",
+		"            Mode::Exclusive => false,\n            Mode::Shared => self.shared > 0,",
+		"            Mode::Exclusive => self.shared > 0,\n            Mode::Shared => self.shared > 0,"}}},
+	{"numbers-not-counts", "calm", module, []Change{{"core/src/lock/modes.rs",
+		"                    && !self.numbers.has(permit.number())\n", ""}}},
+	{"both-limits", "calm", module, []Change{{"core/src/lock/modes.rs",
+		"                    && permit.number() <= self.least_limit()\n", ""}}},
+	{"converts-alone", "calm", module, []Change{{"core/src/rules/convert.rs",
+		"if is_alone && !node", "if (is_alone || lock.len() > 1) && !node"}}},
+	{"proposal-above-last", "five", module, []Change{{"core/src/tokens/mod.rs",
+		"Some(proposal) if floor < proposal.get() && proposal.get() <= bound", "Some(proposal) if proposal.get() <= bound"}}},
+	{"readers-above-writers", "five", module, []Change{{"core/src/rules/grant.rs",
+		"last: node.tokens.last_ordered(key.name),", "last: 0,"}}},
+	{"permits-above-their-number", "five", module, []Change{{"core/src/rules/grant.rs",
+		"let floor = holders.phase(past).floor_of(mode, past.last);",
+		"let floor = holders.phase(past).floor_of(mode, past.last) * u64::from(!matches!(mode, Mode::Permit(_)));"}}},
+	{"readers-above-converted", "five", module, []Change{{"core/src/rules/convert.rs",
+		"lock.convert(own, Mode::Shared, node.past(key));", "lock.convert(own, Mode::Shared, Past::default());"}}},
+	{"slots-floor", "cluster", module, []Change{{"core/src/node/cluster.rs",
+		"self.tokens.raise_floor(token_floor(None, &Found::default(), now.wall_us, self.skew_ms));", "_ = token_floor(None, &Found::default(), now.wall_us, self.skew_ms);"}}},
+	{"gate-compares", "durable", module, []Change{{"quorum/src/floors.rs",
+		"floor if token < floor => Err(floor),", "floor if token < floor.min(1) => Err(floor),"}}},
+	{"second-round", "crate", crate, []Change{{"quorum/src/acquire.rs",
+		"self.target = tokens().max();", "return self.done(tokens().max().unwrap_or(self.proposal));"}}},
+	{"majorities-meet", "crate", crate, []Change{{"quorum/src/ask.rs", "    nodes / 2 + 1\n", "    nodes / 2\n"}}},
+	{"from-the-send", "crate", crate, []Change{{"quorum/src/acquire.rs",
+		"let needed = majority(self.seats.len());", "self.start = now;\n        let needed = majority(self.seats.len());"}}},
+	{"answers-in-time", "crate", crate, []Change{{"quorum/src/held/mod.rs",
+		"Answer::Token(_) if took_part && same_server && now < self.valid_until => {", "Answer::Token(_) if took_part && same_server => {"}}},
+	{"answers-of-their-round", "crate", crate, []Change{{"quorum/src/held/mod.rs",
+		"(Ask::Extend { .. }, _) if round != self.rounds => vec![],", "(Ask::Extend { .. }, _) if round > self.rounds => vec![],"}}},
+	{"owner-of-its-own", "crate", crate, []Change{{"client/src/values/attempt_name.rs",
+		"Arc::from(rand::random::<[u8; 20]>())", "Arc::from(std::process::id().to_le_bytes())"}}},
+}
+
+// Named returns the rule with this name.
+func Named(name string) (Rule, bool) {
+	for _, rule := range Rules {
+		if rule.Name == name {
+			return rule, true
+		}
+	}
+	return Rule{}, false
+}
