@@ -139,9 +139,9 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
     }
     let (latencies, added) = latency(client.clone(), through, options.rounds).await;
     let (throughput, share) = throughput(client, &agent, options).await;
-    let mut budgets = vec![Budget::at_most("a lock through the agent, what it adds at p50, us", added, 60.0)];
+    let mut budgets = vec![Budget::at_most("a lock through the agent, what it adds at p50, us", added, 40.0)];
     budgets.extend(
-        share.map(|share| Budget::at_least("locks a second through the agent / by the client, 64 tasks", share, 0.8)),
+        share.map(|share| Budget::at_least("locks a second through the agent / by the client, 64 tasks", share, 0.9)),
     );
     Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput], plots: vec![], budgets }
 }

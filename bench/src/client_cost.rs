@@ -95,7 +95,8 @@ pub fn perform(options: &PairsOptions) {
     println!("{}", serde_json::to_string(&cost).unwrap());
 }
 
-fn runtime(workers: usize) -> Runtime {
+/// Returns a runtime with this number of workers; 0 is that of the current thread.
+pub fn runtime(workers: usize) -> Runtime {
     match workers {
         0 => Builder::new_current_thread().enable_all().build().unwrap(),
         count => Builder::new_multi_thread().worker_threads(count).enable_all().build().unwrap(),

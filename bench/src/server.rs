@@ -121,6 +121,14 @@ pub fn cpu_of_threads(process: u32, name: &str) -> Duration {
     named.map(|thread| cpu_of_thread(process, &thread.file_name().to_string_lossy())).sum()
 }
 
+/// Returns the resident memory of `process`.
+pub fn resident_bytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    resident.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
+
 /// Returns the first field of proc(5)'s schedstat, in nanoseconds; zero for a thread that has just ended.
 fn cpu_of_thread(process: u32, thread: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).unwrap_or_default();

@@ -11,7 +11,8 @@ use crate::raw::Raw;
 use crate::results::{Axis, Bars, Budget, Form, Outcome, Plot, Table};
 use crate::server::{Server, with_floor};
 use crate::workloads::{
-    FLOOR, NATIVE, OURS, OURS_BESIDE_WAITER, PINGS, PIPELINED, Pipeline, SCRIPTED, SET_AND_DEL, Workload,
+    FENCED_BY_SCRIPT, FLOOR, GATED, NATIVE, OURS, OURS_BESIDE_WAITER, PINGS, PIPELINED, Pipeline, SCRIPTED, SET,
+    SET_AND_DEL, Workload,
 };
 
 /// The number of connections: enough for the server to receive the next requests before it has answered the last.
@@ -45,8 +46,11 @@ const AOF: [(&str, &[&str]); 4] = [
 ];
 
 /// The largest cost of a pair, in pairs of something else. A module's commands cannot cost less than [`FLOOR`]; time,
-/// token, owner, deadline and queue may take a fifth more. The others are what one would use instead.
-const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.2), (SCRIPTED, 0.48), (NATIVE[0], 0.95), (NATIVE[1], 0.95)];
+/// token, owner, deadline and queue may take a quarter more. The others are what one would use instead.
+const BUDGETS: [(&str, f64); 4] = [(FLOOR, 1.25), (SCRIPTED, 0.54), (NATIVE[0], 1.0), (NATIVE[1], 1.0)];
+
+/// The largest cost of a write behind a gate, in writes behind a script and in writes without a fence.
+const GATE_BUDGETS: [(&str, f64); 2] = [(FENCED_BY_SCRIPT, 0.6), (SET, 2.0)];
 
 /// The largest cost of a pair while somebody waits for another lock, in pairs on a node where nobody waits: users that
 /// do not use a queue should not pay for it.
@@ -54,7 +58,7 @@ const BESIDE_WAITER_MAX: f64 = 1.03;
 
 /// The largest cost of a pair with the AOF, in pairs of the server's own commands with it. An effect of a module is
 /// looked up by name, and a lock's record contains more than a key and a value.
-const WITH_AOF_MAX: f64 = 1.3;
+const WITH_AOF_MAX: f64 = 1.5;
 
 /// The measurement of one turn of an operation.
 pub struct Turn {
@@ -106,8 +110,12 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         budget(plain, OURS, peer, "", limit);
     }
     budget(plain, OURS_BESIDE_WAITER, OURS, "", BESIDE_WAITER_MAX);
+    for (peer, limit) in GATE_BUDGETS {
+        budget(plain, GATED, peer, "", limit);
+    }
     let everysec = AOF.iter().position(|(name, _)| *name == "everysec").expect("one of the settings");
     budget(&by_setting[everysec], OURS, SET_AND_DEL, " with AOF everysec", WITH_AOF_MAX);
+    budget(&by_setting[everysec], GATED, SET, " with AOF everysec", GATE_BUDGETS[1].1);
     outcome
 }
 

@@ -63,6 +63,12 @@ pub const OURS: &str = "ACQUIRE + RELEASE";
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";
+/// A write without a fence.
+pub const SET: &str = "SET";
+/// A write behind a gate.
+pub const GATED: &str = "LOCK.GATE COMMAND SET";
+/// A write behind the script of docs/modes.md that does what a gate does.
+pub const FENCED_BY_SCRIPT: &str = "EVALSHA of a fence, with SET";
 /// An extension of a lease.
 pub const EXTEND: &str = "EXTEND";
 /// One more hold, and its release.
@@ -154,6 +160,9 @@ pub const WORKLOADS: &[Workload] = &[
         &[("LOCK.CHECK {key} {token}", Answer::Token), ("LOCK.CHECK {key} {token}", Answer::Token)],
     ),
     plain("INFO", HOLD, &[("LOCK.INFO {key}", Answer::Map)]),
+    plain(SET, &[], &[("SET {key} {owner}", Answer::Okay)]),
+    plain(GATED, &[], &[("LOCK.GATE {key}:gate 7 COMMAND SET {key} {owner}", Answer::Okay)]),
+    plain(FENCED_BY_SCRIPT, &[], &[("EVALSHA {fenced-write} 2 {key}:gate {key} write 7 {owner}", Answer::Okay)]),
 ];
 
 /// Workloads of locks with several holders, as pairs only. `readers-1000` and `readers-100000` have this number of
@@ -232,6 +241,19 @@ const SCRIPTS: &[(&str, &str)] = &[
     (
         "compare-and-extend",
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end",
+    ),
+    (
+        "fenced-write",
+        "local token = tonumber(ARGV[2]) \
+         local seen = redis.call('HMGET', KEYS[1], 'X', 'A') \
+         local X, A = tonumber(seen[1] or 0), tonumber(seen[2] or 0) \
+         if ARGV[1] == 'write' then \
+           if token < A then return redis.error_reply('FENCED by a newer grant') end \
+           redis.call('HSET', KEYS[1], 'X', ARGV[2], 'A', ARGV[2]) \
+           return redis.call('SET', KEYS[2], ARGV[3]) end \
+         if token < X then return redis.error_reply('FENCED by a newer writer') end \
+         if token > A then redis.call('HSET', KEYS[1], 'A', ARGV[2]) end \
+         return redis.call('GET', KEYS[2])",
     ),
     (
         "redisson-lock",
@@ -358,7 +380,7 @@ impl Workload {
             for (line, _) in self.commands {
                 pipeline.bytes.extend(request(&fill(line, &token).split(' ').collect::<Vec<_>>()));
             }
-            pipeline.keys += &format!(" {key} {key}:token");
+            pipeline.keys += &format!(" {key} {key}:token {key}:gate");
         }
         connection.send(&pipeline.bytes);
         for (line, expected) in self.commands.iter().cycle().take(pipeline.operations * self.commands.len()) {

@@ -8,14 +8,17 @@ use hdrhistogram::Histogram;
 use palisade_client::{Client, Options};
 
 use crate::raw::Raw;
-use crate::results::Table;
-use crate::server::{Server, cpu_of_threads, field};
+use crate::results::{Budget, Table};
+use crate::server::{Server, cpu_of_threads, field, resident_bytes};
 
 /// The number of nodes.
 pub const NODES: usize = 5;
 
 /// The numbers of held locks.
-const HELD: [usize; 3] = [100, 1_000, 10_000];
+const HELD: [usize; 4] = [100, 1_000, 10_000, 100_000];
+
+/// The number of held locks that the budgets are for: at most half of a core, 3 KB a lock, and 5 ms for a bystander.
+const BUDGETED: usize = 100_000;
 
 /// The length of their leases, which are extended after each third.
 const TTL: Duration = Duration::from_secs(10);
@@ -29,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The name of the client's thread.
 const THREAD: &str = "palisade";
 
-/// Measures on `nodes`, for two rounds of each number. Returns the table.
-pub async fn measure(nodes: &[Server]) -> Table {
+/// Measures on `nodes`, for two rounds of each number. Returns table and budgets.
+pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
     let mut table = Table::new("holding", format!("Locks held by one client, leases of 10 s, {NODES} nodes"))
         .numbers("locks", "", 0)
         .numbers("extensions", "1/s", 0)
@@ -39,16 +42,20 @@ pub async fn measure(nodes: &[Server]) -> Table {
         .numbers("CPU of the client", "% of a core", 1)
         .numbers("CPU / extension on all nodes", "us", 1)
         .numbers("bystander p50", "us", 0)
-        .numbers("bystander p99", "us", 0);
+        .numbers("bystander p99", "us", 0)
+        .numbers("resident", "bytes a lock", 0)
+        .numbers("lost", "", 0);
     table.note(
         "Every lock is extended on every node each third of its lease. Extensions and reads are those of the first node. The bystander takes a free lock of the \
-         same client every 5 ms; that is in its CPU.",
+         same client every 5 ms; that is in its CPU. Resident: what this process grew by. Client and nodes share the cores.",
     );
+    let mut budgets = vec![];
     for held in HELD {
         eprintln!("quorum: {held} locks held");
         let locks = Client::new(nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()))).unwrap();
         locks.connect().await.unwrap();
         let options = Options::new().ttl(TTL).told_at_once(false);
+        let resident_before = resident_bytes(process::id());
         let take = |n: usize| {
             let (locks, options) = (&locks, &options);
             async move { locks.with(options).lock(format!("held-{n}")).await.unwrap() }
@@ -71,19 +78,30 @@ pub async fn measure(nodes: &[Server]) -> Table {
         }
         let (took, now, cpu) = (start.elapsed().as_secs_f64(), figures(), cpu() - cpu_before);
         let (extensions, reads) = ((now.0 - before.0) as f64, (now.1 - before.1) as f64);
+        let resident = resident_bytes(process::id()).saturating_sub(resident_before) as f64 / held as f64;
+        let share = cpu.as_secs_f64() / took;
+        let p99 = times.value_at_quantile(0.99);
         table.row([
             held.into(),
             (extensions / took).into(),
             (reads / took).into(),
             (extensions / reads).into(),
-            (cpu.as_secs_f64() / took * 100.0).into(),
+            (share * 100.0).into(),
             (cpu.as_secs_f64() / extensions * 1e6).into(),
             times.value_at_quantile(0.5).into(),
-            times.value_at_quantile(0.99).into(),
+            p99.into(),
+            resident.into(),
+            guards.iter().filter(|guard| guard.is_lost()).count().into(),
         ]);
+        if held == BUDGETED {
+            let what = |what: &str| format!("{held} locks held by one client over {NODES} nodes: {what}");
+            budgets.push(Budget::at_most(what("CPU of the client, cores"), share, 0.5));
+            budgets.push(Budget::at_most(what("bytes a lock"), resident, 3_000.0));
+            budgets.push(Budget::at_most(what("bystander p99, ms"), p99 as f64 / 1_000.0, 5.0));
+        }
         for guard in guards {
             guard.release().await;
         }
     }
-    table
+    (table, budgets)
 }

@@ -5,6 +5,7 @@ mod holding;
 mod latency;
 mod one_round;
 mod raw_sets;
+mod runtimes;
 mod slow_link;
 mod throughput;
 
@@ -60,18 +61,19 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
         one_round::follows_its_clock(node).await;
     }
     let (latencies, mut plots, mut budgets) = latency::measure(&of_latency, options.rounds).await;
-    let (throughput, plot_of_throughput, budgets_of_throughput) =
-        throughput::measure(&of_throughput, &options.tasks, length).await;
+    let (throughput, plot_of_throughput) = throughput::measure(&of_throughput, &options.tasks, length).await;
+    let (runtimes, budgets_of_runtimes) = runtimes::measure(&of_throughput, length * runtimes::LONGER);
     let (bursts, budgets_of_bursts) = burst::measure(&of_bursts).await;
-    let held = holding::measure(&of_throughput).await;
+    let (held, budgets_of_held) = holding::measure(&of_throughput).await;
     plots.extend(plots_of_shares);
     plots.push(plot_of_throughput);
     budgets.extend(budgets_of_shares);
-    budgets.extend(budgets_of_throughput);
+    budgets.extend(budgets_of_runtimes);
     budgets.extend(budgets_of_bursts);
+    budgets.extend(budgets_of_held);
     let mut tables = vec![latencies];
     tables.extend(shares);
-    tables.push(throughput);
+    tables.extend([throughput, runtimes]);
     tables.push(bursts);
     tables.push(held);
     Outcome { title: "Quorum".to_owned(), tables, plots, budgets }

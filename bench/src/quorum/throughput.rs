@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::raw_sets::RawSets;
 use crate::quantiles;
-use crate::results::{Axis, Budget, Form, Line, Plot, Table};
+use crate::results::{Axis, Form, Line, Plot, Table};
 use crate::server::{Server, cpu_of_process};
 
 /// The number of nodes.
@@ -17,30 +17,32 @@ pub const NODES: usize = 5;
 /// The number of rounds: short turns of both, so that disturbances of the machine affect both alike.
 const ROUNDS: usize = 8;
 
-/// The number of tasks that the budget is for.
-const BUDGETED_TASKS: usize = 256;
-
 /// The results of some tasks, in one turn or in all.
-struct Measured {
+pub struct Measured {
     /// The number of pairs, and their total time.
     pairs: u64,
     took: Duration,
     /// The times of taking, in nanoseconds.
     times: Histogram<u64>,
     /// Locks that were not acquired: too few nodes answered in time.
-    failed: u64,
+    pub failed: u64,
     /// The CPU time of this process, and of the nodes.
     cpu: [Duration; 2],
 }
 
 impl Measured {
-    fn per_second(&self) -> f64 {
+    pub fn per_second(&self) -> f64 {
         self.pairs as f64 / self.took.as_secs_f64()
     }
 
     /// Returns the CPU time per pair, in microseconds.
-    fn cpu_us(&self, whose: usize) -> f64 {
+    pub fn cpu_us(&self, whose: usize) -> f64 {
         self.cpu[whose].as_secs_f64() * 1e6 / self.pairs as f64
+    }
+
+    /// Returns a quantile of the times of taking, in microseconds.
+    pub fn took_us(&self, share: f64) -> f64 {
+        self.times.value_at_quantile(share) as f64 / 1_000.0
     }
 
     fn add(&mut self, turn: &Self) {
@@ -52,8 +54,8 @@ impl Measured {
     }
 }
 
-/// Measures each number of `tasks` on `nodes` for `length`. Returns table, plot and budget.
-pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot, Vec<Budget>) {
+/// Measures each number of `tasks` on `nodes` for `length`. Returns table and plot.
+pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Table, Plot) {
     let mut table = Table::new("throughput", format!("Taken and given back by one client, {NODES} nodes"))
         .numbers("tasks", "", 0)
         .numbers("SET + DEL", "1/s", 0)
@@ -75,7 +77,6 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     ));
     let names = ["raw SET + DEL", "lock + release"];
     let mut lines = names.map(|name| Line { name: name.to_owned(), points: Vec::new() });
-    let mut budgets = vec![];
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     // Waits until they have started.
     let raw = RawSets::connect(&ports).await;
@@ -83,42 +84,22 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
     locks.connect().await.unwrap();
     for &count in tasks {
         eprintln!("quorum: throughput of {count} tasks");
-        let mut all: Option<[Measured; 2]> = None;
-        let mut ratios = vec![];
-        for _ in 0..ROUNDS {
-            let turn = length / ROUNDS as u32;
-            let turns = [
-                together(count, turn, nodes, &raw, set_and_delete).await,
-                together(count, turn, nodes, &locks, take_and_release).await,
-            ];
-            ratios.push(turns[1].per_second() / turns[0].per_second());
-            match &mut all {
-                Some(all) => all.iter_mut().zip(&turns).for_each(|(all, turn)| all.add(turn)),
-                None => all = Some(turns),
-            }
-        }
-        let Some([sets, taken]) = all else { continue };
-        let ratio = quantiles::median(&ratios).unwrap_or(f64::NAN);
-        let of = |measured: &Measured, share| measured.times.value_at_quantile(share) as f64 / 1_000.0;
+        let ([sets, taken], ratio) = compare(nodes, &raw, &locks, count, length).await;
         table.row([
             count.into(),
             sets.per_second().into(),
-            of(&sets, 0.5).into(),
-            of(&sets, 0.99).into(),
+            sets.took_us(0.5).into(),
+            sets.took_us(0.99).into(),
             sets.cpu_us(0).into(),
             sets.cpu_us(1).into(),
             taken.per_second().into(),
-            of(&taken, 0.5).into(),
-            of(&taken, 0.99).into(),
+            taken.took_us(0.5).into(),
+            taken.took_us(0.99).into(),
             taken.cpu_us(0).into(),
             taken.cpu_us(1).into(),
             ratio.into(),
             taken.failed.into(),
         ]);
-        if count == BUDGETED_TASKS {
-            let what = format!("quorum rate, {NODES} nodes, {count} tasks / raw SET + DEL");
-            budgets.push(Budget::at_least(what, ratio, 2.0));
-        }
         lines[0].points.push((count as f64, sets.per_second()));
         lines[1].points.push((count as f64, taken.per_second()));
     }
@@ -127,7 +108,33 @@ pub async fn measure(nodes: &[Server], tasks: &[usize], length: Duration) -> (Ta
         y: Axis::linear("pairs a second (more is better)"),
         lines: lines.into(),
     };
-    (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form }, budgets)
+    (table, Plot { name: "throughput".to_owned(), title: format!("One client, {NODES} nodes"), form })
+}
+
+/// Runs raw pairs and locks in turns, in `count` tasks for `length` each. Returns both, and the median of the rates'
+/// ratios within a round.
+pub async fn compare(
+    nodes: &[Server],
+    raw: &RawSets,
+    locks: &Client,
+    count: usize,
+    length: Duration,
+) -> ([Measured; 2], f64) {
+    let mut all: Option<[Measured; 2]> = None;
+    let mut ratios = vec![];
+    for _ in 0..ROUNDS {
+        let turn = length / ROUNDS as u32;
+        let turns = [
+            together(count, turn, nodes, raw, set_and_delete).await,
+            together(count, turn, nodes, locks, take_and_release).await,
+        ];
+        ratios.push(turns[1].per_second() / turns[0].per_second());
+        match &mut all {
+            Some(all) => all.iter_mut().zip(&turns).for_each(|(all, turn)| all.add(turn)),
+            None => all = Some(turns),
+        }
+    }
+    (all.expect("one round at least"), quantiles::median(&ratios).unwrap_or(f64::NAN))
 }
 
 /// Returns the time that SET took.
