@@ -78,6 +78,29 @@ const DO = {
       data.destroy();
     }
   },
+  async campaign({ as, key, value, ttl_ms: ttl }) {
+    const leadership = await locks.election(key).campaign(value, { ttl });
+    held.set(as, leadership);
+    return { term: leadership.term };
+  },
+  async leader({ key }) {
+    const leader = await locks.election(key).leader();
+    return { value: leader?.value.toString() ?? null, term: leader?.term ?? null };
+  },
+  all({ as, keys, ttl_ms: ttl }) {
+    return new Promise((acquired, failed) => {
+      const work = () => new Promise((over) => acquired(held.set(as, { over })));
+      held.set(`${as}: over`, locks.withLocks(keys, { ttl }, work).catch(failed));
+    }).then(() => {});
+  },
+  async release_all({ of }) {
+    held.get(of).over();
+    await held.get(`${of}: over`);
+  },
+  async resign({ of }) {
+    await held.get(of).resign();
+  },
+  once: async ({ key, min_hold_ms: minHold }) => ({ ran: (await locks.once(key, minHold, () => {})).ran }),
   until_lost: async ({ of }) => ({ reason: (await held.get(of).lost).reason }),
   cancel({ of }) {
     aborts.get(of).abort();

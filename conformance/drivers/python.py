@@ -109,6 +109,30 @@ class Driver:
         # redis-py says True in place of OK.
         return {"said": "OK" if said is True else said}
 
+    async def campaign(self, key, value, ttl_ms, **request):
+        leadership = self.held[request["as"]] = await self.locks.election(key).campaign(value, ttl=ttl_ms / 1000)
+        return {"term": leadership.term}
+
+    async def leader(self, key, **_):
+        leader = await self.locks.election(key).leader()
+        return {"value": leader and leader.value.decode(), "term": leader and leader.term}
+
+    async def all(self, keys, ttl_ms, **request):
+        group = self.held[request["as"]] = self.locks.lock_all(keys, ttl=ttl_ms / 1000)
+        await group.__aenter__()
+
+    async def release_all(self, of, **_):
+        await self.held[of].__aexit__(None, None, None)
+
+    async def resign(self, of, **_):
+        await self.held[of].resign()
+
+    async def once(self, key, min_hold_ms, **_):
+        async def work(_):
+            pass
+
+        return {"ran": (await self.locks.once(key, min_hold_ms / 1000).run(work)).ran}
+
     async def until_lost(self, of, **_):
         loss = await self.held[of].lost.wait()
         return {"reason": loss and loss.reason}

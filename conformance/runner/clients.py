@@ -116,7 +116,10 @@ class ClientPlay:
         def text(word: object) -> str:
             return self.world.saved.bytes(word).decode()
 
-        texts = {"key": text, "gate": text, "words": lambda words: [text(word) for word in words]}
+        def texts_of(words: list) -> list[str]:
+            return [text(word) for word in words]
+
+        texts = {"key": text, "gate": text, "words": texts_of, "keys": texts_of}
         return {name: texts.get(name, lambda given: given)(value) for name, value in step.items() if name not in ours}
 
     def judge(self, step: dict, answer: dict) -> None:

@@ -11,6 +11,8 @@ class Report:
     failed: list[str] = field(default_factory=list)
     skipped: int = 0
     verbose: bool = False
+    # What came of a scenario, by the name of the target and its own.
+    outcomes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def outcome(self, target: str, scenario: dict, name: str, failure: Failed | None, known: str | None) -> None:
         if known:
@@ -22,6 +24,7 @@ class Report:
 
     def failure(self, target: str, scenario: dict, name: str, step: str, expected: str, got: str) -> None:
         self.failed.append(name)
+        self.outcomes[target, name] = "failed"
         print(f"FAILED on {target}: {name}\n"
               f"  {step}\n"
               f"  expected: {expected}\n"
@@ -30,11 +33,13 @@ class Report:
 
     def success(self, target: str, name: str) -> None:
         self.passed += 1
+        self.outcomes[target, name] = "passed"
         if self.verbose:
             print(f"passed on {target}: {name}")
 
     def skip(self, target: str, name: str, why: str) -> None:
         self.skipped += 1
+        self.outcomes[target, name] = "skipped"
         if self.verbose:
             print(f"skipped on {target}: {name}: {why}")
 

@@ -73,6 +73,9 @@ ALL = {
     "arguments are brought within their bounds": (only(TAKES, lambda request: request | {"ttl_ms": max(1, request.get("ttl_ms", 1)), "limit": max(1, request.get("limit", 1))}), None),
     "each command has a gate of its own": (only(("gated",), lambda request: request | {"gate": f"{request['gate']}:{request['id']}"} if "gate" in request else request), None),
     "refusals of a gate are not told": (None, only(("gated",), lambda answer: {"id": answer["id"], "said": "OK"} if answer.get("error") in ("fenced", "lost") else answer)),
+    "of several locks the first is taken alone": (only(("all",), lambda request: request | {"keys": request["keys"][:1]}), None),
+    "a leader that is not told": (None, only(("leader",), set_(value=None))),
+    "a job runs always": (None, only(("once",), set_(ran=True))),
     "another token at each look": (None, only(("look",), lambda answer: answer | {"token": 5})),
 }
 

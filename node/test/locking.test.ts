@@ -31,6 +31,38 @@ onEach('locks', (bench) => {
     await next.release();
   });
 
+  it('is one of several that are acquired in the order of their bytes', async () => {
+    const [locks, key] = [bench.locks(), bench.key()];
+    const [a, b] = [`${key}:a`, `${key}:b`];
+    await locks.withLocks([b, a, b], {}, async (all) => {
+      assert.deepEqual(
+        all.map((one) => one.key.toString()),
+        [a, b],
+      );
+    });
+    const second = await locks.lock(b);
+    await assert.rejects(
+      locks.withLocks([b, a], { wait: 50 }, () => assert.fail()),
+      {
+        name: 'NotAcquired',
+        reason: 'timed-out',
+      },
+    );
+    await bench.outside.free(a);
+    await second.release();
+    const orders = [
+      [a, b],
+      [b, a],
+      [a, b],
+      [b, a],
+    ];
+    await soon(Promise.all(orders.map((keys) => locks.withLocks(keys, {}, () => {}))));
+    await assert.rejects(
+      locks.withLocks([], {}, () => assert.fail()),
+      BadArgument,
+    );
+  });
+
   it('is waited for in turn', async () => {
     const [locks, key] = [bench.locks(), bench.key()];
     const first = await locks.lock(key);

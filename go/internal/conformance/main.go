@@ -26,13 +26,16 @@ type request struct {
 	TTL     *int   `json:"ttl_ms"`
 	Wait    *int   `json:"wait_ms"`
 	// Note is nil where none is given.
-	Note   *string `json:"note"`
-	Limit  int     `json:"limit"`
-	Extend *bool   `json:"extend"`
-	Of     any     `json:"of"`
-	Gate   string  `json:"gate"`
-	Held   bool    `json:"held"`
-	Words  []any   `json:"words"`
+	Note    *string  `json:"note"`
+	Limit   int      `json:"limit"`
+	Extend  *bool    `json:"extend"`
+	Of      any      `json:"of"`
+	Gate    string   `json:"gate"`
+	Held    bool     `json:"held"`
+	Words   []any    `json:"words"`
+	Value   string   `json:"value"`
+	MinHold int      `json:"min_hold_ms"`
+	Keys    []string `json:"keys"`
 }
 
 type answer map[string]any
@@ -46,6 +49,8 @@ type driver struct {
 	mu      sync.Mutex
 	client  *locks.Client
 	data    *redis.Client
+	adopter *locks.Client
+	groups  map[string][]*locks.Lock
 	held    map[string]*locks.Lock
 	cancels map[int]context.CancelFunc
 }
@@ -102,7 +107,9 @@ func (d *driver) perform(ctx context.Context, asked request) (answer, error) {
 		return nil, nil
 	case "close":
 		return nil, d.now().Close()
-	case "look", "extend", "reenter", "release", "leave", "until_lost", "gated":
+	case "leader", "campaign", "once", "all", "release_all":
+		return d.build(ctx, asked)
+	case "look", "extend", "reenter", "release", "leave", "until_lost", "gated", "resign", "adopt", "downgrade":
 		name, _ := asked.Of.(string)
 		d.mu.Lock()
 		lock := d.held[name]
@@ -128,8 +135,11 @@ func (d *driver) open(address string) error {
 	if d.client != nil {
 		go d.client.Close()
 		d.data.Close()
+		go d.adopter.Close()
 	}
 	d.data = redis.NewClient(at)
+	d.groups = map[string][]*locks.Lock{}
+	d.adopter, _ = locks.Open(address, locks.AnswerWithin(10*time.Second), locks.Logger(logger))
 	d.client, d.held = client, map[string]*locks.Lock{}
 	return err
 }
@@ -184,6 +194,12 @@ func (d *driver) use(ctx context.Context, asked request, lock *locks.Lock) (answ
 	case "look":
 		valid := lock.ValidFor()
 		return answer{"valid_for_ms": float64(valid) / float64(time.Millisecond), "valid": valid > 0, "token": lock.Token()}, nil
+	case "resign":
+		return nil, lock.Unlock(ctx)
+	case "downgrade":
+		return nil, lock.Downgrade(ctx)
+	case "adopt":
+		return d.adopt(ctx, asked.As, lock)
 	case "gated":
 		said, err := d.fenced(lock, asked).Do(ctx, asked.Words...).Result()
 		return answer{"said": said}, err
@@ -220,6 +236,61 @@ func (d *driver) use(ctx context.Context, asked request, lock *locks.Lock) (answ
 		// A lock that is released is never lost.
 		select {}
 	}
+}
+
+// adopt hands a lock over to the other client. One that was released already is not there any more.
+func (d *driver) adopt(ctx context.Context, as string, lock *locks.Lock) (answer, error) {
+	owner, token := lock.Owner(), lock.Token()
+	if lock.IsValid() {
+		var err error
+		if owner, token, err = lock.HandOver(ctx); err != nil {
+			return nil, err
+		}
+	}
+	adopted, err := d.adopter.Adopt(ctx, lock.Key(), owner, token)
+	if err != nil {
+		return nil, err
+	}
+	return d.name(as, adopted), nil
+}
+
+// build performs what is built from locks.
+func (d *driver) build(ctx context.Context, asked request) (answer, error) {
+	client := d.now()
+	var options []locks.Option
+	if asked.TTL != nil {
+		options = append(options, locks.TTL(time.Duration(*asked.TTL)*time.Millisecond))
+	}
+	switch asked.Do {
+	case "leader":
+		leader, err := client.Election(asked.Key).Leader(ctx)
+		if leader == nil || err != nil {
+			return answer{"value": nil}, err
+		}
+		return answer{"value": leader.Value, "term": leader.Term}, nil
+	case "campaign":
+		leadership, err := client.Election(asked.Key).Campaign(ctx, asked.Value, options...)
+		if err != nil {
+			return nil, err
+		}
+		d.name(asked.As, leadership.Lock)
+		return answer{"term": leadership.Term()}, nil
+	case "once":
+		nothing := func(context.Context, *locks.Lock) error { return nil }
+		ran, err := client.Once(ctx, asked.Key, time.Duration(asked.MinHold)*time.Millisecond, nothing)
+		return answer{"ran": ran}, err
+	case "all":
+		all, err := client.LockAll(ctx, asked.Keys, options...)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.groups[asked.As] = all
+		return nil, err
+	}
+	name, _ := asked.Of.(string)
+	d.mu.Lock()
+	all := d.groups[name]
+	d.mu.Unlock()
+	return nil, locks.UnlockAll(ctx, all)
 }
 
 // fenced returns what sends commands through the gate that is asked for.

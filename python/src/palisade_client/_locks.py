@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._acquiring import Wanted, acquire
 from ._address import Address
+from ._clock import now
 from ._connection import Word
 from ._connections import Acquisition, Connections
 from ._held import Held
@@ -18,7 +19,7 @@ from ._hold import Hold
 from ._holder import current_holder, default_note, noted
 from .errors import BadArgument, Closed, NotAcquired, naming
 from .loss import LossReason
-from .options import checked
+from .options import Key, checked, checked_key
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,17 @@ class Asked:
     def but(self, **options: object) -> Asked:
         """Returns a copy with these options."""
         return replace(self, options=self.options | options)
+
+
+def in_order(keys: Iterable[Key], options: dict[str, Any], defaults: dict[str, Any]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Returns the keys in the order of their bytes, each with its options. Together they wait no longer than ``wait``."""
+    ordered = sorted({checked_key(key) for key in keys})
+    if not ordered:
+        raise BadArgument("name one key at least")
+    wait = checked(defaults | options).wait
+    by = None if wait is None else now() + wait
+    for key in ordered:
+        yield key, options if by is None else {**options, "wait": max(0.0, by - now())}
 
 
 class Locks:

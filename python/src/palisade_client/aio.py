@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
@@ -17,7 +18,7 @@ from ._facts import Facts, LeadershipFacts, PermitFacts
 from ._gated import AsyncFencedRedis, Gate
 from ._hold import Hold
 from ._leading import Leader, campaign
-from ._locks import Asked, Locks
+from ._locks import Asked, Locks, in_order
 from ._moving import AsyncDualLock as DualLock
 from ._observing import Watch, leader_now
 from ._once import Once, checked_min_hold, end, end_quietly
@@ -351,6 +352,17 @@ class Palisade:
     def write_lock(self, key: Key, **options: Unpack[LockOptions]) -> Taking[Lock]:
         """Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See ``lock``."""
         return self._taking(key, (), options)
+
+    @asynccontextmanager
+    async def lock_all(self, keys: Iterable[Key], **options: Unpack[LockOptions]) -> AsyncIterator[list[Lock]]:
+        """Holds several locks for a block, all or none, waiting for each in turn. ``wait`` limits all of them together.
+
+        They are acquired in the order of their bytes, so callers that acquire several like this never wait for each
+        other in a circle. That holds only for callers without other locks. A key that is named twice is acquired once.
+        """
+        async with AsyncExitStack() as held:
+            ordered = in_order(keys, cast("dict[str, Any]", options), self._defaults)
+            yield [await held.enter_async_context(self.lock(key, **cast("LockOptions", rest))) for key, rest in ordered]
 
     def semaphore(self, key: Key, limit: int) -> Semaphore:
         """Returns a semaphore of at most ``limit`` permits at a time, from 1 to 65 535."""
