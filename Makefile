@@ -109,7 +109,7 @@ test: setup ## Run every test: the rules, the module on a real server, the clien
 	@cargo test --package palisade-client --features metrics --doc page_of_telemetry
 	@cargo test --workspace --test clients -- --ignored --exact $(foreach client,$(TESTED_CLIENTS),recipe::$(client) lost_answer::$(client) lost_grant::$(client) kill_9::$(client)) through_the_agent
 	@# They mostly wait, as those of Rust do.
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-node test-python test-fences test-go
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-node test-python test-fences test-go test-java
 	@$(MAKE) --no-print-directory test-conformance
 	@$(MAKE) --no-print-directory judge
 
@@ -263,6 +263,24 @@ test-go: setup ## Test the package for Go on real servers and on an agent with f
 	  cargo build --quiet --package palisade --package palisade-cli; \
 	  for module in $(GO_MODULES); do (cd $$module && go test -race -parallel 4 ./...) || exit 1; done; \
 	else $(WITHOUT_GO); fi
+
+# What the package for Java needs; CI fails without it (NOTHING_LEFT_OUT).
+HAS_JAVA = java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' && mvn --version >/dev/null 2>&1
+WITHOUT_JAVA = { \
+	  echo "LEFT OUT: the package for Java, since there is no JDK of version 17 or later with Maven: apt-get install maven openjdk-17-jdk-headless" >&2; \
+	  [ -z "$${NOTHING_LEFT_OUT:-}" ]; \
+	}
+
+.PHONY: setup-java
+setup-java: setup ## Say how to get what the package for Java is built with, where it is missing
+	@$(HAS_JAVA) || { echo "A JDK of version 17 or later, or Maven, is missing: apt-get install maven openjdk-17-jdk-headless, then try again." >&2; exit 1; }
+
+.PHONY: test-java
+test-java: setup ## Compile the package for Java without a warning, and test it on a real server: half a minute
+	@if $(HAS_JAVA); then \
+	  cargo build --quiet --package palisade; \
+	  mvn --quiet --batch-mode --file java test; \
+	else $(WITHOUT_JAVA); fi
 
 # Debian's Go is new enough.
 .PHONY: setup-judge

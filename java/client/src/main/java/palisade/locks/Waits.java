@@ -1,0 +1,78 @@
+package palisade.locks;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.function.Consumer;
+
+/** Hands the results of futures to callers, blocking or not. */
+final class Waits {
+
+    private Waits() {
+    }
+
+    /** Waits for an answer that is limited in time. An interruption waits until then. */
+    static <T> T join(CompletableFuture<T> future) {
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return future.get();
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                } catch (ExecutionException e) {
+                    throw thrown(e);
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** Waits for something that may take long; an interruption gives it up by {@code cancel}. */
+    static <T> T get(CompletableFuture<T> future, Consumer<Throwable> cancel) throws InterruptedException {
+        try {
+            return future.get();
+        } catch (InterruptedException e) {
+            cancel.accept(e);
+            throw e;
+        } catch (ExecutionException e) {
+            throw thrown(e);
+        }
+    }
+
+    private static RuntimeException thrown(ExecutionException e) {
+        Throwable failure = Refusals.unwrap(e);
+        if (failure instanceof PalisadeException known) {
+            // Where the caller was says more than which thread received the answer.
+            known.fillInStackTrace();
+            return known;
+        }
+        return failure instanceof RuntimeException known ? known : new PalisadeException(String.valueOf(failure.getMessage()), failure);
+    }
+
+    /** Names the lock of failures. */
+    static <T> CompletableFuture<T> named(String key, CompletableFuture<T> future) {
+        return future.whenComplete((result, thrown) -> {
+            if (thrown != null && Refusals.unwrap(thrown) instanceof PalisadeException known) {
+                known.of(key);
+            }
+        });
+    }
+
+    /** Returns a future that completes on a thread that the caller may block, without what futures put around failures. */
+    static <T> CompletableFuture<T> forCaller(CompletableFuture<T> future, Executor executor) {
+        CompletableFuture<T> own = new CompletableFuture<>();
+        future.whenCompleteAsync((result, thrown) -> {
+            if (thrown == null) {
+                own.complete(result);
+            } else {
+                own.completeExceptionally(Refusals.unwrap(thrown));
+            }
+        }, executor);
+        return own;
+    }
+
+}
