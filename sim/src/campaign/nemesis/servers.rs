@@ -22,6 +22,9 @@ use crate::campaign::world::{NODES, World};
 /// The longest time for a server to end by itself before it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
+/// The line in the INFO of a replica whose master has not told it the longest lease: it counts as a day.
+const UNINFORMED: &str = "lock_outstanding_ttl_ms:86400000\r\n";
+
 /// The longest wait, after a disk was lost, until the new node's tokens begin above all others.
 const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
 
@@ -252,11 +255,12 @@ impl FailOver {
             world.log.found(format!("node {}, a replica: {why}", node + 1));
             return;
         }
-        let in_step = comes_true!(PATIENCE / 4, {
-            let replication = replica.ask::<String>(&["INFO", "replication"]).await.unwrap_or_default();
-            replication.contains("master_link_status:up")
+        // A replica that is promoted before its master has told it the longest lease is guarded for a day.
+        let is_informed = comes_true!(PATIENCE / 4, {
+            let info = replica.ask::<String>(&["INFO", "everything"]).await.unwrap_or_default();
+            info.contains("master_link_status:up") && !info.contains(UNINFORMED)
         });
-        if in_step {
+        if is_informed {
             sleep(self.follows).await;
             link.set(Mode::Swallow);
             sleep(self.lags).await;
