@@ -123,6 +123,9 @@ pub enum Command {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Run a command of a Redis client behind a gate: the server refuses it once a newer holder has passed
+    #[command(after_help = exit::TABLE)]
+    Gate(Gate),
     /// Show the nodes and their state
     Nodes,
     /// Show the set of nodes of a quorum, as each node knows it; `members set` changes it
@@ -170,6 +173,28 @@ pub enum Command {
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         into: Option<PathBuf>,
     },
+}
+
+/// The arguments of `palisade gate`.
+#[derive(Args, Debug)]
+pub struct Gate {
+    /// The gate on the server at --nodes, which has the data; with --held the lock
+    pub name: OsString,
+    /// The token of the grant; `palisade exec` sets it for its command
+    #[arg(long, env = "PALISADE_TOKEN", value_name = "T")]
+    pub token: u64,
+    /// The lock is held by a reader
+    #[arg(long, conflicts_with = "permit")]
+    pub shared: bool,
+    /// The number of the permit; `palisade exec --limit` sets it for its command
+    #[arg(long, env = "PALISADE_PERMIT", value_name = "N")]
+    pub permit: Option<u16>,
+    /// Asks the lock in place of a gate: this grant must be present on that server
+    #[arg(long)]
+    pub held: bool,
+    /// The command and its arguments; without one only the token passes
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// The arguments of a lock request.

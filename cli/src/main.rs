@@ -17,6 +17,7 @@ mod elect;
 mod exec;
 mod exit;
 mod fields;
+mod gate;
 mod history;
 mod hold;
 mod holder;
@@ -120,6 +121,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
         Command::Deadlocks => deadlocks::run(&nodes()?, json).await,
         Command::Ls { pattern, limit } => look::list(&nodes()?, pattern.as_bytes(), limit, json).await,
         Command::Break { key, token, yes } => break_lock::break_lock(&nodes()?, key.as_bytes(), token, yes, json).await,
+        Command::Gate(gate) => gate::run(&nodes()?, &gate, json).await,
         Command::Nodes => node_view::list(&nodes()?, json).await,
         Command::Members(arguments) => {
             locking(nodes()?, async |nodes| members::run(nodes, &arguments, json).await).await

@@ -43,6 +43,7 @@
 //! | several locks, all or none, kept together | [`Client::lock_all`], [`Client::session`], [`Session::done`] |
 //! | one leader among many candidates, and observers | [`Client::election`], [`Election::campaign`], [`Election::leader`], [`Election::observe`] |
 //! | to run something under a lock, and stop it when the lock is lost | [`Client::with_lock`] |
+//! | writes that the data's server refuses once the lock is lost | [`Guard::gate`] |
 //! | the state of a held lock | [`Guard::is_valid`], [`Guard::valid_for`], [`Guard::token`], [`Guard::lost`] |
 //! | nothing left locked at the end | [`Guard::release`], or [`Client::close`] |
 //! | the same without async | [`blocking`] |
@@ -92,7 +93,7 @@
 //! # What no lock with a lease can guarantee
 //!
 //! No lock with a lease can keep a paused holder from writing. The pause may begin right after the holder saw that the
-//! lock is valid, and outlast the lease. Only the resource can refuse that write, by the token.
+//! lock is valid, and outlast the lease. Only the resource can refuse that write, by the token: see [`Guard::gate`].
 //!
 //! # Features
 //!
@@ -115,6 +116,7 @@ pub use api::builder::Builder;
 pub use api::changes::Changes;
 pub use api::client::Client;
 pub use api::election::{Election, Leadership};
+pub use api::gate::{Gate, GateError};
 pub use api::guard::Guard;
 pub use api::options::Options;
 pub use api::rw_lock::{ReadGuard, RwLock, WriteGuard};
@@ -136,6 +138,11 @@ pub use values::tls_fault::TlsFault;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/cluster.md")]
 mod page_of_clusters {}
+
+/// Compiles the example of the page about fencing.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/fencing.md")]
+mod page_of_fencing {}
 
 /// Compiles the examples of the page about shared locks.
 #[cfg(doctest)]

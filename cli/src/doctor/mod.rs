@@ -1,6 +1,7 @@
 //! `palisade doctor`: checks whether a set of nodes is fit for locks, and says what to change.
 
 mod announced;
+mod around;
 mod cluster;
 mod each;
 mod finding;
@@ -38,8 +39,10 @@ pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Res
         findings.extend(of_places(node, &masters, &replicas).await);
     }
     findings.extend(masters.iter().chain(&replicas).flat_map(each::check));
-    let servers = servers.into_iter().flatten().chain(standing);
-    findings.extend(rights::check(nodes, servers.collect(), whose).await);
+    let servers: Vec<Server> = servers.into_iter().flatten().chain(standing).collect();
+    let around = join_all(servers.iter().map(|server| around::check(server, whose))).await;
+    findings.extend(around.into_iter().flatten());
+    findings.extend(rights::check(nodes, servers, whose).await);
     findings.sort_by_key(|finding| finding.level);
     let worst = findings.last().map_or(Level::Ok, |finding| finding.level);
     print(as_json, &findings, || text(&findings))?;

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use palisade_client::Why;
 use palisade_client::direct::{Place, Server, ServerLink};
-use redis::{FromRedisValue, Value, cmd};
+use redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::finding::Finding;
 use super::finding::Level::{Change, Note, Ok as Fine};
@@ -12,7 +12,7 @@ use crate::roles::{Permission, Role};
 use crate::show::printable;
 
 /// The key for questions if none is given; findings about keys do not count then.
-const ANY_KEY: &[u8] = b"palisade:doctor";
+pub(super) const ANY_KEY: &[u8] = b"palisade:doctor";
 
 /// The user whose permissions are checked.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct RightsSubject<'a> {
 
 /// A server's verdict on a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Granted,
     /// The user may not run the command.
     Denied,
@@ -58,7 +58,7 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSu
     let mut link = node.reach().await.ok()?;
     let mut lacking = vec![];
     for permission in role.permissions(of_cluster) {
-        match verdict(&mut link, &permission, whose).await {
+        match verdict(&mut link, &permission.probe(whose.key.unwrap_or(ANY_KEY)), whose.user).await {
             Ok(Verdict::Granted) => {}
             Ok(verdict) => lacking.push((permission, verdict)),
             Err(failure) => {
@@ -120,10 +120,9 @@ fn shown(whose: &RightsSubject<'_>, nobody: &str) -> String {
 }
 
 /// Tries as the user itself, or asks whether that user would be allowed.
-async fn verdict(link: &mut ServerLink, permission: &Permission, whose: &RightsSubject<'_>) -> Result<Verdict, Why> {
-    let probe = permission.probe(whose.key.unwrap_or(ANY_KEY));
-    let Some(user) = whose.user else {
-        return match link.ask(&probe).await {
+pub(super) async fn verdict(link: &mut ServerLink, probe: &Cmd, user: Option<&str>) -> Result<Verdict, Why> {
+    let Some(user) = user else {
+        return match link.ask(probe).await {
             Err(Why::Refused { code, text }) if code == "NOPERM" => Ok(meaning(&text)),
             // The arguments are wrong on purpose, or the module does not have the command.
             Ok(_) | Err(Why::Refused { .. } | Why::NoCluster) => Ok(Verdict::Granted),
@@ -152,7 +151,7 @@ fn meaning(text: &str) -> Verdict {
 }
 
 /// Returns the name of the user of this connection.
-async fn own_name(link: &mut ServerLink) -> Option<String> {
+pub(super) async fn own_name(link: &mut ServerLink) -> Option<String> {
     String::from_redis_value(link.ask(cmd("ACL").arg("WHOAMI")).await.ok()?).ok()
 }
 

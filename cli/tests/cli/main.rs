@@ -17,6 +17,7 @@ mod explaining;
 mod fitness;
 mod five_servers;
 mod fixture;
+mod gated;
 mod guarded;
 mod incidents;
 mod leaving;

@@ -228,3 +228,31 @@ fn the_doctor_names_a_key_and_says_what_it_cannot_check() {
     assert!(ended.out().contains("what app may do cannot be checked: NOPERM"), "{ended:?}");
     assert!(ended.out().contains("run doctor as that user, or as one with +acl|dryrun"), "{ended:?}");
 }
+
+#[test]
+fn a_writer_writes_behind_a_gate_and_the_doctor_names_ways_around() {
+    let nodes = Nodes::start(1);
+    make(&nodes, "writer --user w --key invoice:*");
+    let gate = |words: &str| run(palisade_as(&nodes, "w", &format!("gate invoice:gate --token {words}"))).code();
+    assert_eq!((gate("2 -- SET invoice:42 paid"), gate("1 -- SET invoice:42 late")), (Some(0), Some(197)));
+    for line in CHANGES_MUCH.into_iter().chain(["SET invoice:42 x", "GET invoice:42", "EVAL 0 0"]) {
+        assert!(is_refused(&nodes, "w", line), "{line}");
+    }
+    let doctor = |key: &str| run(nodes.palisade(&format!("doctor --role writer --user w {key}")));
+    let found = doctor("--key invoice:42").out();
+    assert!(found.contains("w may do what the role writer needs"), "{found}");
+    assert!(found.contains("w writes only behind a gate"), "{found}");
+    for (rule, key, way) in [
+        ("+set", "--key invoice:42", "by set\n"),
+        ("+append +acl|setuser", "--key invoice:42", "by acl|setuser, append, set\n"),
+        ("+@write", "--key invoice:42", " and "),
+        ("-@all +lock.gate +set", "", "by set\n"),
+    ] {
+        nodes.say(&format!("ACL SETUSER w {rule}"));
+        let found = doctor(key);
+        assert!(found.out().contains("w can write around a gate, ") && found.out().contains(way), "{rule}: {found:?}");
+        assert!(found.out().contains("ACL SETUSER w -@all +lock.gate\n"), "{rule}: {found:?}");
+        assert_eq!(found.code(), Some(1));
+    }
+    assert!(doctor("--key price:1").out().contains("w lacks the key price:1"));
+}

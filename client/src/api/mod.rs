@@ -5,6 +5,7 @@ pub mod builder;
 pub mod changes;
 pub mod client;
 pub mod election;
+pub mod gate;
 pub mod guard;
 mod held;
 pub mod options;

@@ -24,6 +24,7 @@ mod contention;
 mod counterexamples;
 mod elections;
 mod fixture;
+mod gated;
 mod holding;
 mod limits;
 mod lost_at_once;
