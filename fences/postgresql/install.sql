@@ -70,7 +70,7 @@ BEGIN
     RETURN seen;
 END $$;
 
--- Waits for writers, and, with a token that is the largest so far, for the reader that had this before.
+-- Waits for writers and for permits, and, with a token that is the largest so far, for the reader that had this before.
 CREATE OR REPLACE FUNCTION palisade.pass_shared(resource text, token bigint)
 RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -84,22 +84,29 @@ BEGIN
         SELECT f.x INTO seen FROM palisade.fences f
         WHERE f.resource = pass_shared.resource AND f.permit = 0 FOR KEY SHARE;
     END IF;
+    PERFORM FROM palisade.fences f WHERE f.resource = pass_shared.resource AND f.permit > 0 ORDER BY f.permit FOR KEY SHARE;
+    SELECT greatest(seen, max(f.a)) INTO seen FROM palisade.fences f
+    WHERE f.resource = pass_shared.resource AND f.permit > 0;
     RETURN seen;
 END $$;
 
--- Waits for writers and for the same permit number, not for other numbers once these are known.
+-- Waits for writers, for readers and for the same permit number; a number that is used for the first time waits for all.
 CREATE OR REPLACE FUNCTION palisade.pass_permit(resource text, token bigint, permit integer)
 RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     seen bigint;
 BEGIN
     IF EXISTS (SELECT FROM palisade.fences f WHERE f.resource = pass_permit.resource AND f.permit = pass_permit.permit) THEN
-        SELECT f.x INTO seen FROM palisade.fences f
-        WHERE f.resource = pass_permit.resource AND f.permit = 0 FOR KEY SHARE;
+        -- From here on no reader raises the largest token. A lock FOR KEY SHARE would also pass beside a reader that an
+        -- older snapshot lacks.
+        SELECT f.a INTO seen FROM palisade.fences f
+        WHERE f.resource = pass_permit.resource AND f.permit = 0 FOR SHARE;
     ELSE
-        -- A new number writes the first row, so that a writer with an older snapshot fails: it would not see the number.
+        -- Readers who have passed locked no row of this number. The first row is also written, so that a writer or a
+        -- reader with an older snapshot fails: it would not see the number.
+        PERFORM FROM palisade.fences f WHERE f.resource = pass_permit.resource AND f.permit = 0 FOR UPDATE;
         UPDATE palisade.fences f SET a = f.a WHERE f.resource = pass_permit.resource AND f.permit = 0
-        RETURNING f.x INTO seen;
+        RETURNING f.a INTO seen;
         INSERT INTO palisade.fences VALUES (resource, permit, 0, 0) ON CONFLICT DO NOTHING;
     END IF;
     SELECT greatest(seen, f.a) INTO seen FROM palisade.fences f

@@ -30,11 +30,11 @@ BEGIN
     WHERE (coalesce(NEW.mode, 'exclusive') = 'permit') <> (NEW.permit IS NOT NULL)
         OR typeof(coalesce(NEW.permit, 1)) <> 'integer' OR NEW.permit NOT BETWEEN 1 AND 65535;
 
-    -- A reader is compared with X; a permit with X and its number; a writer with all.
+    -- A reader is compared with X and all permits; a permit with A and its number; a writer with all.
     SELECT RAISE(ABORT, 'FENCED: the token is older than that of a newer holder')
     FROM palisade_fences WHERE resource = NEW.resource AND NEW.token < CASE coalesce(NEW.mode, 'exclusive')
-        WHEN 'shared' THEN x
-        WHEN 'permit' THEN iif(permit = NEW.permit, a, x)
+        WHEN 'shared' THEN iif(permit = 0, x, a)
+        WHEN 'permit' THEN iif(permit IN (0, NEW.permit), a, 0)
         ELSE a
     END;
 

@@ -24,12 +24,12 @@ class Rule:
             if token >= seen:
                 self.x = self.a = token
         elif mode == "shared":
-            seen = self.x
+            seen = max(self.x, *self.permits.values(), 0)
             if token >= seen:
                 self.a = max(self.a, token)
         else:
             assert permit is not None
-            seen = max(self.permits[permit], self.x)
+            seen = max(self.permits[permit], self.a)
             if token >= seen:
                 self.permits[permit] = token
         return seen if token < seen else None

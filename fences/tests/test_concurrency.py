@@ -122,6 +122,10 @@ STALE = [
     ((OLD, "permit", 1), (NEW,)),
     ((OLD, "permit", 1), (NEW, "permit", 1)),
     ((OLD, "permit", 2), (NEW,)),
+    ((OLD, "shared"), (NEW, "permit", 1)),
+    ((OLD, "shared"), (NEW, "permit", 2)),
+    ((OLD, "permit", 1), (NEW, "shared")),
+    ((OLD, "permit", 2), (NEW, "shared")),
 ]
 
 
@@ -237,6 +241,24 @@ def test_permits_of_two_numbers_work_at_the_same_time(database: Database) -> Non
     draining.waits(database, for_=first)
     first.commit()
     assert draining.end() is None
+
+
+def test_readers_and_permits_wait_for_each_other(database: Database) -> None:
+    reader, permit = database.connect("app"), database.connect("app")
+    assert attempt(reader, OLD, "shared") is None
+    # Permit 1 for the first time, again, and another number for the first time.
+    for turn, number in enumerate((1, 1, 2)):
+        token = NEW + 3 * turn
+        fence(reader, token, "shared")
+        working = Later(permit, fence, token + 1, "permit", number)
+        working.waits(database, for_=reader)
+        reader.commit()
+        assert working.end() is None
+        reading = Later(reader, fence, token + 2, "shared")
+        reading.waits(database, for_=permit)
+        permit.commit()
+        assert reading.end() is None
+        reader.rollback()
 
 
 def test_a_holder_that_stays_in_its_transaction_is_put_out_after_the_time_that_is_set(database: Database) -> None:

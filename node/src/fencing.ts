@@ -46,8 +46,8 @@ class Seen {
 
   /** Returns the largest token that refuses smaller ones of this mode. */
   largestAgainst({ mode, permit }: Grant): number {
-    if (mode === 'exclusive') return Math.max(this.any, ...this.permits.values());
-    return Math.max(this.exclusive, mode === 'permit' ? (this.permits.get(permit as number) ?? 0) : 0);
+    if (mode === 'permit') return Math.max(this.any, this.permits.get(permit as number) ?? 0);
+    return Math.max(mode === 'exclusive' ? this.any : this.exclusive, ...this.permits.values());
   }
 
   remember({ token, mode, permit }: Grant): void {
@@ -64,7 +64,7 @@ class Seen {
 }
 
 function exclude(one: Grant, other: Grant): boolean {
-  return [one.mode, other.mode].includes('exclusive') || (one.mode === 'permit' && one.permit === other.permit);
+  return one.mode !== other.mode || (one.mode !== 'shared' && one.permit === other.permit);
 }
 
 /** A fence that forgets all tokens when the process ends, for tests and for what the process alone keeps. */

@@ -73,7 +73,9 @@ class _Seen:
         """Returns the largest token that refuses smaller ones of this mode."""
         if grant.mode == "exclusive":
             return max(self.any, *self.permits.values(), 0)
-        return max(self.exclusive, self.permits[grant.permit] if grant.mode == "permit" else 0)
+        if grant.mode == "shared":
+            return max(self.exclusive, *self.permits.values(), 0)
+        return max(self.any, self.permits[grant.permit])
 
     def remember(self, grant: Grant) -> None:
         if grant.mode == "permit":
@@ -110,4 +112,4 @@ class MemoryFence:
 
 
 def _exclude(one: Grant, other: Grant) -> bool:
-    return "exclusive" in (one.mode, other.mode) or (one.mode == "permit" and one.permit == other.permit)
+    return one.mode != other.mode or (one.mode != "shared" and one.permit == other.permit)
