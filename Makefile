@@ -181,9 +181,14 @@ test-conformance: setup-conformance setup-node setup-python ## Run the conforman
 	go=(); if $(HAS_GO); then \
 	  (cd go && go build -o ../target/go/conformance ./internal/conformance); go=(--driver "go=target/go/conformance"); \
 	else $(WITHOUT_GO); fi; \
+	java=(); if $(HAS_JAVA); then \
+	  mvn --quiet --batch-mode --file java --projects client test-compile $(MAVEN_CLASSPATH); \
+	  classes=target/java/palisade-client; \
+	  java=(--driver "java=java -Djava.util.logging.config.file=/dev/null -cp $$classes/test-classes:$$classes/classes:$$(cat target/java/classpath) palisade.locks.Driver"); \
+	else $(WITHOUT_JAVA); fi; \
 	$(CONFORMANCE)/bin/python conformance/run --server "$${PALISADE_SERVER:-$(SERVER)}" --module $(DEBUG)/libpalisade.so --agent $(DEBUG)/palisade \
 	  --driver "node=node conformance/drivers/node.mjs" --driver "crate=$(DEBUG)/examples/conformance" \
-	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py" "$${go[@]}"
+	  --driver "python=$(PYTHON)/bin/python conformance/drivers/python.py" "$${go[@]}" "$${java[@]}"
 
 .PHONY: selftest-conformance
 selftest-conformance: setup-conformance setup-node ## Show that the conformance suite notices wrong servers and wrong libraries: about ten minutes
@@ -270,6 +275,9 @@ WITHOUT_JAVA = { \
 	  echo "LEFT OUT: the package for Java, since there is no JDK of version 17 or later with Maven: apt-get install maven openjdk-17-jdk-headless" >&2; \
 	  [ -z "$${NOTHING_LEFT_OUT:-}" ]; \
 	}
+# Writes the class path of the driver for the conformance suite.
+MAVEN_CLASSPATH = org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath \
+	  -Dmdep.outputFile=$(CURDIR)/target/java/classpath -Dmdep.includeScope=test
 
 .PHONY: setup-java
 setup-java: setup ## Say how to get what the package for Java is built with, where it is missing

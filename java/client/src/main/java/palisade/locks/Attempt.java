@@ -75,7 +75,7 @@ final class Attempt {
     }
 
     CompletableFuture<Grant> run() {
-        ask(false);
+        connections.transport.prepare().thenRun(() -> ask(false));
         return result;
     }
 

@@ -42,6 +42,7 @@ final class LettuceTransport implements Transport {
 
     LettuceTransport(RedisURI uri, ClientResources resources, ClientOptions options, Duration answerWithin) {
         this.uri = uri;
+        uri.setTimeout(answerWithin);
         this.address = Address.shown(uri);
         this.answerWithin = answerWithin;
         this.client = resources == null ? RedisClient.create(uri) : RedisClient.create(resources, uri);
@@ -57,6 +58,11 @@ final class LettuceTransport implements Transport {
     @Override
     public String address() {
         return address;
+    }
+
+    @Override
+    public CompletableFuture<Void> prepare() {
+        return shared().handle((connection, failure) -> null);
     }
 
     @Override

@@ -22,6 +22,15 @@ public interface Transport {
     String address();
 
     /**
+     * Opens the connection of {@link #send}, unless it is open. The time that takes does not count for a lease.
+     *
+     * @return completed once that was tried; {@link #send} reports how it went
+     */
+    default CompletableFuture<Void> prepare() {
+        return CompletableFuture.completedFuture(null);
+    }
+
+    /**
      * Sends a command that is answered at once.
      *
      * @param words the command and its arguments

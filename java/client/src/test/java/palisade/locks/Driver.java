@@ -1,0 +1,178 @@
+package palisade.locks;
+
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import com.google.gson.JsonObject;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+
+/** The driver of the package for Java: conformance/README.md, "Drivers", says what it is asked and answers. */
+final class Driver {
+
+    private static final Gson GSON = new GsonBuilder().serializeNulls().create();
+
+    private static final Map<Class<?>, String> WORDS = Map.of(NoQuorumException.class, "unavailable", UnavailableException.class,
+            "unavailable", MisconfiguredException.class, "misconfigured", IllegalArgumentException.class, "bad-argument",
+            UnexpectedReplyException.class, "unexpected-reply", ClosedException.class, "closed", ServerException.class, "server",
+            CancellationException.class, "cancelled");
+
+    private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+
+    private final ExecutorService threads = Executors.newCachedThreadPool();
+
+    private final Map<String, LockHandle> held = new ConcurrentHashMap<>();
+
+    private final Map<Integer, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
+
+    private Palisade locks;
+
+    public static void main(String[] args) throws IOException {
+        Driver driver = new Driver();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        String line;
+        while ((line = lines.readLine()) != null) {
+            JsonObject asked = GSON.fromJson(line, JsonObject.class);
+            try {
+                driver.perform(asked);
+            } catch (RuntimeException e) {
+                driver.answer(asked, failed(e));
+            }
+        }
+        System.exit(0);
+    }
+
+    private synchronized void answer(JsonObject asked, Map<String, Object> said) {
+        said.put("id", asked.get("id").getAsInt());
+        out.println(GSON.toJson(said));
+        out.flush();
+    }
+
+    private void perform(JsonObject asked) {
+        switch (asked.get("do").getAsString()) {
+            case "open" -> open(asked);
+            case "lock", "read", "write", "permit" -> take(asked);
+            case "cancel" -> {
+                waits.get(asked.get("of").getAsInt()).cancel(true);
+                answer(asked, new HashMap<>());
+            }
+            case "close" -> threads.execute(() -> {
+                locks.close();
+                answer(asked, new HashMap<>());
+            });
+            case "look", "extend", "reenter", "release", "leave", "until_lost" -> {
+                LockHandle lock = held.get(asked.get("of").getAsString());
+                threads.execute(() -> use(asked, lock));
+            }
+            default -> answer(asked, new HashMap<>(Map.of("error", "unsupported")));
+        }
+    }
+
+    private void open(JsonObject asked) {
+        Palisade before = locks;
+        // The machine of the run may be busy.
+        locks = Palisade.builder(asked.get("address").getAsString()).answerWithin(Duration.ofSeconds(10)).build();
+        held.clear();
+        if (before != null) {
+            threads.execute(before::close);
+        }
+        answer(asked, new HashMap<>());
+    }
+
+    private void take(JsonObject asked) {
+        LockOptions options = LockOptions.defaults();
+        if (asked.has("ttl_ms")) {
+            options = options.ttl(Duration.ofMillis(asked.get("ttl_ms").getAsLong()));
+        }
+        if (asked.has("wait_ms")) {
+            options = options.waitUpTo(Duration.ofMillis(asked.get("wait_ms").getAsLong()));
+        }
+        if (asked.has("note")) {
+            options = options.note(asked.get("note").getAsString());
+        }
+        if (asked.has("extend")) {
+            options = options.autoExtend(asked.get("extend").getAsBoolean());
+        }
+        String key = asked.get("key").getAsString();
+        CompletableFuture<LockHandle> lock = switch (asked.get("do").getAsString()) {
+            case "read" -> locks.readLockAsync(key, options);
+            case "permit" -> locks.semaphore(key, asked.get("limit").getAsInt()).acquireAsync(options);
+            default -> locks.lockAsync(key, options);
+        };
+        waits.put(asked.get("id").getAsInt(), lock);
+        lock.whenComplete((taken, thrown) -> answer(asked, thrown == null ? named(asked, taken) : failed(thrown)));
+    }
+
+    private Map<String, Object> named(JsonObject asked, LockHandle lock) {
+        held.put(asked.get("as").getAsString(), lock);
+        Map<String, Object> said = new LinkedHashMap<>(Map.of("token", lock.token()));
+        if (lock.number() > 0) {
+            said.put("number", lock.number());
+        }
+        return said;
+    }
+
+    private void use(JsonObject asked, LockHandle lock) {
+        Map<String, Object> said = new HashMap<>();
+        try {
+            switch (asked.get("do").getAsString()) {
+                case "look" -> {
+                    Duration valid = lock.validFor();
+                    said.putAll(Map.of("valid_for_ms", valid.toNanos() / 1e6, "valid", !valid.isZero(), "token", lock.token()));
+                }
+                case "extend" -> lock.extend();
+                case "reenter" -> said = named(asked, lock.reenter());
+                case "release" -> {
+                    Release outcome = lock.release();
+                    said.put("was_held", outcome == Release.UNKNOWN ? null : outcome == Release.HELD);
+                }
+                case "leave" -> {
+                    lock.close();
+                    said.put("left", true);
+                }
+                default -> said.put("reason", lock.lost().join().reason().name().toLowerCase(Locale.ROOT).replace('_', '-'));
+            }
+        } catch (CancellationException e) {
+            // A lock that is released is never lost.
+            return;
+        } catch (RuntimeException e) {
+            said = failed(e);
+        }
+        answer(asked, said);
+    }
+
+    private static Map<String, Object> failed(Throwable thrown) {
+        Throwable failure = Refusals.unwrap(thrown);
+        Map<String, Object> said = new HashMap<>();
+        said.put("message", failure.getMessage());
+        if (failure instanceof NotAcquiredException refused) {
+            said.put("error", "not-acquired");
+            said.put("reason", refused.reason().name().toLowerCase(Locale.ROOT).replace('_', '-'));
+            refused.holder().ifPresent(holder -> said.put("holder", holder.note()));
+        } else if (failure instanceof LockLostException lost) {
+            said.put("error", "lost");
+            said.put("reason", lost.loss().reason().name().toLowerCase(Locale.ROOT).replace('_', '-'));
+        } else if (failure instanceof ReleasedException) {
+            said.put("error", "lost");
+        } else if (failure instanceof GuardedException guarded) {
+            said.put("error", "guarded");
+            said.put("retry_after_ms", guarded.retryAfter().toMillis());
+        } else {
+            said.put("error", WORDS.getOrDefault(failure.getClass(), "other"));
+        }
+        return said;
+    }
+
+}
