@@ -72,7 +72,8 @@ final class Driver {
                 locks.close();
                 answer(asked, new HashMap<>());
             });
-            case "look", "extend", "reenter", "release", "leave", "until_lost" -> {
+            case "once" -> threads.execute(() -> once(asked));
+            case "downgrade", "look", "extend", "reenter", "release", "leave", "until_lost" -> {
                 LockHandle lock = held.get(asked.get("of").getAsString());
                 threads.execute(() -> use(asked, lock));
             }
@@ -115,6 +116,18 @@ final class Driver {
         lock.whenComplete((taken, thrown) -> answer(asked, thrown == null ? named(asked, taken) : failed(thrown)));
     }
 
+    private void once(JsonObject asked) {
+        Duration least = Duration.ofMillis(asked.get("min_hold_ms").getAsLong());
+        try {
+            boolean ran = locks.once(asked.get("key").getAsString(), least, lock -> true).isPresent();
+            answer(asked, new HashMap<>(Map.of("ran", ran)));
+        } catch (RuntimeException e) {
+            answer(asked, failed(e));
+        } catch (InterruptedException e) {
+            answer(asked, failed(new CancellationException()));
+        }
+    }
+
     private Map<String, Object> named(JsonObject asked, LockHandle lock) {
         held.put(asked.get("as").getAsString(), lock);
         Map<String, Object> said = new LinkedHashMap<>(Map.of("token", lock.token()));
@@ -133,6 +146,7 @@ final class Driver {
                     said.putAll(Map.of("valid_for_ms", valid.toNanos() / 1e6, "valid", !valid.isZero(), "token", lock.token()));
                 }
                 case "extend" -> lock.extend();
+                case "downgrade" -> lock.downgrade();
                 case "reenter" -> said = named(asked, lock.reenter());
                 case "release" -> {
                     Release outcome = lock.release();
