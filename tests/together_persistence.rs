@@ -60,7 +60,7 @@ fn a_replica_holds_the_same_by_stream_and_by_full_synchronisation() {
     }
 }
 
-/// Only the master ends leases; one by one, so the replica hears of each.
+/// Only the master ends leases; one by one, so the replica learns of each.
 #[test]
 fn the_end_of_one_of_several_reaches_the_replica() {
     let (master, replica) = pair();

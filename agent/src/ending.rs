@@ -1,4 +1,4 @@
-//! The agent's end: the agent waits for the tasks of its connections.
+//! Ends the agent: waits for the tasks of its connections.
 
 use tokio::sync::mpsc;
 

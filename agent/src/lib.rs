@@ -56,7 +56,7 @@ use crate::state::State;
 pub struct Config {
     /// The addresses to listen on, beside the sockets that systemd hands over.
     pub listen: Vec<Address>,
-    /// The mode of its sockets in the file system.
+    /// The mode of the Unix sockets' files.
     pub socket_mode: u32,
     /// The password that connections must give.
     pub password: Option<Password>,

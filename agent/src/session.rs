@@ -10,13 +10,13 @@ use crate::reply::Protocol;
 pub struct Session {
     /// The connection's unique number.
     pub id: u64,
-    /// The protocol that it speaks.
+    /// The protocol that the client speaks.
     pub protocol: Protocol,
     /// True if the connection has given the password, or needs none.
     pub is_known: bool,
-    /// The name that it gave itself.
+    /// The name that the client set (CLIENT SETNAME).
     pub name: Bytes,
-    /// The library that it named.
+    /// The library that the client named.
     pub library: Bytes,
     /// The library's version, as the client named it.
     pub library_version: Bytes,

@@ -34,9 +34,9 @@ struct Log {
 /// The state of one node.
 #[derive(Default)]
 struct OfNode {
-    /// The number of consecutive checks that found it away.
+    /// The number of consecutive checks that found the node away.
     seen_away: u32,
-    /// The start of its absence, if it was reported.
+    /// The start of the node's absence, if it was reported.
     told_away: Option<Instant>,
 }
 

@@ -29,11 +29,11 @@ pub struct Options {
     #[arg(long, env = "PALISADE_PROGRAM", default_value = "target/release/palisade")]
     program: PathBuf,
 
-    /// Rounds, of 200 locks of each kind.
+    /// The number of rounds, of 200 locks of each kind.
     #[arg(long, default_value_t = 20)]
     rounds: usize,
 
-    /// Tasks that take locks at a time.
+    /// The numbers of tasks that take locks at a time.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     tasks: Vec<usize>,
 
@@ -177,7 +177,8 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
         .numbers("release p50", "us", 0)
         .numbers("release p99", "us", 0)
         .numbers("not got", "", 0);
-    table.note("The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds of both take turns. Both extend nothing meanwhile.");
+    table.note("The agent: LOCK.ACQUIRE and LOCK.RELEASE over its Unix socket, in RESP2. Rounds of both alternate, and no lease \
+     is extended.");
     for (kind, name) in ["the client in the process", "redis-rs through the agent"].into_iter().enumerate() {
         let (acquires, releases) = (&times[2 * kind], &times[2 * kind + 1]);
         table.row([
@@ -204,7 +205,10 @@ async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, 
         .numbers("agent, one connection", "1/s", 0)
         .numbers("agent / client", "times", 2)
         .numbers("one connection / client", "times", 2);
-    table.note("Each task has a key of its own and goes on at once, over a connection of its own or all over one. All processes share the machine's cores.");
+    table.note(
+        "Each task has a key of its own and repeats without a pause, over a connection of its own or one for all. All \
+     processes share the machine's cores.",
+    );
     let mut share = None;
     let length = Duration::from_secs(options.seconds);
     for &count in &options.tasks {

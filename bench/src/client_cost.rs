@@ -20,19 +20,19 @@ const NODES: usize = 5;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Tasks that take locks at a time.
+    /// The numbers of tasks that take locks at a time.
     #[arg(long, value_delimiter = ',', default_value = "1,256")]
     tasks: Vec<usize>,
 
-    /// Worker threads of the runtime; 0 for one that runs on the caller's thread.
+    /// The numbers of the runtime's worker threads; 0 for one that runs on the caller's thread.
     #[arg(long, value_delimiter = ',', default_value = "0,1,2")]
     workers: Vec<usize>,
 
-    /// Pairs under valgrind; as many again, whose difference is counted.
+    /// The number of pairs in one run under valgrind; a second run has twice as many, and the difference counts.
     #[arg(long, default_value_t = 2_000)]
     counted: usize,
 
-    /// Pairs at full speed.
+    /// The number of pairs at full speed.
     #[arg(long, default_value_t = 50_000)]
     pairs: usize,
 

@@ -31,15 +31,15 @@ const CONSTANT: f64 = 1.1;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Masters of each cluster.
+    /// The numbers of masters, one for each cluster.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     masters: Vec<usize>,
 
-    /// Rounds, in each of which every cluster has its turns.
+    /// The number of rounds, in each of which every cluster has its turns.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
 
-    /// Tasks that take locks at a time, for each master.
+    /// The number of tasks that take locks at a time, for each master.
     #[arg(long, default_value_t = 64)]
     tasks: usize,
 
@@ -309,8 +309,9 @@ fn outcome(clusters: &[Sharded], options: &Options) -> Outcome {
             }
         }
         table.note(format!(
-            "Medians of {} rounds, in each of which every row has a turn of {} ms; what is told beside one master is the median of the ratios \
-             within a round. One client process; each task has a key of its own and goes on at once.",
+            "Medians of {} rounds, in each of which every row has a turn of {} ms. Ratios to one master are medians \
+             of the ratios within a round. One client process; each task has a key of its own and repeats without a \
+             pause.",
             options.rounds, options.turn_ms
         ));
         let idle = clusters.iter().map(|cluster| {
@@ -318,12 +319,12 @@ fn outcome(clusters: &[Sharded], options: &Options) -> Outcome {
             format!("{} masters {:.2} %", cluster.servers.len(), share * 100.0)
         });
         table.note(format!(
-            "Without what servers use where nobody asks them, which is measured in each round and deducted, as shares of a core: {}.",
+            "The idle use of the servers is measured in each round and deducted, as shares of a core: {}.",
             idle.collect::<Vec<_>>().join(", ")
         ));
         table.note(
-            "CPU: of all threads, with what the kernel does for them. In a second: on this machine, whose cores clients and servers share; it \
-             says nothing of machines with a core for each.",
+            "CPU: of all threads, with the kernel's work for them. Rates per second are of this machine, whose cores \
+             clients and servers share.",
         );
         tables.push(table);
         let lines =

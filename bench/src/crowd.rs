@@ -128,15 +128,18 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
         }
     }
     table.note(format!(
-        "A connection each, the same for all ways, which take turns on one server; {times} turns of each. Told is the turn in the middle, \
-         and of ratios the one in the middle of those within a round. Time runs from when the one command is sent until the last \
-         answer was read, one after the other by one thread, which needs a core for that."
+        "A connection for each client; the ways take turns on one server, {times} turns each. Figures are medians of \
+         the turns, ratios medians within a round. Time runs from sending the one command to reading the last \
+         answer, by one thread, which needs a core of its own."
     ));
     table.note(
-        "Nobody reads while a bystander watches, in turns of its own: a GET every 200 us, each timed from when it was due. Only the \
-         readers of Redisson's way have to read then, to ask for the lock.",
+        "While a bystander watches, in turns of its own, nobody reads answers. It sends a GET every 200 us, timed \
+         from when it was due. Only the readers of Redisson's way have to read then, to ask for the lock.",
     );
-    table.note("Redisson's readers are told and ask over one connection, in RESP3; its own clients have one for messages besides.");
+    table.note(
+        "Redisson's readers receive messages and ask over one connection, in RESP3; its own clients have a second one \
+     for messages.",
+    );
     table
 }
 

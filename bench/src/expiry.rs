@@ -34,11 +34,11 @@ const BEFORE: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Leases that end.
+    /// The number of leases that end.
     #[arg(long, default_value_t = 1_000_000)]
     count: usize,
 
-    /// Repetitions, in turns with the comparison.
+    /// The number of repetitions, alternating with those of the comparison.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }
@@ -122,13 +122,13 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         Budget::at_most(format!("{what}, bystander's p99 / with SET NX PX"), ours / natives, P99_MAX),
     ];
     table.note(format!(
-        "The bystander sends a GET every {0} us, from {1} s before the first end, answered or not; its time runs from when it was due. \
-         No pause of the event loop is longer than the longest and {0} us. What held up the bystander itself is in it, as in the second \
-         before.",
+        "The bystander sends a GET every {0} us, from {1} s before the first end, answered or not; its time runs \
+         from when it was due. No pause of the event loop is longer than its longest time plus {0} us. Pauses of the \
+         bystander's own process are included, as in the second before.",
         INTERVAL.as_micros(),
         BEFORE.as_secs()
     ));
-    table.note("The budgets and the plot take, of each figure, the one in the middle.");
+    table.note("Budgets and plot use the median of each figure.");
     let form = Form::Bars {
         value: Axis::linear("time of a GET, us (less is better)"),
         categories: ways.map(str::to_owned).into(),

@@ -35,7 +35,7 @@ const RELEASE: &str =
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Clients that wait.
+    /// The numbers of waiting clients.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
     waiters: Vec<usize>,
 
@@ -71,7 +71,7 @@ pub async fn run(server: &Server, options: &Options) -> Outcome {
         .numbers("sent", "bytes a hand-over", 0)
         .numbers("server CPU while all wait", "%", 1)
         .numbers("server CPU merely connected", "%", 1);
-    table.note("A round trip: a PING over the same kind of connection, right before.");
+    table.note("A round trip is a PING over the same kind of connection, right before.");
     let mut budgets = Vec::new();
     let ways = [Way::Palisade, Way::Polling];
     let mut lines = ways.map(|way| Line { name: way.name().to_owned(), points: Vec::new() });
@@ -108,8 +108,8 @@ pub async fn run(server: &Server, options: &Options) -> Outcome {
         lines: lines.into(),
     };
     table.note(
-        "Fairness is Jain's index of the turns that each client had, (Σx)² / (n Σx²), as a share of the highest that so many turns \
-         allow. Every client waits from before the first turn to the last: all had the chance.",
+        "Fairness is Jain's index of the turns that each client had, (Σx)² / (n Σx²), as a share of the highest \
+         possible with this number of turns. Every client waits from before the first turn to the last.",
     );
     let plot = Plot { name: "p50".to_owned(), title: "Hand-over: time against the queue's length".to_owned(), form };
     let (permits, budgets_of_permits) = crate::permits::measure(server, Duration::from_secs(options.seconds)).await;

@@ -32,15 +32,15 @@ const STEP: usize = 7_919;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Held locks.
+    /// The numbers of held locks.
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000,4000000")]
     counts: Vec<usize>,
 
-    /// Turns of each.
+    /// The number of turns for each of them.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
-    /// Pairs of a turn.
+    /// The number of pairs in a turn.
     #[arg(long, default_value_t = 20_000)]
     pairs: usize,
 }
@@ -150,8 +150,8 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         budgets.push(Budget::at_most(what, ratio, MANY_MAX));
     }
     table.note(format!(
-        "{} rounds, in each of which every server has {} pairs, {BATCH} commands at a time on one connection. Ratios are taken within a \
-         round, their median is told.",
+        "{} rounds, in each of which every server has {} pairs, {BATCH} commands at a time on one connection. Ratios \
+         are medians of the ratios within a round.",
         options.rounds, options.pairs
     ));
     Outcome { title: "Beside held locks".to_owned(), tables: vec![table], plots: vec![], budgets }

@@ -17,19 +17,19 @@ const WITH_AOF: [&str; 6] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, EXTEND, REENTER
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Servers, one after the other: the layout of a server's hash tables is random, new at each start.
+    /// The number of servers, started one after the other: each start lays out its hash tables at random.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     servers: u32,
 
-    /// Counts of each operation on each server.
+    /// The number of counts of each operation on each server.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     counts: u32,
 
-    /// Pipelines of 32 commands in one count.
+    /// The number of pipelines, of 32 commands, in one count.
     #[arg(long, default_value_t = 40)]
     pipelines: usize,
 
-    /// Only operations with this in their names.
+    /// Counts only the operations whose names contain this.
     #[arg(long)]
     only: Option<String>,
 
@@ -62,10 +62,11 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
         .numbers("beside two PINGs", "times", 2)
         .numbers("beside a module value", "times", 2);
     plain.rows(&mut table, [PINGS, FLOOR]);
-    table.note(format!("Commands come {PIPELINED} at a time: reading and writing the connection is shared by them."));
+    table
+        .note(format!("Commands come {PIPELINED} at a time, so they share the reading and writing of the connection."));
     table.note(format!(
-        "The least of {} counts of {} commands on each of {} servers: without housekeeping, and where things lie well in the \
-         server's hash tables.",
+        "The lowest of {} counts of {} commands on each of {} servers: without housekeeping, and with a favourable \
+         layout of the server's hash tables.",
         options.counts,
         options.pipelines * PIPELINED,
         options.servers

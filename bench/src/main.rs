@@ -88,7 +88,7 @@ enum Task {
     Instructions(instructions::Options),
     /// Instructions and allocations of the client for a lock on five nodes, counted by valgrind.
     ClientCost(client_cost::Options),
-    /// Locks and releases, for that.
+    /// Locks and releases that `client-cost` measures in a process of their own.
     #[command(hide = true)]
     ClientPairs(client_cost::PairsOptions),
     /// From a release to the next holder's answer, beside other clients and etcd.
@@ -101,7 +101,7 @@ enum Task {
     /// lost.
     #[cfg(feature = "peers")]
     PeersElection(peers::ElectionOptions),
-    /// A leader, for that.
+    /// A leader that `peers-election` starts as a process.
     #[cfg(feature = "peers")]
     #[command(hide = true)]
     PeersLeader(peers::LeaderOptions),

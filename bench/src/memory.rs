@@ -29,7 +29,7 @@ pub struct Options {
     )]
     counts: Vec<usize>,
 
-    /// Waiting requests.
+    /// The numbers of waiting requests.
     #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
     waiting: Vec<usize>,
 }
@@ -79,12 +79,12 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             budgets.push(Budget::at_most(what, more, LOCK_BYTES_MAX));
         }
     }
-    table.note("Growth of used_memory since before the first, divided by the number; resident: of used_memory_rss.");
-    table
-        .note("An empty value is that of bench/floor: a value of a module of the least size that the allocator gives.");
+    table.note("Growth of used_memory, divided by the number of locks; resident: growth of used_memory_rss.");
+    table.note("An empty value is one of bench/floor, of the smallest size that the allocator gives.");
     table.note(
-        "SET NX PX is in two hash tables of the server, for the key and for its end; a lock is in one, and in the module's list of \
-         ends. The filling told is that of chained tables with a power of two of buckets; Valkey from 8.1 packs them otherwise.",
+        "A SET NX PX key is in two hash tables of the server, for the key and for its end; a lock is in one, and in \
+         the module's list of ends. The filling assumes chained tables with a power of two of buckets; Valkey from \
+         8.1 packs its tables differently.",
     );
     let line = |name: &str, taken: &[Taken]| Line {
         name: name.to_owned(),

@@ -44,15 +44,16 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
         .numbers("commands", "a hand-over", 2)
         .numbers("sent", "bytes a hand-over", 0);
     table.note(format!(
-        "Each has a connection, keeps its permit for so long, gives it back and queues again: {LIMIT} hold and {} wait. Timed is from \
-         right before a number is given back until the next who has that number has its answer. The two commands are its ACQUIRE, with which it \
-         had queued, and the RELEASE of the one before it: nobody asks meanwhile, and each is sent one answer. A round trip is a PING of one \
-         more client of the same process, which sleeps as long between two (1 ms at least): its median. They are not among the commands.",
+        "Each client has a connection, keeps its permit for this time, releases it and queues again: {LIMIT} hold \
+         and {} wait. Time runs from right before a number is released until its next holder has the answer. The two \
+         commands are the holder's ACQUIRE, with which it queued, and the RELEASE before it. A round trip is the \
+         median of a PING by one more client of the same process, which sleeps as long between two (1 ms at least); \
+         it is not among the commands.",
         CLIENTS - LIMIT
     ));
     table.note(format!(
-        "Held for 0 ms, {LIMIT} numbers are handed over at the same time without a pause, so each waits for the others too, on the \
-         server and in the one process that has all clients."
+        "Held for 0 ms, {LIMIT} numbers are handed over at the same time, so each also waits for the others, on the \
+         server and in the one process of all clients."
     ));
     let mut budgets = Vec::new();
     for held in HELD {

@@ -20,11 +20,11 @@ pub const CONNECTIONS: usize = 4;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Turns of each operation.
+    /// The number of turns for each operation.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
-    /// Turns with each setting of the AOF.
+    /// The number of turns with each setting of the AOF.
     #[arg(long, default_value_t = 12)]
     aof_rounds: usize,
 
@@ -190,12 +190,16 @@ fn costs(series: &[Series], options: &Options) -> Table {
         .words("operation")
         .numbers("main thread", "us", 2)
         .numbers("other threads", "us", 2)
+        .hidden()
         .numbers("beside two PINGs", "times", 2)
         .words("half of the rounds within")
+        .hidden()
         .numbers("beside a module value", "times", 2)
         .words("half of the rounds within")
+        .hidden()
         .numbers("beside SET + EVALSHA", "times", 2)
         .words("half of the rounds within")
+        .hidden()
         .numbers("operations", "1000/s", 0)
         .numbers("main thread busy", "%", 0);
     for Series { name, turns } in series {
@@ -217,20 +221,18 @@ fn costs(series: &[Series], options: &Options) -> Table {
         ]);
     }
     table.note(format!(
-        "Commands come {PIPELINED} at a time on each of {CONNECTIONS} connections. {} rounds, in each of which every operation \
-         has {} ms on the same server process. Ratios are taken within a round, their median is told.",
+        "Commands come {PIPELINED} at a time on each of {CONNECTIONS} connections. {} rounds, in each of which every \
+         operation has {} ms on the same server process. Ratios are medians of the ratios within a round.",
         options.rounds, options.turn_ms
     ));
-    table.note(
-        "The CPU time is that of the process: what the kernel does for it, mostly reading and writing, is in it.",
-    );
+    table.note("The CPU time is that of the process, with the kernel's work for it, mostly reading and writing.");
     table
 }
 
 fn with_aof(by_setting: &[Vec<Series>], options: &Options) -> Table {
     let mut table = Table::new("aof", "With the AOF, by appendfsync").words("operation");
     for (name, _) in AOF {
-        table = table.numbers(&format!("AOF {name}: operations"), "1000/s", 0).numbers("main thread", "us", 2);
+        table = table.numbers(&format!("AOF {name}: operations"), "1000/s", 0).numbers("main thread", "us", 2).hidden();
     }
     for (n, Series { name, .. }) in by_setting[0].iter().enumerate() {
         let of = |setting: usize| {
@@ -251,8 +253,8 @@ fn with_aof(by_setting: &[Vec<Series>], options: &Options) -> Table {
         ]);
     }
     table.note(format!(
-        "{} rounds, in each of which every setting's server has its turn. The AOF is on the file system of temporary files (TMPDIR): \
-         where that is memory, `always` costs no wait for a disk.",
+        "{} rounds, in each of which every setting's server has its turn. The AOF is in TMPDIR: if that is memory, \
+         `always` waits for no disk.",
         options.aof_rounds.min(options.rounds)
     ));
     table.note(format!(

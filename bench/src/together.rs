@@ -28,7 +28,7 @@ const BATCH: usize = 1_000;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Turns of each operation.
+    /// The number of turns for each operation.
     #[arg(long, default_value_t = 30)]
     rounds: usize,
 
@@ -36,15 +36,15 @@ pub struct Options {
     #[arg(long, default_value_t = 50)]
     turn_ms: u64,
 
-    /// Readers that wait for one writer.
+    /// The number of readers that wait for one writer.
     #[arg(long, default_value_t = 10_000)]
     waiting: usize,
 
-    /// Readers whose leases end together.
+    /// The number of readers whose leases end together.
     #[arg(long, default_value_t = 100_000)]
     ending: usize,
 
-    /// Times that each crowd is set free, and readers end.
+    /// The number of times that each crowd is released, and that readers end.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 }
@@ -80,7 +80,8 @@ fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budg
         .words("pair")
         .numbers("main thread", "us", 2)
         .numbers("beside the exclusive pair", "times", 2)
-        .words("half of the rounds within");
+        .words("half of the rounds within")
+        .hidden();
     for Series { name, turns } in &series {
         let beside = ratios(&series, name, OURS).unwrap_or_default();
         table.row([
@@ -95,7 +96,8 @@ fn costs(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budg
         }
     }
     table.note(
-        "As in the server's cost: commands pipelined, turns within rounds on one server process, medians of ratios.",
+        "Method as for the server's cost: pipelined commands, turns within rounds on one server process, medians of \
+         ratios.",
     );
     table
 }

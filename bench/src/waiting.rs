@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(7);
 /// A way to wait, over a connection per waiter except for the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Waits for nothing: it has sent a request and received the answer.
+    /// Does not wait: has sent one request and received the answer.
     Connected,
     /// Waits for an entry of a list.
     List,
@@ -106,13 +106,14 @@ pub fn measure(server: &Path, module: &Path, counts: &[usize]) -> Table {
         }
     }
     table.note(format!(
-        "Growth of used_memory since before the first, divided by the number, once all have waited for {} seconds; resident: of \
-         used_memory_rss. A server for each row. Locks that are waited for are held before, and not counted.",
+        "Growth of used_memory, divided by the number, once all have waited for {} seconds; resident: growth of \
+         used_memory_rss. A server for each row. The locks themselves are not counted.",
         IDLE.as_secs()
     ));
     table.note(
-        "Each over a connection of its own, which the server counts with its buffers, but for LOCK.WAIT HEARD: all of those came over \
-         one connection, and one other hears for them. What sockets take of the kernel is not in it.",
+        "Each has a connection of its own, which the server counts with its buffers. LOCK.WAIT HEARD is the \
+         exception: one connection sends all, and another receives the answers. The kernel's memory for sockets is \
+         not included.",
     );
     table
 }

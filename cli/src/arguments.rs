@@ -304,7 +304,7 @@ pub struct Exec {
 
 #[derive(Args, Debug)]
 pub struct Elect {
-    /// The election: its lock
+    /// The election's name, which is the key of its lock
     pub name: OsString,
     /// The value that observers see, such as an address [default: host, process and program]
     #[arg(long, value_name = "TEXT")]

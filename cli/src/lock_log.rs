@@ -54,7 +54,7 @@ pub struct Event {
 pub struct Logs {
     /// The events, newest first.
     pub events: Vec<Event>,
-    /// Each server's answer: it reports, or the reason why not.
+    /// Each server's answer: success, or the reason why it gave none.
     pub told: Vec<ServerAnswer<()>>,
 }
 

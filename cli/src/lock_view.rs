@@ -76,7 +76,7 @@ pub struct GrantView {
     pub extended_ms: Option<u64>,
     /// The number of nodes on which this owner holds the lock.
     pub nodes: usize,
-    /// True if these are a majority. Otherwise the lock is being taken, or ends with its lease.
+    /// True if these nodes are a majority. Otherwise the lock is being taken, or ends with its lease.
     pub is_held: bool,
     /// The number of nodes that cannot vouch for the grant: there it keeps others out until its lease ends, and is not
     /// extended.
@@ -94,7 +94,7 @@ pub struct Waiter {
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
     pub waited_ms: u64,
-    /// Callers in its process that wait behind it.
+    /// Callers in the waiter's process that wait behind it.
     pub behind: u64,
 }
 
@@ -107,7 +107,7 @@ pub struct Together {
     pub holders: u64,
     /// The most waiters on one node, as in [`LockView::waiters`].
     pub waiters: u64,
-    /// The callers behind them, as in [`LockView::waiters_behind`].
+    /// The callers behind these waiters, as in [`LockView::waiters_behind`].
     pub waiters_behind: u64,
     /// The first waiters, as in [`LockView::queue`].
     pub queue: Vec<Waiter>,

@@ -27,10 +27,10 @@ pub struct NodeView {
     pub number: usize,
     /// The address, without passwords.
     pub node: String,
-    /// The reason why it cannot be asked; everything else is empty then.
+    /// The reason why the server cannot be asked; all other fields are empty then.
     #[serde(serialize_with = "in_json")]
     pub error: Option<Why>,
-    /// The number of slots that it serves in a cluster.
+    /// The number of slots that the server serves in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
     pub id: String,
@@ -62,7 +62,7 @@ pub struct NodeView {
     pub info_refused: Option<Why>,
 }
 
-/// INFO of a server.
+/// The fields of a server's INFO.
 #[derive(Clone, Debug, Default)]
 pub struct Info(String);
 

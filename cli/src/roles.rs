@@ -8,7 +8,7 @@ use clap::ValueEnum;
 pub struct Permission {
     /// The rule for ACL SETUSER, after the plus.
     pub rule: &'static str,
-    /// The consequence of its absence.
+    /// The consequence of a missing permission.
     pub purpose: &'static str,
     /// A command that needs it and changes nothing: where its arguments could, they are wrong, and permissions are
     /// checked before them.

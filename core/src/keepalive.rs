@@ -72,9 +72,9 @@ struct KeptLease {
     /// The latest time until which the lease is kept.
     until: BootTime,
     due: BootTime,
-    /// The number of its renewals in a thousand seconds.
+    /// The number of the lease's renewals in a thousand seconds.
     room: u64,
-    /// The lock left its key and has not been found there since: it takes no room.
+    /// True if the lock left its key and has not been found there since: it takes no room.
     has_left: bool,
 }
 

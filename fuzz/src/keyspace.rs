@@ -1,4 +1,4 @@
-//! Effects of the server and its commands on keys; the node hears of them while they happen.
+//! Effects of the server and its commands on keys; the node learns of them while they happen.
 
 use palisade_core::record::{Arrival, Here, decode, encode};
 use palisade_core::{BootTime, Evictee, Lock};

@@ -43,7 +43,7 @@ pub enum Ask {
         ttl_ms: u32,
         /// The proposed token.
         proposal: Token,
-        /// Accept an existing grant of this owner.
+        /// True if an existing grant of this owner is accepted.
         retry: bool,
     },
     /// LOCK.FENCE to this token.

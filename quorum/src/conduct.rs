@@ -28,7 +28,7 @@ pub struct Conduct {
     refused: Option<Refused>,
     /// The number of consecutive grants that came too late.
     too_late: u32,
-    /// The caller has had its turn in its process.
+    /// True if the caller has had its turn in its process.
     has_turn: bool,
     /// The number that nodes showed as free, or reserve for the caller; `None` if it may draw one.
     shown: Option<u16>,

@@ -11,7 +11,7 @@ pub enum Obstacle {
     Failed,
     /// Too few nodes can be asked and are not guarded.
     Guarded {
-        /// The time until enough of them serve, in milliseconds.
+        /// The time until enough nodes serve, in milliseconds.
         left_ms: u64,
     },
     /// Other owners: without them a majority would grant the lock.

@@ -27,7 +27,7 @@ pub enum Refusal {
     Owned,
     /// `GUARDED`: the lock came from outside; this node cannot vouch for it.
     Suspect {
-        /// The time until its lease ends, in milliseconds.
+        /// The time until the lock's lease ends, in milliseconds.
         left_ms: u64,
     },
     /// `GUARDED`: the node may have forgotten grants.
@@ -39,12 +39,12 @@ pub enum Refusal {
     },
     /// `GUARDED`: the slot of this lock may have locks that this node does not know.
     SlotGuarded {
-        /// The time until its locks are granted, in milliseconds.
+        /// The time until the slot's locks are granted, in milliseconds.
         left_ms: u64,
     },
     /// `GUARDED`: the server evicted this lock, and its holder may still rely on it.
     Evicted {
-        /// The time until its lease ends, in milliseconds.
+        /// The time until the lock's lease ends, in milliseconds.
         left_ms: u64,
     },
     /// `NOTYET`: the state file does not cover this promise yet.
@@ -102,7 +102,7 @@ pub enum Refusal {
     },
     /// `ERR`: not a valid floor of tokens.
     Floor {
-        /// The option that it was given for.
+        /// The option with this value.
         option: &'static str,
     },
     /// `ERR`: not a valid length of a guard.
@@ -121,7 +121,7 @@ pub enum Refusal {
     OwnerLength,
     /// `ERR`: the note is too long.
     NoteLength {
-        /// The argument or option that it was given for.
+        /// The argument or option with this value.
         argument: &'static str,
     },
     /// `ERR`: not a valid sequence number of a note.
@@ -137,7 +137,7 @@ pub enum Refusal {
     KnownToken,
     /// `ERR`: not a token.
     Token {
-        /// The argument or option that it was given for.
+        /// The argument or option with this value.
         argument: &'static str,
     },
     /// `ERR`: not a valid number of holds.
@@ -160,7 +160,7 @@ pub enum Refusal {
     Needs {
         /// The option.
         option: &'static str,
-        /// The option that it belongs to.
+        /// The option that has to be given too.
         needs: &'static str,
     },
     /// `ERR`: not a mode that a grant can be converted to.
@@ -198,7 +198,7 @@ pub enum Refusal {
     Outbid,
     /// `UNSETTLED`: leases of clients with an older version may still run.
     Unsettled {
-        /// The time until they have ended, in milliseconds.
+        /// The time until the earlier leases have ended, in milliseconds.
         left_ms: u64,
     },
     /// `ERR`: two versions of the set do not differ by exactly one node.
@@ -207,7 +207,7 @@ pub enum Refusal {
     Members,
     /// `ERR`: not a valid version of the set.
     MembersVersion {
-        /// The argument or option that it was given for.
+        /// The argument or option with this value.
         argument: &'static str,
     },
     /// `ERR`: not a valid ballot.

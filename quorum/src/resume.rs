@@ -12,7 +12,7 @@ use crate::values::token::Token;
 pub struct OwnGrant {
     /// The grant's token.
     pub token: Token,
-    /// The rest of its lease, as the node said, in milliseconds.
+    /// The rest of the node's lease, as the node reported it, in milliseconds.
     pub left_ms: u64,
 }
 

@@ -57,7 +57,7 @@ enum Task {
         /// The first seed
         #[arg(long, env = "FROM", default_value_t = 0)]
         from: u64,
-        /// Without this rule
+        /// Switches off this rule
         #[arg(long)]
         without: Option<Rule>,
     },
@@ -65,10 +65,10 @@ enum Task {
     Replay {
         /// A seed, or a file with a plan
         seed: String,
-        /// Without this rule
+        /// Switches off this rule
         #[arg(long)]
         without: Option<Rule>,
-        /// The run as it was drawn, not made smaller
+        /// Keeps the run as it was drawn, not made smaller
         #[arg(long)]
         whole: bool,
         /// Writes the plan that was run to this file

@@ -10,7 +10,7 @@ use crate::history::Holder;
 /// A request from a client to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// The acquisition that sent it.
+    /// The acquisition that sent the message.
     pub who: Holder,
     /// The lock.
     pub key: u32,

@@ -58,7 +58,7 @@ pub struct SingleClient {
     key: u32,
     ttl_ms: u32,
     without: Without,
-    /// The mode it asks for, and the one in which it relies on its lock.
+    /// The requested mode, and the one in which the client relies on its lock.
     wanted: Wanted,
     mode: HeldAs,
     stage: Stage,
@@ -159,7 +159,7 @@ impl SingleClient {
         self.send(Command::Extend { ttl_ms: self.ttl_ms }, now)
     }
 
-    /// Turns a writer into a reader. The client counts as a reader from now on, whenever the node hears of it.
+    /// Turns a writer into a reader. The client counts as a reader from now on, whenever the node learns of it.
     pub fn share(&mut self, now: Now) -> Step {
         self.mode = HeldAs::Shared;
         Step { says: Some(Status::Converted), ..self.send(Command::Convert { shares: true }, now) }

@@ -75,7 +75,7 @@ fn permit_of(mode: Mode) -> (u16, u16) {
     }
 }
 
-/// Returns the number and the limit of a wanted permit; 0 for another mode.
+/// Returns the number and the limit of a requested permit; 0 for another mode.
 fn wanted_permit(wanted: Wanted) -> (u16, u16) {
     match wanted {
         Wanted::Permit { limit, number } => (number.unwrap_or(0), limit),

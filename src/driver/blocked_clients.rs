@@ -16,7 +16,7 @@ use crate::{clock, state};
 pub struct Asker {
     /// The form in which a grant is answered.
     pub form: Form,
-    /// The KEEPALIVE of its lease from then on.
+    /// The KEEPALIVE of the lease from the grant on.
     pub keepalive: Option<KeepAlive>,
     /// The listener for the client's answer, if it has to wait without being blocked.
     pub listener: Option<ClientId>,

@@ -15,9 +15,10 @@ use crate::state;
 
 /// The outcome of a request.
 pub struct Performed {
-    /// The key holds another lock now, whose lease may end before all others. (A changed lock ends later than before.)
+    /// True if the key holds another lock now, whose lease may end before all others. (A changed lock ends later than
+    /// before.)
     pub is_stored: bool,
-    /// Waiting requests may have an answer now.
+    /// True if waiting requests may have an answer now.
     pub touches_queue: bool,
 }
 

@@ -24,9 +24,9 @@ pub struct Incarnation {
     pub stamp: DataStamp,
     /// The AOF that contains every grant of this incarnation.
     pub aof: Option<AofFolder>,
-    /// The last write of the state file failed, and that was logged.
+    /// True if the last write of the state file failed, and that was logged.
     pub failing: bool,
-    /// The stamp could not be put, and that was logged.
+    /// True if the stamp could not be put, and that was logged.
     pub is_stamp_failing: bool,
 }
 

@@ -31,7 +31,7 @@ thread_local! {
 struct LastIncarnation {
     /// The state from the incarnation's state file, if it is readable.
     state: Option<NodeState>,
-    /// The findings beside the state file, before the server read its data.
+    /// The findings other than the state file, before the server read its data.
     found: Found,
 }
 

@@ -43,7 +43,7 @@ pub struct StateFile {
     path: PathBuf,
     /// The lock file; `None` if it could not be created yet.
     lock: Option<File>,
-    /// The lock file was gone or another one, and nothing was written since: another server may have been here.
+    /// True if the lock file was gone or another one, and nothing was written since: another server may have been here.
     lock_was_lost: bool,
     /// The file that was last read or written, locked.
     file: Option<File>,

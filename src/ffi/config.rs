@@ -24,7 +24,7 @@ pub struct NumericConfig {
     pub min: i64,
     /// The largest value.
     pub max: i64,
-    /// True if it is fixed once the server runs.
+    /// True if the parameter is fixed once the server runs.
     pub immutable: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct TextConfig {
     pub value: Mutex<String>,
     /// The function that returns the text to store for an operator's value, or why it is refused.
     pub read: fn(&[u8]) -> Result<String, &'static str>,
-    /// True if it is fixed once the server runs.
+    /// True if the parameter is fixed once the server runs.
     pub immutable: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) fn set_master(is_master: bool) {
     IS_MASTER.store(is_master, Ordering::Relaxed);
 }
 
-/// Kept from the load: it never changes while a server runs.
+/// True in a cluster. Stored at the load: it never changes while a server runs.
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 
 /// A context that outlives calls, for callbacks that come without one.
@@ -52,7 +52,7 @@ pub(super) fn detached(body: impl FnOnce(Context<'_>)) {
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     raw: *mut raw::RedisModuleCtx,
-    /// A client's command is being run, not a timer or an event.
+    /// True if a client's command is being run, not a timer or an event.
     has_command: bool,
     call: PhantomData<&'a ()>,
 }

@@ -35,11 +35,11 @@ struct Recipe {
     page: &'static str,
     /// The code in `tests/clients`.
     code: &'static str,
-    /// The command that builds it.
+    /// The command that builds the recipe.
     build: Option<&'static str>,
-    /// The command that runs it.
+    /// The command that runs the recipe.
     run: &'static str,
-    /// The command that prints its client's version.
+    /// The command that prints the client's version.
     version: &'static str,
     /// A holder with this client, without a heartbeat.
     holder: Holder,
@@ -49,9 +49,9 @@ struct Recipe {
 struct Holder {
     /// The code in `tests/clients`.
     code: &'static str,
-    /// The command that builds it.
+    /// The command that builds the holder.
     build: Option<&'static str>,
-    /// The command that runs it.
+    /// The command that runs the holder.
     run: &'static str,
 }
 

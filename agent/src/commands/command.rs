@@ -27,7 +27,7 @@ pub struct Command {
     pub of_nodes: &'static [OfNodes],
     /// True if more words may follow, which the command parses itself.
     pub is_open: bool,
-    /// The function that begins it.
+    /// The function that begins the command.
     pub run: Run,
 }
 
@@ -36,7 +36,7 @@ pub struct Command {
 pub struct OfNodes {
     /// The word.
     pub option: &'static str,
-    /// The reason why the agent refuses it.
+    /// The reason why the agent refuses the option.
     pub why: &'static str,
 }
 

@@ -21,7 +21,7 @@ pub const HELLO: Command =
 pub const AUTH: Command = Command::of_connection("AUTH", "Gives the password.", auth);
 /// Answers PONG.
 pub const PING: Command = Command::of_connection("PING", "Returns PONG, or its argument.", ping);
-/// Answers with its argument.
+/// ECHO: answers with its argument.
 pub const ECHO: Command = Command::of_connection("ECHO", "Returns its argument.", echo);
 /// Resets the connection.
 pub const RESET: Command = Command::of_connection("RESET", "Resets the connection.", reset);

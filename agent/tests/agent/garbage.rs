@@ -62,7 +62,7 @@ fn commands_come_in_any_pieces() {
     assert_eq!(me.hear(), "+PONG\r\n");
 }
 
-/// As in the random tests of a server: any bytes end in an answer or in silence, and the agent goes on.
+/// As in the random tests of a server: any bytes end in an answer or in silence, and the agent continues.
 #[test]
 fn any_bytes_leave_the_agent_running() {
     use rand::RngExt;

@@ -34,11 +34,11 @@ const LINK: Duration = Duration::from_millis(5);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Leaders that are killed, and leaders that resign.
+    /// The number of leaders that are killed, and of those that resign.
     #[arg(long, default_value_t = 20)]
     leaders: usize,
 
-    /// Locks that are broken.
+    /// The number of locks that are broken.
     #[arg(long, default_value_t = 100)]
     broken: usize,
 
@@ -49,11 +49,11 @@ pub struct Options {
 /// A leader in a process of its own, which reports that it leads, and leads until it is killed.
 #[derive(clap::Args)]
 pub struct LeaderOptions {
-    /// Ports of the nodes.
+    /// The ports of the nodes.
     #[arg(long, value_delimiter = ',')]
     ports: Vec<u16>,
 
-    /// The nodes are etcd's.
+    /// True if the nodes are etcd's.
     #[arg(long)]
     etcd: bool,
 
@@ -162,13 +162,13 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Measured {
         ]);
     }
     table.note(format!(
-        "Palisade on {NODES} nodes, etcd on three; everything on one machine. The leader is killed (SIGKILL) at a random moment, so \
-         between two thirds of its lease and all of it are left. The next leader has waited for its turn; the time is until it may say that it \
-         leads (a majority has its proclamation; etcd's Campaign returns)."
+        "Palisade on {NODES} nodes, etcd on three, all on one machine. The leader is killed (SIGKILL) at a random \
+         moment, when between two thirds and all of its lease are left. The time runs until the next leader, which \
+         has waited for its turn, may say that it leads (a majority has its proclamation; etcd's Campaign returns)."
     ));
     table.note(
-        "The observer is told of the next leader later than that leader knows it by so much; 0: not later. Ours watches every node and \
-         believes a majority, etcd's asks the cluster (Observe).",
+        "How much later than the next leader itself the observer learns of it; 0: not later. Ours watches every node \
+         and believes a majority, etcd's asks the cluster (Observe).",
     );
     options.installed.note_missing(&mut table);
     let (broken, round_trip, lost) = broken(&ports, options.broken).await;
@@ -332,8 +332,8 @@ async fn broken(ports: &[u16], times: usize) -> (Table, f64, f64) {
         (p99 / round_trip).into(),
     ]);
     table.note(format!(
-        "The holder is behind links that take {} ms each way; whoever breaks the lock is not. From right before the first LOCK.BREAK is sent. The \
-         lock was held for {} ms, its leases have 30 s.",
+        "The holder is behind links that take {} ms each way; the client that breaks the lock is not. Time runs from \
+         right before the first LOCK.BREAK is sent. The lock was held for {} ms, its leases have 30 s.",
         LINK.as_millis(),
         SETTLED.as_millis()
     ));

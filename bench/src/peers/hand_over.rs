@@ -31,15 +31,15 @@ const LENGTH_MAX: Duration = Duration::from_secs(4);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Clients that wait.
+    /// The numbers of waiting clients.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000")]
     waiters: Vec<usize>,
 
-    /// Rounds: in each one, every way of waiting has its turn.
+    /// The number of rounds; in each, every way of waiting has its turn.
     #[arg(long, default_value_t = 2)]
     rounds: usize,
 
-    /// The time for which the lock goes round in each turn, in milliseconds.
+    /// The length of a turn in which clients pass the lock on, in milliseconds.
     #[arg(long, default_value_t = 2_000)]
     length_ms: u64,
 
@@ -110,8 +110,8 @@ pub async fn run(server: &Server, options: &Options) -> Measured {
     }
     if etcd::repeated() > 0 {
         table.note(format!(
-            "etcd: {} calls failed and were sent again: its nodes changed their leader, as they do on a machine that is too \
-             busy for them. All who wait start anew then, so its lines with many waiters tell little.",
+            "etcd: {} calls failed and were sent again, because its nodes changed their leader, as they do on too \
+             busy a machine. All waiting clients then start anew, so its rows with many waiters say little.",
             etcd::repeated()
         ));
     }
@@ -161,16 +161,17 @@ fn table() -> Table {
         "Every client but redis-py's is in one process, each with its own connection; redis-py's are in another.",
     );
     table.note(format!(
-        "Fairness: Jain's index of the turns that each client got; 1 is equal shares. If each turn goes to anybody, it is \
-         about m / (m + 1) for m turns a client. Left out below {TURNS_MIN} turns a client."
+        "Fairness: Jain's index of the turns that each client got; 1 is equal shares. Random turns give about m / (m \
+         + 1) for m turns a client. Omitted below {TURNS_MIN} turns a client."
     ));
     table.note("Commands: all that the server ran, those that scripts called included.");
     table.note(
-        "etcd: requests of clients alone, bytes with those between nodes but without the headers of gRPC, fsyncs of the \
-         logs and CPU time of all three nodes. The Redis server has no persistence here, and etcd always has.",
+        "etcd: requests of clients alone; bytes include those between nodes, without the headers of gRPC; fsyncs of \
+         the logs and CPU time are of all three nodes. The Redis server has no persistence here, and etcd always has.",
     );
     table.note(
-        "A client without a line for as many waiters is not measured with them: bench/src/peers/hand_over.rs says why.",
+        "A client without a row for a number of waiters was not measured with them: bench/src/peers/hand_over.rs \
+         says why.",
     );
     table
 }

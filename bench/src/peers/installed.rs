@@ -13,7 +13,7 @@ const SCRIPTS: &str = "bench/peers";
 /// Where the peers are installed.
 #[derive(clap::Args)]
 pub struct Installed {
-    /// The folder in which `make setup-peers` installed those for Python and Node.js.
+    /// The folder in which `make setup-peers` installed the peers for Python and Node.js.
     #[arg(long, default_value = "target/peers")]
     pub peers: PathBuf,
 

@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_millis(500);
 /// The share of a CPU below which etcd has set up its waiters.
 const CALM: f64 = 0.3;
 
-/// The longest wait for that.
+/// The longest wait until etcd has set up its waiters.
 const CALM_MAX: Duration = Duration::from_secs(10);
 
 /// A way to wait, and where.

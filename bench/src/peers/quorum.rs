@@ -42,15 +42,15 @@ const FROZEN: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Nodes. With five of them, two are frozen afterwards.
+    /// The numbers of nodes. With five, two are frozen afterwards.
     #[arg(long, value_delimiter = ',', default_value = "3,5")]
     nodes: Vec<usize>,
 
-    /// Tasks at once. With one task, times are measured.
+    /// The numbers of concurrent tasks. With one task, times are measured.
     #[arg(long, value_delimiter = ',', default_value = "1,8,64,256")]
     tasks: Vec<usize>,
 
-    /// Rounds: in each one, every client has one slice of time for each number of tasks.
+    /// The number of rounds; in each, every client has one slice of time for each number of tasks.
     #[arg(long, default_value_t = 4)]
     rounds: usize,
 
@@ -62,7 +62,7 @@ pub struct Options {
 struct Series {
     name: &'static str,
     taker: Taker,
-    /// The most tasks with which it is measured: it needs a thread for each.
+    /// The most tasks with which the client is measured: some need a thread for each.
     tasks_max: usize,
 }
 
@@ -217,22 +217,25 @@ fn times_table() -> Table {
         .numbers("acquire p99", "us", 0)
         .numbers("acquire p50", "times Palisade's", 2)
         .words("least to most, by round")
+        .hidden()
         .numbers("release p50", "us", 0)
         .numbers("release p99", "us", 0)
         .numbers("locks", "", 0)
         .numbers("failed", "", 0);
-    table.note("The ratio is the median of all rounds' ratios of medians: in each round, every client has its turn.");
+    table.note(
+        "The ratio is the median over the rounds of the ratio of medians: in each round, every client has its turn.",
+    );
     table.note(
         "raw SET and DEL is the floor, not a lock client: one command to every node at once, done when a majority has \
          answered.",
     );
     table.note(
-        "etcd has three nodes whatever is said in the first column, and one of them, a follower, is frozen where nodes \
-         are. Its client asks the nodes in turn; the last line asks the leader alone.",
+        "etcd has three nodes in every row; where nodes are frozen, one of its followers is. Its client asks the \
+         nodes in turn; the last row asks the leader alone.",
     );
     table.note(
-        "Failed: not taken, or not given back, or no answer within two seconds, after which it is given up. Who \
-         took no lock at all in a round is not asked in the next one.",
+        "Failed: not acquired, not released, or no answer within two seconds. A client that acquired no lock in a \
+         round skips the next one.",
     );
     table
 }

@@ -21,7 +21,7 @@ const CONNECTING: usize = 64;
 
 /// Clients among which a lock goes round.
 pub struct Round {
-    /// The start signal: true starts them.
+    /// The start signal: true starts the clients.
     pub go: watch::Sender<bool>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,

@@ -82,8 +82,9 @@ pub async fn measure(nodes: &[Server]) -> (Table, Vec<Budget>) {
         of(&times, 0.99).into(),
     ]);
     table.note(
-        "Clients of one process with connections of their own; all keep their permit until the last has one. A round is a LOCK.ACQUIRE to \
-         every node, counted at one of them; a look at who holds what, between two rounds, is not counted and is in the time.",
+        "Clients of one process, each with connections of its own; all keep their permit until the last has one. A \
+         round is a LOCK.ACQUIRE to every node, counted at one of them. A LOCK.INFO between two rounds is not \
+         counted, but is in the time.",
     );
     let what = format!("quorum, {CLIENTS} clients at once for {LIMIT} permits of {NODES} nodes, rounds");
     let budgets = vec![

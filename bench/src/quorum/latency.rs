@@ -84,18 +84,21 @@ pub async fn measure(sets_of_nodes: &[Vec<Server>], rounds: usize) -> (Table, Ve
         .numbers("release p99", "us", 0)
         .numbers("not got", "", 0);
     table.note(
-        "SET: `SET key owner NX PX ttl` to every node at once, until a majority has answered, over connections of the same kind: what \
-         any Redlock client must do. Rounds of both take turns.",
+        "SET: `SET key owner NX PX ttl` to every node at once, until a majority has answered, over the same kind of \
+         connections: what any Redlock client must do. Rounds of both alternate.",
     );
     table.note(
-        "SET, own thread: the same asked of a thread that has the connections, as the client has one: what the way there and back takes \
-         without anything of a lock.",
+        "SET, own thread: the same, requested from a thread that has the connections, as the client has one: the \
+         cost of the way there and back without a lock.",
     );
-    table.note("Not got: too few nodes answered in the time that the client gives them, as happens where other programs want the processors.");
-    table.note("Release: until a majority has answered; DEL: until all nodes that are not known to be away have answered raw DELs.");
+    table.note("Not got: too few nodes answered in the time that the client gives them, for example because other programs use \
+     the processors.");
+    table.note(
+        "Release: until a majority has answered. DEL: until all nodes that are not known to be down have answered.",
+    );
     table.note(format!(
-        "One slow: its link takes {} ms longer in each direction. Two frozen: SIGSTOP; raw commands do not even go there. One dead: \
-         killed.",
+        "One slow: its link takes {} ms longer in each direction. Two frozen: SIGSTOP; raw commands skip them. One \
+         dead: killed.",
         SLOW.as_millis()
     ));
     let mut budgets = Vec::new();

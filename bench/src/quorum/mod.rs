@@ -21,19 +21,19 @@ use crate::server::Server;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Nodes.
+    /// The numbers of nodes.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5,7")]
     nodes: Vec<usize>,
 
-    /// Rounds of the comparison with raw SETs, of 200 of each.
+    /// The number of rounds of the comparison with raw SETs, of 200 of each.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
 
-    /// The distance of clients' clocks: up to this much ahead and behind, in milliseconds.
+    /// The distances of clients' clocks: up to this much ahead and behind, in milliseconds.
     #[arg(long, value_delimiter = ',', default_value = "0,1,5,50")]
     skew_ms: Vec<u64>,
 
-    /// Locks taken in a second, with clocks apart.
+    /// The numbers of locks taken in a second, with clocks apart.
     #[arg(long, value_delimiter = ',', default_value = "100,500,2000,5000")]
     rate: Vec<u64>,
 
@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
-    /// Tasks that take locks at a time.
+    /// The numbers of tasks that take locks at a time.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
     tasks: Vec<usize>,
 }

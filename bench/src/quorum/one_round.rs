@@ -90,9 +90,9 @@ pub async fn measure(
         line.points.push((n as f64, share));
     }
     beginning.note(format!(
-        "{BUDGETED_RATE} locks/s, clocks of clients within ± {BUDGETED_SKEW_MS} ms, {KEYS} keys. A new node starts its tokens above all \
-         that an earlier incarnation can have issued if clocks agree, each node above its own: until its clock has passed that, proposals are \
-         behind, and nodes differ."
+        "{BUDGETED_RATE} locks/s, clocks of clients within ± {BUDGETED_SKEW_MS} ms, {KEYS} keys. A new node starts \
+         its tokens above all that an earlier incarnation can have issued. Until its clock has passed them, \
+         proposals are too low and nodes differ."
     ));
     for node in &nodes {
         follows_its_clock(node).await;
@@ -104,8 +104,9 @@ pub async fn measure(
         .numbers("clocks apart by", "± ms", 0)
         .numbers("in one round", "%", 2);
     shares.note(format!(
-        "{CLIENTS} clients, their clocks spread evenly over the range. Who takes the lock alone takes that of one of {KEYS} keys; readers \
-         all have one key. Given back at once, or when told. Begun when the nodes' tokens followed their clocks."
+        "{CLIENTS} clients, their clocks spread evenly over the range. A client that takes the lock alone takes one \
+         of {KEYS} keys; readers share one key. Released at once, unless the row says otherwise. Started when the \
+         nodes' tokens followed their clocks."
     ));
     let mut budgets = Vec::new();
     let budgeted = rates.contains(&BUDGETED_RATE) && skews_ms.contains(&BUDGETED_SKEW_MS);

@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct RawSetsApart {
     raw: RawSets,
     thread: Handle,
-    /// Ends the thread when it is dropped.
+    /// Ends the thread when dropped.
     _stop: oneshot::Sender<()>,
 }
 

@@ -24,6 +24,9 @@ pub struct Column {
     pub unit: String,
     /// The digits after the point; `None` for text.
     pub decimals: Option<usize>,
+    /// True if pages omit the column: it is for programs that read the JSON.
+    #[serde(default)]
+    pub is_hidden: bool,
 }
 
 /// One figure, or a word.
@@ -47,13 +50,19 @@ impl Table {
         self.with(name, "", None)
     }
 
+    /// Omits the last added column from pages: only the JSON has it.
+    pub fn hidden(mut self) -> Self {
+        self.columns.last_mut().expect("a column was added").is_hidden = true;
+        self
+    }
+
     /// Adds a column of numbers in `unit`, shown with `decimals` digits after the point.
     pub fn numbers(self, name: &str, unit: &str, decimals: usize) -> Self {
         self.with(name, unit, Some(decimals))
     }
 
     fn with(mut self, name: &str, unit: &str, decimals: Option<usize>) -> Self {
-        self.columns.push(Column { name: name.to_owned(), unit: unit.to_owned(), decimals });
+        self.columns.push(Column { name: name.to_owned(), unit: unit.to_owned(), decimals, is_hidden: false });
         self
     }
 
@@ -68,20 +77,25 @@ impl Table {
         self.notes.push(note.into());
     }
 
+    /// Iterates over the columns that pages have.
+    fn shown(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.is_hidden)
+    }
+
     /// Returns the table in Markdown, with its title and notes.
     pub fn markdown(&self) -> String {
         let mut text = format!("### {}\n\n", self.title);
-        for column in &self.columns {
+        for column in self.shown() {
             let unit = if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
             write!(text, "| {}{unit} ", column.name).unwrap();
         }
         text.push_str("|\n");
-        for column in &self.columns {
+        for column in self.shown() {
             text.push_str(if column.decimals.is_some() { "|--:" } else { "|---" });
         }
         text.push_str("|\n");
         for row in &self.rows {
-            for (column, cell) in self.columns.iter().zip(row) {
+            for (column, cell) in self.columns.iter().zip(row).filter(|(column, _)| !column.is_hidden) {
                 match cell {
                     Cell::Number(number) => write!(text, "| {number:.*} ", column.decimals.unwrap_or(0)).unwrap(),
                     Cell::Text(words) => write!(text, "| {words} ").unwrap(),
@@ -143,9 +157,14 @@ mod tests {
 
     #[test]
     fn markdown_has_units_decimals_and_gaps() {
-        let mut table = Table::new("cost", "Cost").words("operation").numbers("CPU", "us", 2).numbers("ratio", "", 1);
-        table.row(["PING".into(), 1.005.into(), None::<f64>.into()]);
-        table.row(["SET".into(), f64::NAN.into(), 3_u64.into()]);
+        let mut table = Table::new("cost", "Cost")
+            .words("operation")
+            .numbers("CPU", "us", 2)
+            .words("rounds")
+            .hidden()
+            .numbers("ratio", "", 1);
+        table.row(["PING".into(), 1.005.into(), "1 to 2".into(), None::<f64>.into()]);
+        table.row(["SET".into(), f64::NAN.into(), "1 to 2".into(), 3_u64.into()]);
         table.note("A note.");
         assert_eq!(
             table.markdown(),

@@ -28,7 +28,7 @@ pub struct Party {
     pub token: u64,
     /// The time held, or waited, in milliseconds.
     pub ms: u64,
-    /// True if it waits for any permit, and the holders have permits.
+    /// True if the waiter accepts any permit, and the holders have permits.
     pub takes_any: bool,
 }
 
@@ -44,13 +44,13 @@ impl Party {
 pub struct Member {
     pub holder_id: String,
     pub holder: String,
-    /// The lock that it holds and that the previous member waits for.
+    /// The lock that this member holds and that the previous member waits for.
     pub holds: String,
     pub token: u64,
     pub held_ms: u64,
     pub waits_for: String,
     pub waited_ms: u64,
-    /// The owner of the acquisition that it waits for.
+    /// The owner of the awaited acquisition.
     #[serde(skip)]
     pub owner: String,
 }

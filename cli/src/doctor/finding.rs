@@ -20,7 +20,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
-    /// A node, or all of them.
+    /// The node concerned, or all nodes.
     pub about: String,
     pub found: String,
     /// The remedy; empty if there is none.

@@ -21,7 +21,7 @@ pub struct RightsSubject<'a> {
     pub role: Option<Role>,
     /// The user; `None` for the user of this connection.
     pub user: Option<&'a str>,
-    /// A key that it must be able to use.
+    /// A key that the user must be able to use.
     pub key: Option<&'a [u8]>,
 }
 

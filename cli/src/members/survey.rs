@@ -69,13 +69,13 @@ pub struct Row {
     pub standing: Standing,
     /// The version that the server there knows; `None` if it cannot be asked.
     pub version: Option<u64>,
-    /// Milliseconds until it may vote on the next version.
+    /// Milliseconds until the node may vote on the next version.
     pub unsettled_ms: Option<u64>,
     /// The id of the server that answers there.
     pub id: Option<String>,
     /// The id of the member, if it differs.
     pub member_id: Option<String>,
-    /// The reason why it cannot be asked.
+    /// The reason why the server cannot be asked.
     #[serde(serialize_with = "in_json")]
     pub error: Option<Why>,
 }
@@ -84,7 +84,7 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub told: Vec<SurveyedServer>,
-    /// The latest version that any of them knows.
+    /// The latest version that any server knows.
     pub latest: Members,
 }
 

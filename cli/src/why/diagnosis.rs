@@ -21,13 +21,13 @@ const WAITERS_SHOWN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Nothing stands in the way of taking it.
+    /// The lock can be taken.
     Free,
-    /// A majority has granted it to one owner.
+    /// A majority has granted the lock to one owner.
     Held,
     /// The lock is reserved for a waiter whose turn has come.
     Kept,
-    /// Nodes have granted it to different owners, none of which has a majority.
+    /// Nodes have granted the lock to different owners, none of which has a majority.
     Split,
     /// Nodes that cannot say may complete the majority of one who has it on too few.
     Unknown,

@@ -137,7 +137,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
-/// A mistyped port: the person hears of it long before the program gives up.
+/// A mistyped port: the person learns of it long before the program gives up.
 #[test]
 fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     let servers = start(1);

@@ -25,7 +25,7 @@ use crate::{Changes, Error, ErrorKind, Guard, Holder, Options};
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// The options of its locks.
+    /// The options of all locks of the client.
     options: Arc<Options>,
 }
 
@@ -34,7 +34,7 @@ struct Inner {
     /// The nodes of the version of the set that the client works with, or of an earlier one.
     nodes: Mutex<Arc<Nodes>>,
     turns: Arc<Turns>,
-    /// `None` before the first use and after the client was closed.
+    /// The client's thread; `None` before the first use and after the client was closed.
     thread: Mutex<Option<Arc<Thread>>>,
 }
 

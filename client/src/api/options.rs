@@ -46,7 +46,7 @@ pub struct Options {
     note: Vec<u8>,
     holder: Option<String>,
     pub(crate) auto_extend: bool,
-    /// `None`: [`MAX_HOLD_DEFAULT`] for a lock, no limit for a leader.
+    /// The longest time to hold; `None`: [`MAX_HOLD_DEFAULT`] for a lock, no limit for a leader.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) told_at_once: bool,

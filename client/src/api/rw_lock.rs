@@ -40,7 +40,7 @@ held! {
     /// A lock that is held together with other readers, until it is dropped or released. Offers all methods of a
     /// [`Guard`].
     ReadGuard(Guard), release:
-    /// Releases this reader's share of the lock; others may go on reading. See [`Guard::release`].
+    /// Releases this reader's share of the lock; others may continue to read. See [`Guard::release`].
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

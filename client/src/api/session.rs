@@ -267,7 +267,7 @@ impl Session {
         self.locks().values().map(|lock| lock.valid_for()).min().unwrap_or_default()
     }
 
-    /// Releases one lock; the session goes on. Returns `None` if the session has no such lock.
+    /// Releases one lock; the session continues. Returns `None` if the session has no such lock.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};

@@ -51,7 +51,7 @@ pub struct ShownGrant {
     pub sequence: u64,
     /// True if the grant is suspect: it keeps others out until its lease ends, but belongs to nobody.
     pub is_suspect: bool,
-    /// Time for which the server extends it by itself.
+    /// Time for which the server keeps extending the lease (KEEPALIVE).
     pub keepalive: Duration,
     /// Time since its lease was last extended, or began, on the node with the least.
     pub extended: Duration,
@@ -62,15 +62,15 @@ pub struct ShownGrant {
 pub struct ShownWaiter {
     /// The name of the waiter's owner.
     pub owner: Vec<u8>,
-    /// Time since it began to wait.
+    /// Time that the request has waited.
     pub waited: Duration,
-    /// True if it waits to hear that the lock is free (LOCK.WAIT), instead of waiting for a grant.
+    /// True if the request waits for a turn (LOCK.WAIT) instead of a grant.
     pub is_turn: bool,
     /// A note for people.
     pub note: Vec<u8>,
-    /// The mode it waits for: `exclusive`, `shared` or `permit`.
+    /// The requested mode: `exclusive`, `shared` or `permit`.
     pub mode: String,
-    /// Number of waiters behind it in its client, as that reports.
+    /// Number of callers behind the request in its client, as that reports.
     pub behind: u64,
 }
 

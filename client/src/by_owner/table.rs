@@ -35,7 +35,7 @@ pub struct Slot {
 pub struct Holding {
     pub guard: Guard,
     pub holds: u32,
-    /// The sequence number of its note.
+    /// The sequence number of the lock's note.
     pub sequence: u64,
     /// The tokens that its owner received, or may have received from another process. The token may have risen since.
     pub told: Vec<u64>,

@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Longest pause between searches, except while waiting for nodes.
 const AGAIN_MOST: Duration = Duration::from_secs(1);
 
-/// Time after its arrival during which a request without a wait searches again if the nodes disagree.
+/// Time after its arrival during which a request without a wait tries again if the nodes disagree.
 const LOOKED_FOR: Duration = Duration::from_millis(200);
 
 /// The parameters of an acquisition.

@@ -14,11 +14,11 @@ use crate::values::clock;
 #[derive(Debug)]
 pub struct Debt {
     pub lease: Arc<Lease>,
-    /// The command that releases it.
+    /// The command that releases the lock.
     pub command: Cmd,
-    /// The time by which its leases have ended, wherever they are.
+    /// The time by which the leases have ended on all nodes.
     pub until: BootTime,
-    /// Number of nodes that no longer have it.
+    /// Number of nodes that no longer have the lock.
     freed: AtomicUsize,
 }
 

@@ -74,7 +74,7 @@ impl Lease {
         self
     }
 
-    /// Returns whether another process may continue it.
+    /// Returns whether another process may continue the lock.
     pub fn is_named(&self) -> bool {
         self.is_named
     }

@@ -42,7 +42,7 @@ pub struct Look {
     pub is_answered: bool,
     /// A holder, as the first node that shows one reports it.
     pub holder: Option<Holder>,
-    /// By node, the reason why it did not answer.
+    /// By node, the reason why the node did not answer.
     pub whys: Vec<Option<Why>>,
 }
 
@@ -77,7 +77,7 @@ pub struct Nodes {
     /// Held locks whose changes nodes report.
     pub tracked: Arc<Tracked>,
     closed: Arc<watch::Sender<bool>>,
-    /// Notified when one of them answers again.
+    /// Notified when a silent node answers again.
     answers_again: Arc<Notify>,
     /// The version of the set, and its successor.
     pub set: Set,

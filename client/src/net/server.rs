@@ -47,7 +47,7 @@ impl Line {
 /// A server that is a node, or belongs to one.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The place of its node in the list, from 1.
+    /// The place of the server's node in the list, from 1.
     pub number: usize,
     pub(crate) way: Way,
     /// The slots that a master of a cluster serves, first and last of each range; `None` if it is no such master.

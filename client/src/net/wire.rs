@@ -31,7 +31,7 @@ pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     command
 }
 
-/// Returns the command that hears of waits for up to `ms`, under this name.
+/// Returns the command that receives answers to waits for up to `ms`, under this name.
 pub fn hear(name: &[u8], ms: u64) -> Cmd {
     cmd("LOCK.HEAR").arg(name).arg(ms).take()
 }

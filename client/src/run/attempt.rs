@@ -36,7 +36,7 @@ pub struct Taken {
 
 /// The knowledge about the nodes at the end of an attempt.
 struct Seen {
-    /// By node, the reason why it did not grant.
+    /// By node, the reason why the node did not grant.
     whys: Vec<Option<Why>>,
     /// By node, the server that answered.
     ids: Vec<Option<NodeId>>,

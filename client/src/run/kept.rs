@@ -16,7 +16,7 @@ use crate::values::shown_key::ShownKey;
 pub enum SessionEnd {
     /// The session was closed.
     Closed,
-    /// The first of its locks was lost.
+    /// The first lock of the session was lost.
     Lost {
         /// The key of the lock.
         key: Vec<u8>,
@@ -37,9 +37,9 @@ impl fmt::Display for SessionEnd {
 /// The shared state of one session.
 #[derive(Debug)]
 pub struct SessionLife {
-    /// The earliest moment of its first round.
+    /// The earliest moment of the session's first round.
     began: BootTime,
-    /// The reason why it is over; `None` while it is not.
+    /// The reason why the session is over; `None` while it is not.
     ended: watch::Sender<Option<SessionEnd>>,
 }
 

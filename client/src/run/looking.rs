@@ -37,9 +37,9 @@ const PAUSE_TOGETHER: Duration = Duration::from_millis(250);
 pub struct Missing {
     /// The place of the node.
     pub node: usize,
-    /// The server that answered.
+    /// The id of the server that answered.
     pub id: Option<NodeId>,
-    /// The token that it does not have.
+    /// The token that the server lacks.
     pub token: Token,
 }
 

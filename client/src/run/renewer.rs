@@ -181,16 +181,16 @@ pub struct Renewer {
     whys: Vec<Option<Why>>,
     /// The proclamations, if the lock is a leader's.
     proclaiming: Option<Proclaiming>,
-    /// The checks, if its nodes report a loss at once.
+    /// The checks, if the nodes report a loss at once.
     looking: Option<Looking>,
     give_back: GiveBack,
     holding: Holding,
     counted: Option<Counted>,
     /// The time of the grant.
     since: Instant,
-    /// True if its leases had not ended when it was released.
+    /// True if the leases had not ended when the lock was released.
     was_valid: bool,
-    /// The span of its events.
+    /// The span of the lock's trace events.
     span: Span,
     subscriber: Dispatch,
 }

@@ -29,7 +29,7 @@ pub struct Told {
     pub number: u16,
 }
 
-/// A request that stands in the queues of nodes.
+/// A request that is in the queues of nodes.
 struct Request<'a> {
     nodes: &'a Nodes,
     lease: &'a Lease,

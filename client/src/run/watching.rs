@@ -33,7 +33,7 @@ pub type Known = Option<(u64, u64)>;
 #[derive(Debug)]
 pub struct NodeReport {
     pub node: usize,
-    /// The time at which it was asked.
+    /// The time at which the node was asked.
     pub asked: BootTime,
     pub what: Observation,
 }

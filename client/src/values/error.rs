@@ -23,7 +23,7 @@ struct Inner {
     nodes: Vec<NodeError>,
     holder: Option<Holder>,
     retry_after: Option<Duration>,
-    /// True if the cause does not pass by itself.
+    /// True if the cause is permanent.
     is_lasting: bool,
     /// True if the time was over before the nodes had answered.
     is_cut_short: bool,
@@ -135,7 +135,7 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed: make another one")
     }
 
-    /// Sets whether the cause does not pass by itself, so that somebody has to act.
+    /// Sets whether the cause is permanent, so that somebody has to act.
     pub(crate) fn lasting(mut self, is_lasting: bool) -> Self {
         self.0.is_lasting = is_lasting;
         self

@@ -71,7 +71,7 @@ pub enum Why {
     UnknownCommand(String),
     /// The node is guarded: it may have forgotten grants.
     Guarded {
-        /// Milliseconds until it grants again.
+        /// Milliseconds until the node grants again.
         left_ms: u64,
         /// The reason.
         reason: String,
@@ -80,14 +80,14 @@ pub enum Why {
     },
     /// The node is not ready to answer.
     NotYet {
-        /// Milliseconds until it is ready.
+        /// Milliseconds until the node is ready.
         left_ms: u64,
         /// The rest of the text.
         text: String,
     },
     /// The node has no vote yet on a set of nodes.
     Unsettled {
-        /// Milliseconds until it has one.
+        /// Milliseconds until the node has a vote.
         left_ms: u64,
         /// The rest of the text.
         text: String,
@@ -220,7 +220,7 @@ impl Why {
         }
     }
 
-    /// Returns whether the failure does not pass by itself, so that somebody has to act.
+    /// Returns whether the failure is permanent, so that somebody has to act.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Unfit(_)

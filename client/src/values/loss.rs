@@ -8,7 +8,7 @@ use crate::NodeError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Another guard released it.
+    /// Another guard released the lock.
     Released,
     /// The nodes lost the lock before its lease ended: an operator broke it, somebody deleted it or released it under
     /// its owner's name, or nodes lost their memory. These nodes do not have it, and no majority is left.

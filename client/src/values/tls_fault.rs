@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::RedisError;
 
-/// Why a client and a server do not agree on TLS. Somebody has to act: it does not pass by itself.
+/// Why a client and a server do not agree on TLS. Somebody has to act: the cause is permanent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {

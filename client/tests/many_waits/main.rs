@@ -1,4 +1,4 @@
-//! Many waits of one process: one more connection to each node hears of all of them. This test runs in a process of its
+//! Many waits of one process: one more connection to each node receives all answers. This test runs in a process of its
 //! own, because it counts descriptors.
 
 #![allow(clippy::disallowed_methods)]
@@ -243,7 +243,7 @@ async fn a_user_that_may_not_listen_waits_as_before() {
     }
 }
 
-/// On a single node the first few wait for the lock itself, each on a connection; the others hear of their turns.
+/// On a single node the first few wait for the lock itself, each on a connection; the others learn of their turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_on_one_node_with_few_connections() {
     let _alone = ALONE.lock().await;

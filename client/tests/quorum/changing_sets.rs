@@ -314,7 +314,7 @@ async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
     assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
 }
 
-/// A new node refuses what does not pass by itself. That ends the change, while another new one does not answer yet.
+/// A new node refuses permanently. That ends the change, while another new one does not answer yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
     let (nodes, locks) = founded(4, &[0, 1]).await;

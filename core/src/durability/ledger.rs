@@ -19,7 +19,7 @@ use crate::values::time::{BootId, BootTime, Now};
 /// An incarnation's knowledge of itself and of its disk.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// The node has a state file.
+    /// True if the node has a state file.
     has_file: bool,
     id: u128,
     incarnation: u64,
@@ -28,17 +28,17 @@ pub struct Ledger {
     outstanding: OutstandingTtl,
     /// The time at which an operator last lifted a guard.
     lifted: BootTime,
-    /// The highest ceiling that was handed out to be written, or heard of.
+    /// The highest ceiling that was handed out to be written, or received.
     ceiling: u64,
     handed: Handed,
     /// The number of the latest state on the disk, and of the one that must be there before anything is promised.
     on_disk: u64,
     needed: u64,
-    /// The last incarnation's state has been judged (`is_judged`), and the data is marked as used by this one
-    /// (`is_stamped`).
+    /// True if the last incarnation's state has been judged.
     is_judged: bool,
+    /// True if the data is marked as used by this incarnation.
     is_stamped: bool,
-    /// Another server has the state file.
+    /// True if another server has the state file.
     is_taken: bool,
 }
 
@@ -59,7 +59,7 @@ struct Handed {
 pub struct Beginning<'a> {
     /// The last incarnation's state from the state file, if it is readable.
     pub last: Option<&'a NodeState>,
-    /// The findings beside the state file.
+    /// The findings other than the state file.
     pub found: &'a Found,
     /// True if there is a state file at all.
     pub has_file: bool,
@@ -136,7 +136,7 @@ impl Ledger {
         self.lifted
     }
 
-    /// Returns the highest ceiling that was handed out to be written, or heard of.
+    /// Returns the highest ceiling that was handed out to be written, or received.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -254,7 +254,7 @@ impl Ledger {
     }
 
     /// Returns whether a state should be written now, before a request has to wait for it: half of the ceiling's lead
-    /// is used up, or the disk lacks something that was heard of.
+    /// is used up, or the disk lacks something that was received.
     pub fn is_write_due(&self, tokens: &Tokens, skew_ms: u32, now: Now) -> bool {
         let Handed { ceiling, stripe_change, outstanding_ttl_ms, .. } = self.handed;
         tokens.uses_up(ceiling, now.wall_us, skew_ms)

@@ -22,7 +22,7 @@ pub enum GuardPolicy {
 pub struct Start<'a> {
     /// The last incarnation's state from the state file, if it is readable.
     pub last: Option<&'a NodeState>,
-    /// The findings beside the state file.
+    /// The findings other than the state file.
     pub found: &'a Found,
     /// The loaded locks, without those that [`Start::counts`] leaves out.
     pub loaded: LocksDigest,
@@ -78,11 +78,11 @@ impl Start<'_> {
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The node remembers every grant.
+    /// True if the node remembers every grant.
     pub is_proved: bool,
-    /// The node is guarded until the longest lease that may still run has ended.
+    /// True if the node is guarded until the longest lease that may still run has ended.
     pub is_guarded: bool,
-    /// The machine has not rebooted since the last incarnation, so times of that incarnation are valid.
+    /// True if the machine has not rebooted since the last incarnation, so times of that incarnation are valid.
     pub is_same_boot: bool,
     /// The time before which the node cannot vouch for grants.
     pub trusted_since: BootTime,

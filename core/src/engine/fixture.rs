@@ -29,7 +29,7 @@ pub struct Key {
     pub lock: Option<Lock>,
     /// The content of other keys.
     pub others: BTreeMap<Vec<u8>, Lock>,
-    /// The key's content on a replica that heard of every change.
+    /// The key's content on a replica that received every change.
     replica: Option<Lock>,
     /// The mode of requests.
     pub wanted: Wanted,
@@ -39,12 +39,12 @@ pub struct Key {
     pub now: u64,
     /// The server's answer, or `None` for the usual one.
     pub says: fn(Question) -> Option<Finding>,
-    /// Clients can be blocked.
+    /// True if clients can be blocked.
     pub blocks: bool,
     /// The steps of the latest request.
     pub steps: Vec<Step>,
     next_id: u64,
-    /// Watchers that heard of a change.
+    /// Watchers that received a change.
     pub told: Vec<u64>,
     /// Watchers whose time was up.
     pub told_nothing: Vec<u64>,

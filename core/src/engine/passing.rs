@@ -1,7 +1,7 @@
 //! Passes a lock on when it ends or its queue is checked: to the first waiting request, and to those behind it as long
 //! as they are compatible. Otherwise the key is deleted.
 //!
-//! The stages stand in the order in which they happen.
+//! The stages are in the order of execution.
 
 use super::at::At;
 use super::step::{By, Event, Finding, Question, Step};
@@ -20,13 +20,13 @@ use crate::values::limits::ANSWERS_A_PASS_MAX;
 pub(super) struct Passing {
     by: By,
     stage: Stage,
-    /// The lock in the key has ended: if nobody gets it, the key is deleted.
+    /// True if the lock in the key has ended: if nobody gets it, the key is deleted.
     has_ended: bool,
     /// The number of waiting requests that were served, or had lost their permission.
     served: usize,
-    /// The server lets the node grant.
+    /// True if the server lets the node grant.
     may_grant: bool,
-    /// The driver was asked what is on the disk.
+    /// True if the driver was asked what is on the disk.
     asked_disk: bool,
 }
 

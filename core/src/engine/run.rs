@@ -1,6 +1,6 @@
 //! Runs one request for one key: a command, or due work.
 //!
-//! The stages stand in the order in which they happen.
+//! The stages are in the order of execution.
 
 use super::at::At;
 use super::passing::Passing;
@@ -30,10 +30,10 @@ pub struct Run<'a> {
     pub(super) ended: Option<Box<Grant>>,
     /// The number of grants removed from the lock because their leases are over.
     over: usize,
-    /// The driver was asked what is on the disk.
+    /// True if the driver was asked what is on the disk.
     pub(super) asked_disk: bool,
     pub(super) touches_queue: bool,
-    /// Watchers of the lock have not heard of the change yet.
+    /// True if watchers of the lock have not learned of the change yet.
     is_watched: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Stage {
     Ready,
     /// The rule decides.
     Decides,
-    /// The lock ended, or it may be another request's turn; then this is answered.
+    /// The lock ended, or the next request's turn came; then the present request gets this answer.
     Passes(Passing, Reply),
     /// The connection of a lease that is kept alive has to be open.
     Connection,

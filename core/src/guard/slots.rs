@@ -87,7 +87,7 @@ struct InCluster {
     imported: SlotSet,
     /// Slots on their way here in one step.
     arriving: SlotSet,
-    /// The slots found next are covered by the guard of the whole node.
+    /// True if the slots found next are covered by the guard of the whole node.
     covered: bool,
     /// The end of each guarded slot, whose locks unknown owners may hold until then.
     guards: BTreeMap<u16, BootTime>,

@@ -1,6 +1,6 @@
 //! A node's memory of past grants and waits, for people: no rule reads it.
 //!
-//! The engine and the queues report each end here. If nothing of it is wanted, that costs two comparisons.
+//! The engine and the queues report each end here. If nothing is recorded, that costs two comparisons.
 
 pub mod ending;
 pub mod grant_events;
@@ -42,9 +42,9 @@ pub struct History {
     contention: Contention,
     prefixes: Prefixes,
     outbox: Outbox,
-    /// Beginnings of grants are wanted too.
+    /// True if beginnings of grants are recorded too.
     notices_grants: bool,
-    /// The threshold below which nothing is wanted, in milliseconds.
+    /// The threshold below which nothing is recorded, in milliseconds.
     from_ms: u64,
     /// The threshold in microseconds.
     from_us: u64,
@@ -105,7 +105,7 @@ impl History {
         &self.prefixes
     }
 
-    /// Returns whether the beginning or a change of a grant is wanted.
+    /// Returns whether the beginning or a change of a grant is recorded.
     #[inline(always)]
     pub(crate) fn notices_grants(&self) -> bool {
         self.notices_grants
@@ -167,7 +167,7 @@ impl History {
         self.contention.refused.count(key);
     }
 
-    /// Returns whether it is wanted that `grant` ends at `now` by `ending`.
+    /// Returns whether the end of `grant` at `now` by `ending` is recorded.
     #[inline(always)]
     pub(crate) fn wants(&self, grant: &Grant, ending: Ending, now: BootTime) -> bool {
         now.us_since(grant.granted()) >= self.from_us

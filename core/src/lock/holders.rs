@@ -81,7 +81,7 @@ pub struct Holders {
     modes: Modes,
     /// The longest lease that any of them ever had, in milliseconds.
     longest_ttl_ms: u32,
-    /// `None` if it is unknown since when the lock is held under its name.
+    /// The phase; `None` if it is unknown since when the lock is held under its name.
     phase: Option<Phase>,
     /// [`Past::swaps`] at that time.
     swaps: u32,

@@ -140,7 +140,7 @@ impl Node {
         self.ledger.follows();
     }
 
-    /// Makes a replica a master. The former master issued tokens up to the ceiling that this node heard of, and may
+    /// Makes a replica a master. The former master issued tokens up to the ceiling that this node learned of, and may
     /// have granted leases that never reached it.
     pub fn leads(&mut self, policy: GuardPolicy, now: Now) {
         self.ledger.leads(self.skew_ms, now.boot);

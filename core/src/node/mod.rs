@@ -57,7 +57,7 @@ pub struct Settings {
     pub log_max_len: u32,
     /// `lock.log-slower-than`, in milliseconds; `None` logs nothing.
     pub log_slower_than_ms: Option<u32>,
-    /// `lock.events`: events of grants are published.
+    /// True if events of grants are published (`lock.events`).
     pub events: bool,
 }
 

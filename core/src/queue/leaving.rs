@@ -195,7 +195,7 @@ impl Queues<'_> {
         self.waiting.tidy(key);
     }
 
-    /// Answers the requests that want their answer at once: another owner has the lock of `key`, or is ahead of them.
+    /// Answers the requests that need an answer at once: another owner has the lock of `key`, or is ahead of them.
     /// Returns their number; if others are left, the queue is checked again.
     pub fn answer_at_once(&mut self, key: Key<'_>, now: BootTime) -> u64 {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };

@@ -148,7 +148,7 @@ pub(crate) struct Queue {
     owners: BTreeSet<(Box<[u8]>, Place)>,
     /// The place of each request, in the order of arrival.
     arrivals: BTreeMap<u64, Place>,
-    /// The places of requests that want their answer at once.
+    /// The places of requests that need an answer at once.
     at_once: BTreeSet<Place>,
     /// The places of requests that need not wait for those before them.
     at_hand: BTreeSet<Place>,
@@ -275,13 +275,13 @@ impl Queue {
         (places.into_iter().filter_map(|place| self.leave(place)).collect(), next)
     }
 
-    /// Removes and returns requests that want their answer at once, at most `count`.
+    /// Removes and returns requests that need an answer at once, at most `count`.
     pub(crate) fn leave_at_once(&mut self, count: usize) -> Vec<Waiter> {
         let places: Vec<_> = self.at_once.iter().take(count).copied().collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Returns whether a request wants its answer at once.
+    /// Returns whether a request needs an answer at once.
     pub(crate) fn has_at_once(&self) -> bool {
         !self.at_once.is_empty()
     }

@@ -89,7 +89,7 @@ pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: No
     }
 }
 
-/// Answers the requests that want their answer at once: nobody gets the lock now.
+/// Answers the requests that need an answer at once: nobody gets the lock now.
 fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     let told = node.queues().answer_at_once(key, now.boot);
     node.contended(key, told);

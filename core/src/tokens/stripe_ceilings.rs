@@ -43,7 +43,7 @@ struct Above {
     wanted: u64,
     /// The ceiling that is on the disk.
     durable: u64,
-    /// The number of the change that brought `wanted`.
+    /// The number of the change that set `wanted`.
     change: u64,
     /// The time of that change.
     since: BootTime,

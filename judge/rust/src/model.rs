@@ -44,7 +44,7 @@ pub struct Op {
     token: u64,
     #[serde(default)]
     holds: u32,
-    /// The number of holds counts from this answer alone.
+    /// True if the number of holds counts from this answer alone.
     #[serde(default)]
     holds_unknown: bool,
     #[serde(default)]

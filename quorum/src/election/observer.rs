@@ -29,7 +29,7 @@ pub enum LockReport {
 pub struct Leader {
     /// The leader's term, larger than that of every earlier leader.
     pub term: Token,
-    /// The sequence number of its proclamation, from 1 on.
+    /// The sequence number of the proclamation, from 1 on.
     pub sequence: u64,
     /// The proclaimed value.
     pub value: Vec<u8>,
@@ -40,8 +40,8 @@ pub struct Leader {
 pub struct Observed<'a> {
     /// The latest leader that was seen, or `None` if nobody leads as far as is known.
     pub leader: Option<&'a Leader>,
-    /// A majority of the servers has answered within the fresh time. A leader that had proclaimed on a majority before
-    /// that, and still leads, has been seen. If this is false, `None` as the leader means nothing.
+    /// True if a majority of the servers has answered within the fresh time. A leader that had proclaimed on a majority
+    /// before that, and still leads, has been seen.
     pub is_fresh: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Observed<'a> {
 pub struct Observer {
     nodes: Vec<Option<LastReport>>,
     leader: Option<Best>,
-    /// A majority said that the leader's grants are gone.
+    /// True if a majority said that the leader's grants are gone.
     ended: bool,
     fresh_us: u64,
     /// Switches for the storm, which must notice both. `less` is how many nodes fewer than a majority end a term.
@@ -67,11 +67,11 @@ struct LastReport {
     id: NodeId,
     /// The lock's owner there.
     owner: Option<Vec<u8>>,
-    /// The node was not guarded.
+    /// True if the node was not guarded.
     counts: bool,
     /// The time of the question.
     asked: BootTime,
-    /// The node had the leader's grant, and no longer has it.
+    /// True if the node had the leader's grant, and no longer has it.
     had: bool,
 }
 
@@ -79,7 +79,7 @@ struct LastReport {
 struct Best {
     leader: Leader,
     owner: Vec<u8>,
-    /// The time at which its term was first seen.
+    /// The time at which the term was first seen.
     since: BootTime,
 }
 

@@ -65,7 +65,7 @@ struct Candidate {
 struct Server {
     node: Node,
     clock: Clock,
-    /// The notes of its grants.
+    /// The notes of the node's grants.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
     /// The last time at which the server said, not guarded, that this leader does not hold the lock there.
     denied: BTreeMap<Owner, u64>,

@@ -9,7 +9,7 @@ pub struct Spec {
     pub summary: &'static str,
     /// The server's flags for the command, separated by spaces.
     pub flags: &'static str,
-    /// The use of its key, which is the first argument; `None` if there is no key.
+    /// The use of the key, which is the first argument; `None` if the command has no key.
     pub key: Option<KeyAccess>,
     /// The arguments after the key.
     pub arguments: &'static [Argument],

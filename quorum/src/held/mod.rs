@@ -38,11 +38,11 @@ pub struct Held {
     round: Round,
     /// The number of rounds begun; answers of the acquisition belong to round 0.
     rounds: u64,
-    /// The owner was a writer and is now a reader.
+    /// True if the owner was a writer and is now a reader.
     is_reader: bool,
-    /// Another process may speak for the same owner, and raise tokens.
+    /// True if another process may speak for the same owner, and raise tokens.
     is_spoken_for: bool,
-    /// The lock was taken away.
+    /// True if the lock was taken away.
     is_lost: bool,
 }
 
@@ -51,13 +51,13 @@ struct Member {
     id: Option<NodeId>,
     /// The node's known token; `None` if it does not have the lock, or its token is unknown.
     acked: Option<Token>,
-    /// Asked to raise that token, without an answer so far: it has the one or the other now.
+    /// True if the node was asked to raise that token and has not answered: it may have the old one or the new one.
     raising: bool,
-    /// Refused an extension meanwhile, which named the lower token; asked again once it has answered.
+    /// True if the node refused an extension that named the lower token, and is asked again once it has answered.
     asks_again: bool,
-    /// The moment until which its lease runs at least.
+    /// The moment until which the node's lease runs at least.
     leased_until: BootTime,
-    /// The moment at which it was found without the lock while its lease ran: somebody took the lock away there.
+    /// The moment at which the node was found without the lock while its lease ran: somebody took the lock away there.
     taken_at: Option<BootTime>,
     /// The node's knowledge of the owner's new mode as a reader.
     sharing: Sharing,

@@ -6,7 +6,7 @@ pub(super) const AGAIN_MS: u32 = 100;
 /// A node's state on the way to sharing the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sharing {
-    /// Neither known to share it nor being asked.
+    /// Does not share the grant, as far as known, and is not being asked.
     Not,
     /// Asked.
     Asked,

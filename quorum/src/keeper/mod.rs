@@ -61,9 +61,9 @@ pub struct Keeper {
     is_session_over: bool,
     /// The beginning of the next automatic round.
     next: Option<BootTime>,
-    /// A caller waits for the outcome of a round.
+    /// True if a caller waits for the outcome of a round.
     is_awaited: bool,
-    /// A caller waits until a majority has the lock as a reader's.
+    /// True if a caller waits until a majority has the lock as a reader's.
     is_sharing: bool,
     is_lost: bool,
 }
@@ -73,7 +73,7 @@ pub struct Keeper {
 pub struct Auto {
     /// The moment after which no round begins automatically.
     pub until: BootTime,
-    /// The length of its leases, in milliseconds.
+    /// The length of the leases, in milliseconds.
     pub ttl_ms: u32,
 }
 
@@ -82,7 +82,7 @@ pub struct Auto {
 pub struct Work {
     /// Calls to send, in the round [`Held::round`].
     pub calls: Vec<Call>,
-    /// A round of extension began, with these calls.
+    /// True if a round of extension began, with these calls.
     pub begins: bool,
     /// News to pass on.
     pub news: Vec<News>,
@@ -97,12 +97,12 @@ pub enum News {
     NotExtended,
     /// A majority has the lock as a reader's.
     Shared,
-    /// Lost: nobody may rely on it from here on. The last news.
+    /// The last news: the lock is lost, and nobody may rely on it from here on.
     Lost {
         /// The reason.
         why: WhyLost,
-        /// The caller releases the lock on all nodes: some may have granted it again. False if another process may
-        /// speak for the same owner, and rely on those grants.
+        /// True if the caller releases the lock on all nodes: some may have granted it again. False if another process
+        /// may speak for the same owner, and rely on those grants.
         gives_back: bool,
     },
 }

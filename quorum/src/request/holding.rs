@@ -39,7 +39,7 @@ pub struct Acquire<'a> {
     pub ttl: Ttl,
     /// The mode.
     pub wanted: Wanted,
-    /// The request may be a repetition: an existing grant of this owner is the answer.
+    /// True if the request may be a repetition: an existing grant of this owner is the answer.
     pub retry: bool,
     /// The token that a quorum client proposes.
     pub fence: Option<Token>,

@@ -276,7 +276,7 @@ impl MembersVersion {
 pub enum Conversion {
     /// Others may join.
     Shared,
-    /// No other owner holds it.
+    /// No other owner holds the lock.
     Exclusive,
 }
 

@@ -34,7 +34,7 @@ enum Stage {
         mode: Mode,
         ends: u64,
     },
-    /// The process that acquired it, or was about to, is gone, and another one reads what the nodes have.
+    /// The process that acquired the lock, or was about to, is gone, and another one reads the nodes' state.
     Looking {
         start: BootTime,
         seen: Vec<Option<(NodeId, Option<OwnGrant>)>>,

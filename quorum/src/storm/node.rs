@@ -73,7 +73,7 @@ pub struct Grant {
     pub owner: Owner,
     mode: Mode,
     pub token: u64,
-    /// Another process of its owner continues the grant.
+    /// True if another process of its owner continues the grant.
     is_adopted: bool,
     /// The end of the lease on the node's clock.
     pub until: u64,

@@ -58,9 +58,9 @@ pub struct Taker {
     refused: Option<Refused>,
     /// The next pause, in milliseconds.
     pause_ms: u32,
-    /// The last request stood in a queue (`waited`), and learnt that the lock is free or that it may not wait
-    /// (`collided`).
+    /// True if the last request waited in a queue.
     waited: bool,
+    /// True if the last wait ended because the lock is free, or because nodes let the request not wait.
     collided: bool,
     /// The number of consecutive attempts that were granted too late.
     too_late: u32,
@@ -73,7 +73,7 @@ pub struct Taker {
 /// The caller's place among those of its process that want the same lock. It decides what follows a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// No place: it does not wait.
+    /// No place: the caller does not wait.
     None,
     /// Before the line.
     BeforeLine,
@@ -90,7 +90,7 @@ pub enum Task {
         wanted: Wanted,
         /// The moment to stop waiting for answers, if there is a limit.
         by: Option<BootTime>,
-        /// Ask under the name that an earlier wait left in the queues; a new name if false.
+        /// True to ask under the name that an earlier wait left in the queues; false for a new name.
         keeps_name: bool,
     },
     /// Ask the only node for the lock; the request may wait there.
@@ -146,14 +146,14 @@ pub enum Refused {
     Contended,
     /// Nodes may have forgotten grants.
     Guarded {
-        /// The time until enough of them serve, in milliseconds.
+        /// The time until enough nodes serve, in milliseconds.
         left_ms: u32,
     },
     /// The grant came when nothing of the lease was left.
     TooLate,
     /// Too few nodes answered, or could be asked.
     TooFewNodes {
-        /// A permanent cause: asking again would not help.
+        /// True if the cause is permanent: asking again would not help.
         is_lasting: bool,
     },
     /// A permanent cause: the caller already holds the lock, or asks for something impossible.

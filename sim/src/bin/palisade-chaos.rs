@@ -17,10 +17,10 @@ struct Cli {
 enum Task {
     /// Run a campaign, and write a report.
     Run(Settings),
-    /// Run as one of its client processes.
+    /// Run as a client process of a campaign.
     #[command(hide = true)]
     Client { settings: String },
-    /// Run as one of its agents.
+    /// Run as an agent of a campaign.
     #[command(hide = true)]
     Agent { settings: String },
 }

@@ -41,7 +41,7 @@ pub struct EndState {
     pub version: String,
     /// Memory, in bytes.
     pub memory: u64,
-    /// The numbers of locks, deadline entries and waiters.
+    /// The numbers of locks, deadline entries and waiters that are left over.
     pub left: (u64, u64, u64),
 }
 
@@ -76,7 +76,7 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
     .await
 }
 
-/// Takes one key that nobody else wants on each majority, while the clients go on. Returns the number of majorities
+/// Takes one key that nobody else wants on each majority, while the clients continue. Returns the number of majorities
 /// that succeeded.
 pub async fn majorities_in_calm(world: &World) -> usize {
     each_majority(world, async |client, options, _| match client.with(options).lock("chaos:majority").await {

@@ -47,7 +47,7 @@ pub struct Fault {
     pub on: On,
     /// The beginning.
     pub from: TimeUs,
-    /// The end; `None` while it lasts.
+    /// The end; `None` while the fault lasts.
     pub until: Option<TimeUs>,
     /// A remark for the report.
     pub note: String,
@@ -58,7 +58,7 @@ pub struct Fault {
 pub struct Wrong {
     /// The moment.
     pub at: TimeUs,
-    /// The lock; `None` if it concerns no lock in particular.
+    /// The lock; `None` if the fault concerns no lock in particular.
     pub key: Option<u32>,
     /// The description.
     pub what: String,

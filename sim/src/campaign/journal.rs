@@ -44,7 +44,7 @@ pub struct KeptLease {
 /// The end of a kept lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// The holder released it.
+    /// The holder released the lock.
     Released,
     /// The node said that the holder no longer has it.
     Lost,

@@ -89,7 +89,7 @@ pub struct Outcome {
     pub history: History,
     /// Every fault that was injected.
     pub faults: Vec<Fault>,
-    /// All findings.
+    /// All violations that were found.
     pub wrong: Vec<Wrong>,
     /// The moment at which the first finding was noticed.
     pub noticed: Option<TimeUs>,
@@ -107,7 +107,7 @@ pub struct Outcome {
     pub lives: Vec<usize>,
     /// Leases that KEEPALIVE kept.
     pub kept: kept::KeptLeases,
-    /// Elections.
+    /// The terms of elections, judged.
     pub elections: elected::Elections,
     /// Answers of agents to RELEASE.
     pub given_back: given_back::GivenBack,

@@ -20,7 +20,7 @@ use crate::history::Holder;
 pub struct Settings {
     /// The client's number.
     pub number: u32,
-    /// The seed of its choices.
+    /// The seed of the process's choices.
     pub seed: u64,
     /// The journal's path.
     pub journal: PathBuf,

@@ -40,7 +40,7 @@ pub struct Access {
 pub struct Arrival {
     /// The event for the referee.
     pub event: Event,
-    /// True if the register accepted it.
+    /// True if the register accepted the access.
     pub taken: bool,
     /// True for a write.
     pub writes: bool,

@@ -78,7 +78,7 @@ impl Slot {
 /// A process of the campaign other than the servers.
 #[derive(Debug)]
 pub struct Process {
-    /// The client or agent that it is.
+    /// The client or agent that this process is.
     pub on: On,
     child: Option<Child>,
     /// The wall clock.
@@ -379,7 +379,7 @@ impl World {
         self.settings.does(kind)
     }
 
-    /// Returns true while the nemesis goes on.
+    /// Returns true while the nemesis is active.
     pub fn storms(&self) -> bool {
         self.storm.load(Ordering::Relaxed)
     }

@@ -97,21 +97,21 @@ enum Stage {
 pub enum Action {
     /// The client begins, with this proposal, and this permit number if it wants a permit.
     Starts { client: usize, number: u16, proposal: u64 },
-    /// A node receives its ACQUIRE and answers.
+    /// A node receives a client's ACQUIRE and answers.
     Acquire { client: usize, node: usize },
-    /// The client has the answers of a majority and goes on.
+    /// The client has the answers of a majority and continues.
     Counts { client: usize },
-    /// A node receives its FENCE.
+    /// A node receives a client's FENCE.
     Fence { client: usize, node: usize },
     /// The client relies on the lock from now on.
     Wins { client: usize },
     /// A writer becomes a reader.
     Shares { client: usize },
-    /// A node receives its CONVERT.
+    /// A node receives a client's CONVERT.
     Convert { client: usize, node: usize },
     /// The client gives up or is done.
     Leaves { client: usize },
-    /// A node receives its RELEASE, or the lease ends there.
+    /// A node receives a client's RELEASE, or the lease ends there.
     Drop { client: usize, node: usize },
 }
 

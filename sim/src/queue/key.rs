@@ -29,7 +29,7 @@ pub struct Waits {
     pub owner: u8,
     /// The name of the request whose place this one shares: the owner's first that was waiting when this one came.
     pub place: u64,
-    /// True if its client is gone, even if unnoticed.
+    /// True if the request's client is gone, even if unnoticed.
     pub is_gone: bool,
 }
 

@@ -32,7 +32,7 @@ struct Waits {
     place: u64,
     until: BootTime,
     retry: bool,
-    /// True if its client is gone, and the node knows.
+    /// True if the request's client is gone, and the node knows.
     is_gone: bool,
 }
 

@@ -41,7 +41,7 @@ pub(super) enum Next {
     ChangerGoesOn(usize, u32),
     /// A program starts a new round.
     ChangerLooks(usize, u32),
-    /// An operator goes on to break a lock on one node after the other: the fault, the step, and who held the lock at
+    /// An operator continues to break a lock on one node after the other: the fault, the step, and who held the lock at
     /// the beginning.
     BreaksInTurn(usize, usize, Vec<Holder>),
     /// A holder must have noticed by now that its lock was taken away.

@@ -15,7 +15,7 @@ pub(super) struct Taking {
     pub(super) since: TimeUs,
     /// The version of the set whose nodes are asked.
     pub(super) version: u64,
-    /// True if its limit is at least [`PATIENCE_US`].
+    /// True if the caller's limit is at least [`PATIENCE_US`].
     pub(super) is_patient: bool,
     /// True if the caller must get the lock: it is patient and never barred, and nobody has held the lock since it
     /// came.

@@ -11,8 +11,8 @@ use crate::history::TimeUs;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Break {
     pub(super) at: TimeUs,
-    /// Other nodes may have granted the lock to others before or after: the operator breaks it on one node after the
-    /// other.
+    /// True if the operator breaks the lock on one node after the other: other nodes may have granted it to others
+    /// before or after.
     pub(super) in_turn: bool,
 }
 

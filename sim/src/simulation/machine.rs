@@ -18,7 +18,7 @@ pub struct Machine {
     ahead_us: i64,
     booted: TimeUs,
     boots: u8,
-    /// The end of its pause.
+    /// The end of the machine's pause.
     pub paused_until: TimeUs,
     /// True while the computer, or its process, is down.
     pub down: bool,

@@ -20,19 +20,19 @@ pub(super) struct Node {
     pub(super) files: Files,
     /// The number of files made on its disk: each has its own id.
     pub(super) files_made: u64,
-    /// A copy of its files.
+    /// A copy of the node's files.
     pub(super) copy: Option<Files>,
     /// A state file set aside while another one is in use.
     pub(super) aside: Option<(NodeState, FileId)>,
     /// A state that the disk has not finished writing.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
-    /// The states of its replica with their times, newest last.
+    /// The states of the replica with their times, newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
     /// The number of consecutive checks in which somebody waited there for a free lock.
     pub(super) idle_ticks: u32,
-    /// The last end of its process.
+    /// The last end of the node's process.
     pub(super) died: TimeUs,
     /// The last ceiling and longest lease sent to its replicas, with the time.
     pub(super) told: (TimeUs, u64, u32),

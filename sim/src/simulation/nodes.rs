@@ -131,7 +131,7 @@ impl World<'_> {
         node.copy = Some(copy);
     }
 
-    /// Starts a node from the copy: other files with the same text and data.
+    /// Starts a node from the copy of its files: other inodes with the same content.
     pub(super) fn restore_files(&mut self, n: usize) {
         self.kill(n);
         let node = &mut self.nodes[n];

@@ -70,11 +70,11 @@ pub struct Plan {
 /// A computer, with its two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The excess rate of its clocks over true time, in parts per million.
+    /// The excess rate of the clocks over true time, in parts per million.
     pub drift_ppm: i64,
-    /// The lead of its wall clock, in microseconds.
+    /// The lead of the wall clock, in microseconds.
     pub ahead_us: i64,
-    /// The data that its server keeps through a crash.
+    /// The data that the server keeps through a crash.
     pub keeps: Keeps,
 }
 

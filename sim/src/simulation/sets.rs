@@ -56,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets a client hear of `version`; it moves to it at once, or after a delay.
+    /// Lets a client learn of `version`; it moves to it at once, or after a delay.
     pub(super) fn hear_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,
@@ -86,7 +86,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns true if a client may start from names alone. A client that never heard of a version, or a program that
+    /// Returns true if a client may start from names alone. A client that never learned of a version, or a program that
     /// founds the first one, cannot tell a node from another server at its address. So no node may lose its state file
     /// between the founding of the first version and the time at which nobody goes by names any longer.
     fn may_go_by_names(&self) -> bool {

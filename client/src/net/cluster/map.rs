@@ -25,7 +25,7 @@ pub struct Shard {
 /// The cluster as one server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// True if it sees a majority of the masters, and the epoch of its configuration. Larger is better.
+    /// True if the server sees a majority of the masters, and the epoch of its configuration. Larger is better.
     pub standing: (bool, u64),
     pub shards: Vec<Shard>,
 }
@@ -88,7 +88,7 @@ pub const REDIRECTIONS_MAX: u32 = 5;
 /// The redirection of a master that does not serve a key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirection {
-    /// Another master serves it, from now on.
+    /// Another master serves the slot from now on.
     Moved(Place),
     /// The slot is migrating to another master, which this request asks once.
     Ask(Place),

@@ -113,7 +113,7 @@ pub struct Checked<T> {
 /// The requests and answers of one connection.
 #[derive(Debug)]
 pub struct Exchange<T> {
-    /// Requests as bytes; `asking` has their callers.
+    /// Requests as bytes, in the order of sending; `asking` has their callers.
     asked: Vec<u8>,
     asking: Vec<Asked<T>>,
     /// Bytes to write, from `written` on.

@@ -87,7 +87,7 @@ pub struct Wants {
     pub check_at: Option<Instant>,
     /// True if the socket has to become writable.
     pub is_blocked: bool,
-    /// True if it has a follower.
+    /// True if the connection has a follower.
     pub is_followed: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::values::failure::Why;
 struct Asked<'a> {
     /// The command as bytes.
     packed: &'a [u8],
-    /// The command that precedes it, if any.
+    /// The command that precedes this request, if any.
     before: Option<Before>,
     given: Given,
 }
@@ -122,8 +122,8 @@ impl Node {
         }
     }
 
-    /// Waits until a request can be sent: for the very first connection, and for a new one to a node that is down. Not
-    /// for a node that stays down, or has been silent for longer than its time.
+    /// Waits for the first connection, or for a new one to a node that is down, so that a request can be sent. Does not wait
+    /// for a node that stays down, or that is silent beyond its time limit.
     async fn admit(&self, given: Given, began: Instant) -> Result<(), Why> {
         self.redial(began + given.least()).await;
         self.link(began + connect_within(given)).await?;

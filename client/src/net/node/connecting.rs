@@ -21,7 +21,7 @@ const PROTOCOL: u64 = 1;
 /// Feature of LOCK.NODE: the node accepts a note with LOCK.WAIT, and the number of requests behind.
 const BEHIND: &str = "behind";
 
-/// Feature of LOCK.NODE: one connection hears of many waits.
+/// Feature of LOCK.NODE: one connection receives the answers to many waits.
 const HEAR: &str = "hear";
 
 /// Feature of LOCK.NODE: the node knows the set of nodes.

@@ -45,7 +45,7 @@ pub struct Inbox(Mutex<Arrived>);
 struct Arrived {
     answers: VecDeque<Answer>,
     waits: Option<Waker>,
-    /// The number of answers that it waits for; an error wakes it in any case.
+    /// The number of answers that the task waits for; an error wakes it in any case.
     least: usize,
     /// True once the wait takes long: then it continues on the client's thread.
     is_overdue: bool,

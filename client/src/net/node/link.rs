@@ -32,7 +32,7 @@ pub struct Link {
     pub id: NodeId,
     /// True if the server reports changes of read keys over this connection.
     pub(super) tracks: bool,
-    /// True if it accepts a note with LOCK.WAIT, and the number of requests behind.
+    /// True if the node accepts a note with LOCK.WAIT, and the number of callers behind.
     pub(super) knows_behind: bool,
     /// True if one connection can hear the outcome of many waits.
     pub(super) hears: bool,

@@ -52,7 +52,7 @@ pub struct Listener {
     pub waits: Mutex<Waits>,
 }
 
-/// The callers that wait for its news.
+/// The callers that wait for the listener's news.
 #[derive(Debug)]
 pub struct Waits {
     pub is_open: bool,

@@ -66,9 +66,9 @@ impl Whereabouts {
 /// The state that all nodes of a client share.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Notified when one of them answers again.
+    /// Notified when a silent node answers again.
     pub answers_again: Arc<Notify>,
-    /// The held locks whose changes they report.
+    /// The held locks whose changes the nodes report.
     pub tracked: Arc<Tracked>,
     /// The version of their set, and the later ones that they report.
     pub news: Arc<News>,
@@ -94,9 +94,9 @@ pub struct Node {
     id: Option<NodeId>,
     /// The server that answered last.
     seen: Mutex<Option<NodeId>>,
-    /// The number of its first connection.
+    /// The number of the node's first connection.
     first: u64,
-    /// True if it is a master of a cluster.
+    /// True if the node is a master of a cluster.
     is_in_cluster: bool,
     state: watch::Sender<State>,
     redialing: Redialing,

@@ -21,7 +21,7 @@ pub(super) struct Redialing {
 struct Dialed {
     /// Start of the last attempt; `None` if there is none, and none will be.
     began: Option<Instant>,
-    /// True if it has failed.
+    /// True if the attempt has failed.
     is_over: bool,
     /// True if a request has asked for the next one.
     is_wanted: bool,

@@ -32,7 +32,7 @@ const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrad
 /// Maximum time without progress, except for leases that end, before the obstacle is reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time after which the caller hears of a new node that does not answer, and is asked again.
+/// Time after which the caller learns of a new node that does not answer, and is asked again.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// Time after which a node that does not answer during the founding of the set is recorded as unknown.
@@ -116,13 +116,13 @@ pub(super) type Guarded = Vec<(String, u64)>;
 pub struct Knows {
     /// The id of the server.
     pub id: u128,
-    /// Milliseconds for which it grants nothing.
+    /// Milliseconds for which the server grants nothing.
     pub guard_ms: u64,
-    /// The longest lease that it accepts, in milliseconds.
+    /// The longest lease that the server accepts, in milliseconds.
     pub max_ttl_ms: u64,
-    /// Milliseconds until it has a vote on the next version.
+    /// Milliseconds until the server has a vote on the next version.
     pub unsettled_ms: u64,
-    /// The latest version that it knows.
+    /// The latest version that the server knows.
     pub members: Members,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Changer<'a> {
     }
 
     /// Returns what the server at this address knows. One that fails in a way that may pass is asked again, until
-    /// `until`; the caller hears of it after a second.
+    /// `until`; the caller learns of it after a second.
     async fn look_until(&self, address: &str, until: Instant) -> Result<Knows, Why> {
         let (began, mut is_told) = (Instant::now(), false);
         loop {

@@ -189,7 +189,7 @@ async fn tokens_that_another_process_raises() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// The validity known here ended during an extension, and this process had not heard of an earlier extension by another
+/// The validity known here ended during an extension, and this process had not learned of an earlier extension by another
 /// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_another_process_extended_is_not_lost() {

@@ -111,7 +111,7 @@ async fn held(count: usize) -> (Nodes, Client, ByOwner) {
     (nodes, client, locks)
 }
 
-/// Two holds are known here, and are broken on four of five nodes before this process hears of it.
+/// Two holds are known here, and are broken on four of five nodes before this process learns of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_given_back_of_a_broken_lock() {
     let (nodes, client, locks) = held(5).await;
@@ -141,7 +141,7 @@ async fn at_the_end_locks_are_left_or_given_back() {
     }
 }
 
-/// The process that acquired a lock ends and releases what it holds, after the owner went on with another process.
+/// The process that acquired a lock ends and releases what it holds, after another process of the owner continued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_leaves_what_another_one_continues() {
     let (nodes, client, locks) = held(3).await;
@@ -194,7 +194,7 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
     }
 }
 
-/// An owner goes on with another process, which has a node grant the lock again. The first process, which never heard of
+/// An owner continues in another process, which has a node grant the lock again. The first process, which never learned of
 /// that, finds the lock missing on a second node: the lock is lost to that process, which must not release it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {

@@ -47,7 +47,7 @@ fn refuses_to_convert(server: &Server, refuses: bool) {
     assert_eq!(server.client().say(&format!("ACL SETUSER default {sign}lock.convert")), text("OK"));
 }
 
-/// Extends the lock. A round with too few nodes is followed by another: the client may not have heard of all grants
+/// Extends the lock. A round with too few nodes is followed by another: the client may not have learned of all grants
 /// when the round began.
 async fn extend(guard: &Guard) {
     while let Err(error) = guard.extend().await {

@@ -179,8 +179,8 @@ fn what_ends_is_deleted_or_handed_over_and_told_once() {
     }
 }
 
-/// A lock of readers comes to a key that a writer had with a larger token: a reader that joins them there comes after
-/// that writer.
+/// A lock of readers is renamed to a key that a writer held with a larger token. A reader that joins them gets a token
+/// above that writer's.
 #[test]
 fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     let mut key = Key::new();

@@ -24,7 +24,7 @@ const AHEAD_US: u64 = 2_000_000;
 enum Event {
     /// The node reads which slots it serves, as it does ten times a second.
     Looks,
-    /// The slot leaves on the word of another node: this one hears of it from the cluster, and may not have read it
+    /// The slot leaves on the word of another node: this one learns of it from the cluster, and may not have read it
     /// yet.
     Leaves,
     /// A command takes the slot from the node, which reads its slots before and after.
@@ -57,11 +57,11 @@ const EVENTS: [Event; 8] = [
 #[derive(Clone)]
 struct Cluster {
     node: Node,
-    /// This node has the slot.
+    /// True if this node has the slot.
     is_here: bool,
     /// The key's content, on the node that has the slot.
     lock: Option<Lock>,
-    /// An owner was granted the lock, and has not given it back.
+    /// True if an owner was granted the lock, and has not given it back.
     is_held: bool,
     /// The largest token of all.
     last: Option<Token>,

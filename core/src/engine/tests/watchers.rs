@@ -12,7 +12,7 @@ fn known(key: &Key) -> Known {
     key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
 }
 
-/// Checks that a watcher of the present state hears of `happens` at the next check.
+/// Checks that a watcher of the present state learns of `happens` at the next check.
 fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
     let id = key.watch(known(key), 1_000).unwrap().unwrap();
     key.settle();

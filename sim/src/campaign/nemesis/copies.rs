@@ -129,7 +129,7 @@ async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     })
 }
 
-/// Copies every file of the server's folder, while the server may go on.
+/// Copies every file of the server's folder, while the server may continue.
 fn keep(from: &Path, kept: &TempDir) -> io::Result<()> {
     let manifest = from.join(AOF).join("appendonly.aof.manifest");
     for _ in 0..TRIES {

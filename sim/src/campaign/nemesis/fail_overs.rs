@@ -15,7 +15,7 @@ use crate::campaign::link::Mode;
 use crate::campaign::patience::{LOOK, comes_true};
 use crate::campaign::world::World;
 
-/// The longest time for a replica's promotion before this hand goes on: links may be cut.
+/// The longest time for a replica's promotion before this hand continues: links may be cut.
 const PROMOTION: Duration = Duration::from_secs(20);
 
 /// The way in which the replica takes over.

@@ -236,7 +236,7 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
 struct FailOver {
     /// The time for which the replica follows in step.
     follows: Duration,
-    /// The time for which nothing reaches the replica, so that it never hears of the grants in that time.
+    /// The time for which nothing reaches the replica, so that it never learns of the grants in that time.
     lags: Duration,
     /// The time without a master.
     down: Duration,
