@@ -347,9 +347,10 @@ crash: setup ## Crash servers at random under load, ROUNDS (100) of each kind: a
 	@PALISADE_ROUNDS=$${ROUNDS:-100} cargo test --test server -- --nocapture --test-threads 2 crashes::
 
 .PHONY: storm
-storm: setup ## Many at once: 10 000 who wait, 10 000 critical sections over five nodes: about two minutes
+storm: setup ## Many at once: 10 000 who wait, 10 000 critical sections over five nodes, random calls on nodes that stall for MINUTES (1): about three minutes
 	@PALISADE_WAITERS=10000 cargo test --test server -- --nocapture storms::
 	@PALISADE_SECTIONS=10000 cargo test --package palisade-client --test quorum -- --nocapture contention::
+	@PALISADE_STORM_MINUTES=$${MINUTES:-1} cargo test --package palisade-client --test quorum -- --nocapture storms::
 
 .PHONY: hostile
 hostile: setup ## A server under a million random hostile commands (COMMANDS), and a thousand damaged AOFs: about two minutes

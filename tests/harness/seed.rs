@@ -12,6 +12,7 @@ pub fn seed() -> u64 {
     let thread = std::thread::current();
     // A test's thread has the test's name, unless tests run one after another.
     let test = thread.name().filter(|name| name.contains("::")).map(|name| format!(" -- --exact {name}"));
-    println!("again: PALISADE_SEED={seed} {others}cargo test --test server{}", test.unwrap_or_default());
+    let (package, tests) = (env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    println!("again: PALISADE_SEED={seed} {others}cargo test -p {package} --test {tests}{}", test.unwrap_or_default());
     seed
 }

@@ -38,6 +38,7 @@ mod sentinel;
 #[cfg(feature = "tls")]
 mod sentinel_tls;
 mod sessions;
+mod storms;
 mod taking;
 mod told;
 mod unwell;
