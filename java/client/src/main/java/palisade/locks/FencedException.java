@@ -5,6 +5,7 @@ public final class FencedException extends ServerException {
 
     private static final long serialVersionUID = 1L;
 
+    /** The largest token that the resource has seen. */
     private final long seen;
 
     FencedException(String reply) {

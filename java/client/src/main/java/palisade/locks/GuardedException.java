@@ -7,6 +7,7 @@ public final class GuardedException extends ServerException {
 
     private static final long serialVersionUID = 1L;
 
+    /** The time after which a retry makes sense. */
     private final Duration retryAfter;
 
     GuardedException(String reply) {

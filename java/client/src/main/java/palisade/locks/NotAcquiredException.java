@@ -21,6 +21,7 @@ public final class NotAcquiredException extends PalisadeException {
 
     }
 
+    /** The reason. */
     private final Reason reason;
 
     private final transient Holder holder;

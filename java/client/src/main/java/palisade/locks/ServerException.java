@@ -5,6 +5,7 @@ public class ServerException extends PalisadeException {
 
     private static final long serialVersionUID = 1L;
 
+    /** The whole reply. */
     private final String reply;
 
     ServerException(String reply, String message) {

@@ -5,6 +5,7 @@ public final class UnavailableException extends PalisadeException {
 
     private static final long serialVersionUID = 1L;
 
+    /** True of a connection that ended, so that a new one may do better. */
     private final boolean broken;
 
     /**
