@@ -152,6 +152,6 @@ fn ends(server: &Path, module: &Path, options: &Options, budgets: &mut Vec<Budge
     }
     let what = format!("{} holders of one key end, longest time of a bystander, ms", options.ending);
     budgets.push(Budget::at_most(what, crate::server_cost::median(&paused), 2.0));
-    table.note("The budget takes the figure in the middle.");
+    table.note("The budget uses the median.");
     table
 }

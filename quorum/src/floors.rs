@@ -30,7 +30,7 @@ struct Permits {
 pub enum Kind {
     /// Exclusive ones.
     Exclusive,
-    /// Shared ones.
+    /// The tokens of readers.
     Shared,
     /// Permits of one number.
     Permit(u16),

@@ -24,7 +24,7 @@ impl Readiness {
         }
     }
 
-    /// Waits until there may be something to read that came after the last return of this.
+    /// Waits until new bytes may have arrived since this last returned.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.readable().await?,
