@@ -28,9 +28,9 @@ struct Permits {
 /// The grants that share one floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Exclusive ones.
+    /// Exclusive grants.
     Exclusive,
-    /// The tokens of readers.
+    /// Shared grants.
     Shared,
     /// Permits of one number.
     Permit(u16),
