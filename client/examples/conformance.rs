@@ -6,7 +6,9 @@ use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use palisade_client::{Client, Error, ErrorKind, Guard, Options, Permit, ReadGuard, Released, WriteGuard};
+use palisade_client::{
+    Client, Error, ErrorKind, Guard, Leadership, Options, Permit, ReadGuard, Released, Session, WriteGuard,
+};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
@@ -53,6 +55,8 @@ struct State {
     client: Option<Client>,
     /// The locks by name; `None` once released.
     held: HashMap<String, Option<Arc<Lock>>>,
+    leading: HashMap<String, Leadership>,
+    groups: HashMap<String, Session>,
     requests: HashMap<u64, AbortHandle>,
 }
 
@@ -170,6 +174,44 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
                 Err(error) if error.kind() == ErrorKind::NotGivenBack => Ok(json!({"error": "unsupported"})),
                 closed => closed.map(|()| json!({})),
             }
+        }
+        _ => build(state, request).await,
+    }
+}
+
+/// Performs what is built from locks.
+async fn build(state: &Shared, request: &Value) -> Result<Value, Error> {
+    let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
+    let client = state.lock().unwrap().client.clone().expect("it was opened");
+    let ttl = Duration::from_millis(request["ttl_ms"].as_u64().unwrap_or(30_000));
+    let client = client.with(&Options::new().node_timeout(PATIENT).ttl(ttl));
+    match text("do").as_str() {
+        "campaign" => {
+            let leadership = client.election(text("key")).campaign(text("value")).await?;
+            let answer = json!({"term": leadership.term()});
+            state.lock().unwrap().leading.insert(text("as"), leadership);
+            Ok(answer)
+        }
+        "leader" => {
+            let leader = client.election(text("key")).leader().await?;
+            let Some(leader) = leader else { return Ok(json!({"value": null})) };
+            Ok(json!({"value": String::from_utf8_lossy(&leader.value), "term": leader.term}))
+        }
+        "resign" => {
+            let leadership = state.lock().unwrap().leading.remove(&text("of")).expect("it leads");
+            leadership.resign().await;
+            Ok(json!({}))
+        }
+        "all" => {
+            let keys = request["keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let session = client.lock_all(keys).await?;
+            state.lock().unwrap().groups.insert(text("as"), session);
+            Ok(json!({}))
+        }
+        "release_all" => {
+            let session = state.lock().unwrap().groups.remove(&text("of")).expect("it was acquired");
+            session.close().await;
+            Ok(json!({}))
         }
         _ => Ok(json!({"error": "unsupported"})),
     }
