@@ -33,6 +33,7 @@ mod full_disk;
 mod garbage;
 mod gate;
 mod gate_kept;
+mod gate_storms;
 mod guard;
 mod hand_over;
 mod heard;
