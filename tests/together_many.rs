@@ -6,8 +6,8 @@ use std::time::Instant;
 use palisade_core::Refusal;
 
 use crate::harness::{
-    Client, Reply, Server, Setup, beside_a_bystander, error, follow, in_step, int, null, owners, past_its_first_tokens,
-    text, token, wait_until, waits,
+    Client, Reply, Server, Setup, beside_a_bystander, error, follow, in_step, int, null, owners, pass_first_tokens,
+    past_its_first_tokens, text, token, wait_until, waits,
 };
 
 const HOLDERS: usize = 100_000;
@@ -163,6 +163,25 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert!(looks_between > 0, "all ended at once");
     assert_eq!(operator.hear(), int(shared));
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
+}
+
+/// Each entry of such a file changes the index of the token that all share: it was searched from its beginning.
+#[test]
+fn a_token_that_many_readers_share_is_there_after_a_restart() {
+    const READERS: usize = 20_000;
+    // The system keeps what a killed server has written.
+    let setup = Setup::new().aof().option("appendfsync", "no");
+    let mut server = setup.module_arguments(&["max-clock-skew", "0"]).start();
+    let mut me = server.client();
+    pass_first_tokens(&mut me, "first");
+    let shared = readers_with_one_token(&mut me, READERS);
+    server.kill();
+    server.start_again();
+    server.lift();
+    let mut me = server.client();
+    assert_eq!(me.say("LOCK.INFO k").field("holders"), int(READERS as i64));
+    assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {shared}")), int(shared));
+    assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
 }
 
 /// The operator used to receive Null, which says that there was no such grant.
