@@ -93,9 +93,10 @@ impl World {
                     assert_eq!(told, mode, "it is kept for {owner:?}");
                 } else {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
-                    // If there is no room for a reservation, none is made.
+                    // If there is no room for a reservation, none is made, and one in another mode stays.
                     let name = name_of(place);
-                    if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, ..)| *kept_for == *owner.bytes())
+                    let own = (owner.bytes(), mode);
+                    if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, mode, _)| (kept_for, mode) == own)
                     {
                         self.tell(place, owner.bytes(), mode);
                     }

@@ -269,8 +269,10 @@ impl World {
             _ => panic!("{request:?} ends no grant by {event:?}"),
         }
         assert!(self.locks.get(&place).is_some_and(|lock| grant_of(lock, ended.owner()).is_none()));
-        self.oracle.left(place, ended.owner());
-        if event != Event::Expired {
+        if event == Event::Expired {
+            self.oracle.ran_out(place, ended.owner());
+        } else {
+            self.oracle.left(place, ended.owner());
             self.oracle.gave_up(place, ended.owner());
         }
         self.replica_news(place, |_, record, now| encode_end(ended, now, HERE, record));

@@ -142,6 +142,11 @@ impl Oracle {
         self.at(place).take(owner);
     }
 
+    /// Records that a grant of `owner` whose lease is over left a lock. A later grant may have ended it here already.
+    pub fn ran_out(&mut self, place: Place, owner: &[u8]) {
+        self.at(place).grants.retain(|grant| grant.dropped || grant.owner != owner);
+    }
+
     /// Records that `owner` released its grant, or that it was broken; its earlier evicted grants end, too.
     pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
