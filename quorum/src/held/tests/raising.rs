@@ -1,0 +1,151 @@
+//! Tokens that rise while the lock is held.
+
+use super::*;
+
+/// Regression: another process of the same owner raised the tokens. The nodes did not have the tokens that they had
+/// acknowledged here, so the lock counted as gone and its owner was granted another permit.
+#[test]
+fn tokens_that_another_process_raises() {
+    let raised = |held: &mut Held, node: usize, calls: &[Call]| {
+        // As soon as one node has told its token, the others are asked for that token before they are asked what they
+        // have.
+        let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
+        assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
+        held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
+    };
+    let mut held = held();
+    held.is_spoken_for_elsewhere();
+    extend(&mut held, 100);
+    let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+    for node in 0..3 {
+        let calls = no(&mut held, 1, node, 110);
+        let calls = raised(&mut held, node, &calls);
+        assert!(calls.contains(&Call::now(node, ask)), "then it is extended in this round: {calls:?}");
+        held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
+    }
+    assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
+    // The same, found by reading the nodes.
+    let mut held = self::held();
+    held.is_spoken_for_elsewhere();
+    for node in 0..3 {
+        let calls = held.on_missing(node, id(node as u128), token(100), at(105).boot);
+        raised(&mut held, node, &calls);
+        assert!(held.on_missing(node, id(node as u128), token(100), at(121).boot).is_empty());
+    }
+    assert_eq!((held.token(), held.is_lost()), (token(200), false));
+}
+
+/// Regression: the lock was broken on all nodes while their tokens were being raised. They said so then, and the next
+/// round took it back node by node, as if they had restarted.
+#[test]
+fn broken_while_tokens_are_raised_it_is_lost() {
+    let mut held = held();
+    let fence = Ask::Fence { token: token(200) };
+    extend(&mut held, 100);
+    healed(&mut held, 3, 200, 110);
+    for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+        held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+        assert_eq!(held.is_lost(), is_lost, "{node}");
+    }
+    healed(&mut held, 2, 200, 130);
+    assert!(held.is_lost(), "a node that grants it again does not bring it back");
+}
+
+#[test]
+fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
+    let mut held = held();
+    extend(&mut held, 100);
+    let calls = healed(&mut held, 3, 200, 110);
+    let raise: Vec<_> = (0..3).map(|node| Call::now(node, Ask::Fence { token: token(200) })).collect();
+    assert_eq!(calls, raise);
+    assert_eq!(held.token(), token(100));
+    fenced(&mut held, 0, 200, 120);
+    assert_eq!(held.token(), token(100), "two of five");
+    fenced(&mut held, 1, 200, 120);
+    assert_eq!(held.token(), token(200));
+    // A node with a lower token is raised, and takes part only then.
+    let calls = healed(&mut held, 4, 150, 130);
+    assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
+    let calls = extend(&mut held, 200);
+    assert_eq!(calls[4].ask, Ask::Fence { token: token(200) });
+    assert_eq!(calls[0].ask, Ask::Extend { ttl_ms: TTL_MS, token: token(200) });
+    assert_eq!(held.token(), token(200));
+}
+
+/// A late grant has a larger token, so all are raised to it while a round with the lower one is on its way. The nodes
+/// refuse the round, and have the lock.
+#[test]
+fn a_raise_that_overtakes_an_extension_loses_nothing() {
+    for fence_answered_first in [false, true] {
+        let mut held = held();
+        extend(&mut held, 100);
+        assert_eq!(healed(&mut held, 3, 200, 110).len(), 3, "all are asked to raise");
+        let mut again = vec![];
+        for node in 0..3 {
+            if fence_answered_first {
+                fenced(&mut held, node, 200, 120);
+                again.extend(no(&mut held, 1, node, 121));
+            } else {
+                assert!(no(&mut held, 1, node, 120).is_empty());
+                again.extend(fenced(&mut held, node, 200, 121));
+            }
+        }
+        assert!(!held.is_lost());
+        let expected = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+        let extensions: Vec<_> = again.iter().filter(|call| call.ask == expected).collect();
+        assert_eq!(extensions.len(), 3, "{again:?}");
+        for node in 0..3 {
+            held.on_answer(1, node, id(node as u128), expected, Answer::Token(token(200)), at(130).boot);
+        }
+        assert_eq!((held.outcome(), held.token()), (Some(true), token(200)));
+    }
+}
+
+#[test]
+fn a_lower_token_of_a_healed_node_lowers_nothing() {
+    let mut held = held();
+    extend(&mut held, 100);
+    no(&mut held, 1, 2, 110);
+    let calls = healed(&mut held, 2, 50, 120);
+    assert_eq!((held.token(), held.nodes_held()), (token(100), 2));
+    assert_eq!(calls, [Call::now(2, Ask::Fence { token: token(100) })]);
+}
+
+#[test]
+fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
+    let mut held = held();
+    extend(&mut held, 100);
+    healed(&mut held, 3, 200, 110);
+    held.on_answer(1, 0, id(0), Ask::Fence { token: token(200) }, Answer::Failed, at(150).boot);
+    let calls = extend(&mut held, 200);
+    assert!(matches!(calls[0].ask, Ask::Acquire { retry: true, .. }));
+    let Ask::Acquire { proposal, .. } = calls[0].ask else { panic!() };
+    assert!(proposal >= held.token());
+}
+
+/// Nodes hung for longer than their time to answer. Then they raised their tokens, and refused an extension that named
+/// the lower one. They are asked what they have before the lock counts as gone there.
+#[test]
+fn a_raise_without_an_answer_is_no_loss() {
+    for has_it in [true, false] {
+        let mut held = held();
+        healed(&mut held, 3, 200, 50);
+        extend(&mut held, 100);
+        let raise = Ask::Fence { token: token(200) };
+        for node in 0..3 {
+            held.on_answer(0, node, id(node as u128), raise, Answer::Failed, at(150).boot);
+        }
+        for node in 0..3 {
+            let ask = Ask::Fence { token: held.token() };
+            assert_eq!(no(&mut held, 1, node, 160), [Call::now(node, ask)]);
+            let answer = if has_it { Answer::Token(token(200)) } else { Answer::No };
+            let calls = held.on_answer(1, node, id(node as u128), ask, answer, at(170).boot);
+            let ask = Ask::Extend { ttl_ms: TTL_MS, token: token(200) };
+            assert_eq!(calls.contains(&Call::now(node, ask)), has_it);
+            if has_it {
+                held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(180).boot);
+            }
+        }
+        assert_eq!((held.is_lost(), held.outcome()), (!has_it, Some(has_it)));
+    }
+}

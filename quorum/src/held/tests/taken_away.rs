@@ -1,0 +1,183 @@
+//! When a lock counts as lost, and which nodes are asked to grant it again.
+
+use super::*;
+
+/// A node was replaced, and its successor granted the lock, while a round ran. It is healed and nothing else. Then a
+/// majority is asked and does not have the lock, so it is lost, whatever the rest answers. No node is asked to grant it
+/// again meanwhile, so taking it away on one node after the other is not undone.
+#[test]
+fn what_a_majority_is_missing_is_lost() {
+    let mut held = held();
+    let calls = extend(&mut held, 100);
+    assert_eq!(calls.len(), 5);
+    held.on_missing(0, id(0), token(100), at(105).boot);
+    held.on_missing(0, id(0), token(100), at(105).boot);
+    assert!(!held.is_lost() && held.token_at(0).is_none(), "one node is one node");
+    assert!(yes(&mut held, 1, 0, 110).is_empty(), "what it says of before it was looked at is late");
+    assert_eq!(held.outcome(), Some(false), "two are left who can extend it");
+    held.on_missing(1, id(1), token(99), at(105).boot);
+    held.on_missing(2, id(7), token(100), at(105).boot);
+    held.on_missing(3, id(3), token(100), at(105).boot);
+    assert!(!held.is_lost(), "another token, another server, and one that never had it");
+    held.on_missing(1, id(1), token(100), at(105).boot);
+    held.on_missing(2, id(2), token(100), at(105).boot);
+    assert!(held.is_lost());
+}
+
+/// A node without the grant says so when asked what it has.
+#[test]
+fn a_lock_that_another_process_gave_back_is_lost() {
+    for looked_at in [false, true] {
+        let mut held = held();
+        held.is_spoken_for_elsewhere();
+        extend(&mut held, 100);
+        for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+            let calls = match looked_at {
+                true => held.on_missing(node, id(node as u128), token(100), at(105).boot),
+                false => no(&mut held, 1, node, 110),
+            };
+            held.on_answer(1, node, id(node as u128), calls[0].ask, Answer::No, at(120).boot);
+            assert_eq!(held.is_lost(), is_lost, "{node}");
+        }
+    }
+}
+
+/// Regression: the lock was broken on one node after the other, and each granted it again before the next was asked. No
+/// majority lost it at once, so its holder went on, or it was reported as nodes that could not be asked. Rounds that
+/// extend it meanwhile change nothing.
+#[test]
+fn a_lock_that_is_taken_away_on_one_node_after_the_other_is_lost() {
+    let members = || (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
+    for (pause_ms, is_lost) in [(1, true), (120, true), (251, false)] {
+        let mut held = Held::new(members(), token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+        for node in 0..3 {
+            let ms = 100 + node as u64 * pause_ms;
+            extend(&mut held, ms);
+            let round = held.round();
+            no(&mut held, round, node, ms);
+            assert_eq!(held.is_lost(), is_lost && node == 2, "{pause_ms} {node}");
+            healed(&mut held, node, 100, ms);
+            (0..5).filter(|other| *other != node).for_each(|other| drop(yes(&mut held, round, other, ms)));
+            assert_eq!(held.outcome(), Some(true));
+            assert!(held.was_gone_from(node));
+        }
+        assert_eq!((held.is_lost(), held.nodes_held()), (is_lost, 5));
+    }
+}
+
+/// Regression: a round of extension began while the lock was broken on one node after the other. The nodes that refused
+/// it were asked to grant the lock again at once, and a majority had it before the last one was broken.
+#[test]
+fn a_node_where_it_was_taken_away_is_asked_to_grant_it_a_quarter_of_a_lease_later() {
+    let mut held = held();
+    extend(&mut held, 100);
+    assert!(no(&mut held, 1, 0, 110).is_empty());
+    assert!(held.on_missing(1, id(1), token(100), at(110).boot).is_empty());
+    for ms in [120, 359] {
+        let calls = extend(&mut held, ms);
+        assert_eq!(calls.iter().map(|call| call.node).collect::<Vec<_>>(), [2, 3, 4]);
+    }
+    let calls = extend(&mut held, 360);
+    assert_eq!(calls[..2], [0, 1].map(|node| Call::now(node, held.heal())));
+}
+
+/// A node that was not reached for a whole lease no longer has the lock, and nobody took it away there.
+#[test]
+fn a_node_whose_lease_has_ended_is_asked_to_grant_it_at_once() {
+    let members = (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    for (ms, round) in [(600, 1), (1_200, 2)] {
+        extend(&mut held, ms);
+        (2..5).for_each(|node| drop(yes(&mut held, round, node, ms)));
+    }
+    for node in 0..2 {
+        assert_eq!(no(&mut held, 2, node, 1_200), [Call::now(node, held.heal())]);
+        assert!(!held.was_gone_from(node));
+    }
+    held.on_missing(2, id(2), token(100), at(1_210).boot);
+    assert!(held.was_gone_from(2) && !held.is_lost());
+}
+
+/// Regression: a node that was found without the lock during an extension was asked to grant it again, by its answer to
+/// the extension.
+#[test]
+fn what_is_missing_in_a_round_stays_missing_in_it() {
+    let mut held = held();
+    extend(&mut held, 100);
+    for (node, is_lost) in [(0, false), (1, false), (2, true)] {
+        held.on_missing(node, id(node as u128), token(100), at(105).boot);
+        no(&mut held, 1, node, 110);
+        healed(&mut held, node, 100, 115);
+        assert_eq!(held.is_lost(), is_lost, "{node}");
+    }
+}
+
+/// A stopped process asks after its leases have ended.
+#[test]
+fn what_is_said_when_validity_is_over_is_no_loss_before() {
+    let mut held = held();
+    extend(&mut held, 100);
+    for node in 0..3 {
+        no(&mut held, 1, node, 5_000);
+        held.on_missing(node, id(node as u128), token(100), at(5_000).boot);
+    }
+    assert!(!held.is_lost());
+}
+
+/// Regression: a restarted node said that it does not have the lock when asked to raise its token, and again when asked
+/// to extend it. It was counted twice, so two nodes of five made a lock lost that three had.
+#[test]
+fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
+    let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    extend(&mut held, 100);
+    healed(&mut held, 4, 200, 110);
+    for node in [0, 1] {
+        let fence = Ask::Fence { token: token(200) };
+        held.on_answer(1, node, id(node as u128), fence, Answer::No, at(120).boot);
+        no(&mut held, 1, node, 121);
+    }
+    assert!(!held.is_lost());
+    for node in [2, 3] {
+        yes(&mut held, 1, node, 122);
+        fenced(&mut held, node, 200, 122);
+    }
+    assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
+}
+
+/// Regression: nodes that restart without their data say that they do not have the lock when they are asked to raise its
+/// token. They grant it again when their guard has ended, one after the other, and the lock was lost at the second one.
+#[test]
+fn nodes_that_restart_one_after_the_other_lose_nothing() {
+    let members = (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    for node in 0..3 {
+        let began = 100 + 1_300 * node as u64;
+        let others = || (0..3).filter(move |other| *other != node);
+        let fence = Ask::Fence { token: token(200) };
+        held.on_answer(held.round(), node, id(node as u128), fence, Answer::No, at(began).boot);
+        for ms in [300, 600, 900, 1_200] {
+            extend(&mut held, began + ms);
+            let round = held.round();
+            others().for_each(|other| drop(yes(&mut held, round, other, began + ms)));
+        }
+        healed(&mut held, node, 100, began + 1_250);
+        assert!(!held.is_lost(), "{node}");
+    }
+    assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
+}
+
+/// Regression: nodes whose answers to the acquisition came after the majority's were taken for nodes with an unknown
+/// lease until the first extension. They granted the lock again at once after it was taken away there.
+#[test]
+fn a_lock_that_is_taken_away_where_it_was_granted_last_is_lost() {
+    let granted = |n| (id(n), Some(token(100)), false);
+    let members = vec![granted(0), granted(1), (None, None, false)];
+    let mut held = Held::new(members, token(100), TTL_MS, valid_until(at(0).boot, TTL_MS));
+    let ask = Ask::Acquire { ttl_ms: TTL_MS, proposal: token(100), retry: false };
+    assert!(held.on_answer(0, 2, id(2), ask, Answer::Token(token(100)), at(5).boot).is_empty());
+    held.on_missing(2, id(2), token(100), at(100).boot);
+    assert!(held.was_gone_from(2));
+    held.on_missing(0, id(0), token(100), at(110).boot);
+    assert!(held.is_lost());
+}
