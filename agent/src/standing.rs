@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::limits::{LINE_EVERY, LINES_AT_ONCE, STANDING_EVERY};
 use crate::state::State;
 
-/// Reports lines until it is dropped.
+/// Passes each new line to `tell`, until the future is dropped.
 pub async fn report(state: Arc<State>, tell: fn(&str)) {
     let mut log = Log::new(Instant::now());
     loop {

@@ -134,9 +134,9 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
 
 /// Locks of all nodes.
 pub struct Listed {
-    /// The first ones by name.
+    /// The first locks by name.
     pub views: Vec<LockView>,
-    /// The number of further ones.
+    /// The number of further locks.
     pub more: usize,
     /// The failure to ask some masters of clusters, whose locks may be missing.
     pub is_whole: Result<(), Failure>,

@@ -45,7 +45,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Returns when all questions after a wait that began at `began` are over; `None` without a limit.
+    /// Returns the moment when all questions after a wait that began at `began` are over; `None` without a limit.
     pub fn over(self, began: Instant) -> Option<Instant> {
         match self {
             Self::Until(limit) => Some(began + limit + LATE),

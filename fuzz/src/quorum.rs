@@ -93,7 +93,7 @@ struct World {
     take_part: BTreeSet<(usize, u8)>,
     /// Servers that said that they know the holder to be a reader.
     shared: BTreeSet<u8>,
-    /// The servers among them that extended in this round while the earlier validity ran.
+    /// The servers of `take_part` that extended in this round while the earlier validity ran.
     extended: BTreeSet<u8>,
 }
 

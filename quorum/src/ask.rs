@@ -120,7 +120,7 @@ impl Call {
 mod tests {
     use super::*;
 
-    /// The node's clock may have counted too much of a wait.
+    /// The node's clock may run fast, and overstate a wait.
     #[test]
     fn a_wait_counts_less_what_clocks_drift() {
         for (waited_ms, began_us) in [(0, 0), (1, 990), (100, 99_000), (3_600_000, 3_564_000_000)] {

@@ -116,7 +116,7 @@ pub enum Rule {
     VersionIsKept,
     /// A node that lost its memory is no longer a member.
     MembersHaveIds,
-    /// A held lock is extended by a majority of the version that its client works with.
+    /// A held lock is extended by a majority of the set version that its client works with.
     HeldByTheNewMajority,
     /// An acquisition that is under way when its client learns of a version begins anew.
     AcquisitionsBeginAnew,

@@ -51,7 +51,7 @@ thread_local! {
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
-/// Returns when work is next due. An answer left from an earlier pass is due in the next one.
+/// Returns the time of the next due work. An answer left from an earlier pass is due in the next one.
 fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }

@@ -4,7 +4,7 @@ use super::{dropped_locks, incarnation, promotion, readiness};
 use crate::ffi::Context;
 use crate::{clock, state};
 
-/// Does that work once.
+/// Does the work of one tick.
 pub fn tick(ctx: Context<'_>) {
     // Requests refused for lack of a write, or waiting for the end of a start, continue even without commands.
     readiness::look_at_disk(ctx);

@@ -110,13 +110,13 @@ impl<'a> ReplyValue<'a> {
         (!raw.is_null()).then_some(ReplyValue { raw, reply: self.reply })
     }
 
-    /// Returns an integer.
+    /// Returns the reply if it is an integer.
     pub fn integer(self) -> Option<i64> {
         // SAFETY: the reply lives for 'a.
         self.is(raw::REDISMODULE_REPLY_INTEGER).then(|| unsafe { api!(RedisModule_CallReplyInteger(self.raw)) })
     }
 
-    /// Returns a text.
+    /// Returns the reply if it is text.
     pub fn text(self) -> Option<String> {
         if !self.is(raw::REDISMODULE_REPLY_STRING) {
             return None;

@@ -58,7 +58,7 @@ impl Sentinel {
         self.port
     }
 
-    /// Returns its answer.
+    /// Sends a command, and returns the answer.
     pub fn say(&self, line: &str) -> super::Reply {
         self.client().say(line)
     }

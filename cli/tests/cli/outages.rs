@@ -163,7 +163,7 @@ fn a_node_that_loads_its_data_is_waited_for() {
     assert!(began.elapsed() >= Duration::from_secs(1), "{ended:?}");
 }
 
-/// A failure that is permanent is not waited for.
+/// A permanent failure ends the wait at once.
 #[test]
 fn what_lasts_ends_the_wait() {
     let nodes = Nodes::start(1);

@@ -36,7 +36,7 @@ fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
     palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line)
 }
 
-/// Returns all refusals so far. (Nothing depends on what a client reports about itself to servers that know it.)
+/// Returns all refusals so far, except those of `CLIENT SETINFO`: nothing depends on it.
 fn refused(nodes: &Nodes) -> Vec<String> {
     let all = nodes.say("ACL LOG").into_iter().flat_map(|log| log.as_list());
     let all = all.map(|entry| entry.field("object").as_text());

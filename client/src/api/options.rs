@@ -167,8 +167,8 @@ impl Options {
         self
     }
 
-    /// Sets for how long the lease is extended in the background at most: one hour by default, and without a limit for
-    /// a leader ([`Client::election`](crate::Client::election)). A holder that hangs then loses the lock.
+    /// Limits how long the lease is extended in the background: one hour by default, no limit for a leader
+    /// ([`Client::election`](crate::Client::election)). After that, a holder that hangs loses the lock.
     ///
     /// ```
     /// # use std::time::Duration;

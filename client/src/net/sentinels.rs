@@ -118,7 +118,7 @@ impl Sentinels {
     }
 }
 
-/// Returns the address of the master since the newest fail-over that any of them knows.
+/// Returns the master's address in the report with the newest fail-over.
 fn newest(said: &[MasterReport]) -> Option<(&str, u16)> {
     let known = said.iter().filter_map(|says| match says {
         MasterReport::There { epoch, host, port } => Some((epoch, (&**host, *port))),

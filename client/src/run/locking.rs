@@ -136,7 +136,7 @@ struct Taking<'a> {
     turn: &'a Turn,
     /// The turn in this process, once it has come.
     place: Option<MutexGuard<'a, ()>>,
-    /// The name that the nodes reserve the lock for.
+    /// The name for which the nodes reserve the lock.
     kept: Option<Lease>,
     /// The name of the last attempt.
     asked_as: Arc<[u8]>,

@@ -28,7 +28,7 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
-    /// Reads the error of a connection that was not made; `None`: it is of something else.
+    /// Returns the TLS fault in the error of a failed connection; `None` if the error is another one.
     #[cfg(feature = "tls")]
     pub(crate) fn of(error: &RedisError) -> Option<Self> {
         use rustls::AlertDescription::{BadCertificate, CertificateExpired, CertificateRevoked, UnknownCA};

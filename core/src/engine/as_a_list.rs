@@ -118,7 +118,7 @@ impl Plain {
         self.grants.iter().find(|grant| grant.owner == owner).map(|grant| grant.mode)
     }
 
-    /// Ends these reservations.
+    /// Ends the reservations that `such` selects.
     fn end_turns(&mut self, such: impl Fn(&ListedGrant) -> bool) {
         let before = self.kept.len();
         self.kept.retain(|kept| !such(kept));

@@ -135,7 +135,7 @@ impl Entries {
         place
     }
 
-    /// Returns when an entry comes due, unless it already has.
+    /// Returns the moment when an entry comes due, unless it already has.
     #[inline]
     pub fn due(&self, place: u32) -> Option<BootTime> {
         self.entries.get(place).filter(|entry| entry.before != CAME_DUE).map(|entry| entry.due)

@@ -261,7 +261,7 @@ impl Listeners {
         self.remove_wait(client)
     }
 
-    /// Returns when the next listener's time is over, or requests have to leave their queues.
+    /// Returns the moment when the next listener's time is over, or requests have to leave their queues.
     pub(crate) fn next_due(&self) -> Option<BootTime> {
         if !self.ended.is_empty() {
             return Some(BootTime::default());

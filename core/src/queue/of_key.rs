@@ -296,7 +296,7 @@ impl Queue {
         }
     }
 
-    /// Returns the request for the lock itself of an owner whose turn it is.
+    /// Returns a request, of an owner whose turn it is, for the lock itself.
     pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
         let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
         at_hand.find(|waiter| {

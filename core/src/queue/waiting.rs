@@ -180,7 +180,7 @@ impl Waiting {
         if now < self.not_before { None } else { self.queues.pop_due(now) }
     }
 
-    /// Returns when the next queue is checked, or a request's time is over.
+    /// Returns the moment when the next queue is checked, or a request's time is over.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.sends_away() {
             return Some(BootTime::default());

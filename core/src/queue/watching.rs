@@ -172,7 +172,7 @@ impl Watching {
         self.locks.pop_due(now)
     }
 
-    /// Returns when the next lock is checked, or a watcher's time is over.
+    /// Returns the moment when the next lock is checked, or a watcher's time is over.
     pub fn next_due(&self) -> Option<BootTime> {
         if self.is_empty() {
             return None;

@@ -110,7 +110,7 @@ impl History {
             .extend(arrivals.into_iter().map(|arrival| JudgedEvent { event: arrival.event, arrival: Some(arrival) }));
     }
 
-    /// Returns when each key was first held after `from`.
+    /// Returns the moment when each key was first held after `from`.
     pub fn first_held(&self, from: TimeUs) -> BTreeMap<u32, TimeUs> {
         let mut first = BTreeMap::new();
         for JudgedEvent { event, .. } in &self.seen {

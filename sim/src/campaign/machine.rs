@@ -23,7 +23,7 @@ pub enum Durability {
     AofAlways,
     /// Snapshots from time to time.
     Snapshots,
-    /// Nothing but the node's state file.
+    /// No data, only the node's state file.
     Nothing,
 }
 

@@ -39,8 +39,8 @@ impl Keeping {
         matches!(self, Self::InBackground { is_taken_away: true, .. }) || self.held().is_lost()
     }
 
-    /// Returns the moment to wake the keeper. Without repeated rounds, that is not before a round would have begun
-    /// anyway. Without rounds in time, it is when most of the lease is over.
+    /// Returns the moment to wake the keeper. With a rule switched off it is later: without `RoundsRepeated` when the
+    /// next regular round begins, without `RoundsInTime` when most of the lease is over.
     pub(super) fn wake_at(&self, without: Without) -> Option<BootTime> {
         let Self::InBackground { keeper, began, .. } = self else { return None };
         let part = began.plus_ms(keeper.held().ttl_ms() / ROUNDS_A_LEASE);

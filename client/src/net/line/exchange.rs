@@ -59,7 +59,7 @@ pub struct Waiting<T> {
     pub waits: T,
     /// The node's time to answer.
     pub given: Given,
-    /// Start of that time; `None` for the moment when the request is sent.
+    /// The start of the time to answer; `None`: when the request is sent.
     pub from: Option<Instant>,
     /// The command that precedes the request, if any. Its answer is ignored.
     pub before: Option<Before>,
@@ -321,14 +321,14 @@ impl<T: Waits> Exchange<T> {
         checked
     }
 
-    /// Returns when the first request is late, or the connection is given up.
+    /// Returns the moment when the first request is late, or the connection is given up.
     fn due(&self, pace: &Pace) -> Option<Instant> {
         let open = self.slots.iter().filter(|slot| slot.waits.is_some());
         let overdue = open.map(|slot| self.overdue(slot, pace)).min();
         [overdue, self.silence()].into_iter().flatten().min()
     }
 
-    /// Returns when a request is late. While the node answers earlier requests, it is at work.
+    /// Returns the moment when a request is late. While the node answers earlier requests, it is at work.
     fn overdue(&self, slot: &Slot<T>, pace: &Pace) -> Instant {
         let allowance = pace.allowance(slot.given);
         match slot.given {
@@ -340,7 +340,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns when the connection is given up, once a request was reported as late.
+    /// Returns the moment when the connection is given up, once a request was reported as late.
     fn silence(&self) -> Option<Instant> {
         let oldest = self.slots.front().filter(|_| self.told > 0)?;
         Some(self.heard.map_or(oldest.sent, |heard| heard.max(oldest.sent)) + SILENCE)

@@ -60,7 +60,7 @@ pub struct Line<T> {
 #[derive(Debug)]
 struct Follower {
     runtime: Id,
-    /// The number of this follower among all of the connection.
+    /// The follower's number among all followers of the connection.
     number: u64,
     /// Number of the thread's checks since it last ran.
     silent: u32,

@@ -165,11 +165,11 @@ pub(super) struct Changer<'a> {
     outbid: u32,
     pause: Duration,
     progressed: Instant,
-    /// Receives each new node that does not answer, and is asked again.
+    /// A callback for each added node that does not answer, and is asked again.
     waits: &'a Waits,
 }
 
-/// A function for such nodes.
+/// A callback that receives the error of a node.
 pub type Waits = dyn Fn(NodeError) + Send + Sync;
 
 impl<'a> Changer<'a> {

@@ -152,8 +152,8 @@ async fn a_process_that_ends_leaves_what_another_one_continues() {
     assert_eq!(nodes.holding("k"), 3);
 }
 
-/// A release that leaves all holds, and a share of what is shared, change nothing. Their answers still say whether the
-/// owner has the lock.
+/// A release that leaves all holds, or a share of a lock that is shared already, changes nothing. Its answer still says
+/// whether the owner has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_changes_nothing_is_asked_of_the_nodes() {
     let nodes = Nodes::start(3);

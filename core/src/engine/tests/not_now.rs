@@ -162,8 +162,8 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(key.settle(), [(id, Answer::Refused(Refusal::NotYet))]);
 }
 
-/// If the server grants nothing for now, ended locks are gone, and waiting requests are served as soon as it does. If
-/// it grants nothing any longer, they are refused.
+/// If the server grants nothing for now, ended locks are gone, and waiting requests are served once it grants again. If
+/// it will never grant again, they are refused.
 #[test]
 fn what_may_not_be_granted_is_free() {
     let (mut key, [b]) = Key::with_queue(["b"]);

@@ -19,7 +19,7 @@ use crate::campaign::world::{NODES, World};
 /// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// The time before the deadline at which a request that fails has failed early.
+/// A request that fails this long before its deadline has failed early.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The time for which each lock is kept: at least three leases.
