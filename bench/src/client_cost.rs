@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 use palisade_client::Client;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::quorum::{RawSets, follows_its_clock};
 use crate::results::{Cell, Outcome, Table};
+use crate::runtime::runtime;
 use crate::server::{Server, cpu_of_process, switches_of_process};
 
 /// The number of nodes.
@@ -93,14 +93,6 @@ pub fn perform(options: &PairsOptions) {
         }
     });
     println!("{}", serde_json::to_string(&cost).unwrap());
-}
-
-/// Returns a runtime with this number of workers; 0 is that of the current thread.
-pub fn runtime(workers: usize) -> Runtime {
-    match workers {
-        0 => Builder::new_current_thread().enable_all().build().unwrap(),
-        count => Builder::new_multi_thread().worker_threads(count).enable_all().build().unwrap(),
-    }
 }
 
 async fn cost_of<C, F>(client: C, pair: fn(C, String) -> F, options: &PairsOptions) -> Cost

@@ -32,6 +32,7 @@ mod quantiles;
 mod quorum;
 mod raw;
 mod results;
+mod runtime;
 mod server;
 mod server_cost;
 mod together;

@@ -6,8 +6,8 @@ use palisade_client::Client;
 
 use super::raw_sets::RawSets;
 use super::throughput::{Measured, NODES, compare};
-use crate::client_cost::runtime;
 use crate::results::{Budget, Table};
+use crate::runtime::runtime;
 use crate::server::Server;
 
 /// The numbers of worker threads; 0 is the runtime of the current thread.
