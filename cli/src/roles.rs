@@ -256,11 +256,14 @@ mod tests {
             ("acl.md", Role::Writer.line("writer", "secret", &["invoice:*".to_owned()], false, false)),
             ("acl.md", Role::Sentinel.line("watcher", "secret", &[], false, false)),
             ("cli.md", Role::Operator.line("operator", "secret", &[], false, false)),
-            ("cli.md", Role::Operator.line("operator", "secret", &[], true, false)),
             ("monitoring.md", Role::Monitoring.line("exporter", "secret", &[], false, false)),
         ] {
             assert!(page(name).lines().any(|shown| shown == line), "{name} should have:\n{line}");
         }
+        let [alone, all] = [false, true].map(|of_cluster| Role::Operator.permissions(of_cluster));
+        let more: Vec<_> = all[alone.len()..].iter().map(|permission| format!("+{}", permission.rule)).collect();
+        let line = format!("On a cluster add `{}`.", more.join(" "));
+        assert!(page("cli.md").lines().any(|shown| shown == line), "cli.md should have:\n{line}");
     }
 
     /// Each new command of the module is in a role, or has a known reason not to be.
