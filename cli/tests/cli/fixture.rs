@@ -1,9 +1,10 @@
 //! Nodes, and the program run on them.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -150,18 +151,21 @@ impl Running {
 
     /// Waits until it has ended.
     pub fn end(mut self) -> Ended {
+        // Read meanwhile: a program that has filled a pipe waits for its reader.
+        let [stdout, stderr] = [self.0.stdout.take().map(read_all), self.0.stderr.take().map(read_all)];
         wait_until("the program ends", || self.0.try_wait().unwrap().is_some());
-        let mut output = Output { status: self.0.wait().unwrap(), stdout: vec![], stderr: vec![] };
-        for (pipe, bytes) in [
-            (self.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>), &mut output.stdout),
-            (self.0.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>), &mut output.stderr),
-        ] {
-            if let Some(mut pipe) = pipe {
-                pipe.read_to_end(bytes).unwrap();
-            }
-        }
-        Ended(output)
+        let all = |reader: Option<JoinHandle<Vec<u8>>>| reader.map_or(vec![], |reader| reader.join().unwrap());
+        Ended(Output { status: self.0.wait().unwrap(), stdout: all(stdout), stderr: all(stderr) })
     }
+}
+
+/// Begins to read a pipe to its end.
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = vec![];
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
 
 impl Drop for Running {
