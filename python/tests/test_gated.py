@@ -155,13 +155,13 @@ def test_a_user_with_lock_gate_alone_writes_through_it_and_not_around_it(a_node:
     a_node.outside.say("ACL", "SETUSER", "writer", "on", ">secret", "-@all", "+lock.gate", "~invoice:*")
     with palisade_client.Palisade(a_node.url) as locks, locks.lock(key) as lock:
         writer = redis.Redis(unix_socket_path=a_node.path, username="writer", password="secret")
-        assert lock.fenced(writer, "invoice:gate").set("invoice:42", "paid")
+        assert lock.fenced(writer, "invoice:gate").set("invoice:43", "paid")
         with pytest.raises(redis.exceptions.NoPermissionError):
-            writer.set("invoice:42", "around")
+            writer.set("invoice:43", "around")
         with pytest.raises(redis.exceptions.NoPermissionError):
             lock.fenced(writer, "invoice:gate").set("other", "1")
         writer.close()
-    assert a_node.outside.say("GET", "invoice:42") == "paid"
+    assert a_node.outside.say("GET", "invoice:43") == "paid"
 
 
 async def test_a_cancelled_command_leaves_the_client_usable(a_node: Node, key: str) -> None:
