@@ -55,7 +55,8 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     guard.release().await;
 
     let first = one.with(&options()).election("e").campaign("first").await.unwrap();
-    assert_eq!((first.key(), first.term()), (&b"e"[..], first.token()));
+    // A node that grants late can raise the token, never the term.
+    assert!(first.key() == b"e" && first.term() <= first.token());
     assert_eq!(leader(&two, "e").await, Some((first.term(), "first".to_owned())), "told before it campaigned in vain");
     expect(&mut leaders, first.term(), 1, "first").await;
     first.proclaim("moved").await.unwrap();
