@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::quorum::{RawSets, follows_its_clock};
 use crate::results::{Cell, Outcome, Table};
-use crate::runtime::runtime;
+use crate::runtime::{name_of, runtime};
 use crate::server::{Server, cpu_of_process, switches_of_process};
 
 /// The number of nodes.
@@ -178,13 +178,9 @@ impl Counted<'_> {
         let [bytes, allocations] = under("dhat", allocated);
         let cost = perform(&[], self.options.pairs);
         let pairs = self.options.pairs as f64;
-        let runtime = match workers {
-            0 => "the caller's thread".to_owned(),
-            count => format!("{count} workers"),
-        };
         table.row([
             Cell::from(name),
-            runtime.as_str().into(),
+            name_of(workers).into(),
             tasks.into(),
             instructions.into(),
             allocations.into(),

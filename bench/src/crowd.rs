@@ -37,9 +37,6 @@ enum Way {
 
 const WAYS: [Way; 4] = [Way::Readers, Way::Stream, Way::Message, Way::Redisson];
 
-/// The place of the way that the others are compared with.
-const STREAM: usize = 1;
-
 impl Way {
     fn name(self) -> &'static str {
         match self {
@@ -105,10 +102,15 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
         }
     }
     let of = |n: usize, figure: fn(&Turn) -> f64| turns[n].iter().map(figure).collect::<Vec<_>>();
+    let stream = WAYS.iter().position(|way| *way == Way::Stream).expect("one of the ways");
+    let beside_stream = |n: usize, figure: fn(&Turn) -> f64| {
+        let ratios = of(n, figure).into_iter().zip(of(stream, figure)).map(|(own, stream)| own / stream);
+        ratios.collect::<Vec<_>>()
+    };
     for (n, way) in WAYS.iter().enumerate() {
         let ms = of(n, |turn| turn.ms);
         let cpu = of(n, |turn| turn.cpu_us);
-        let beside: Vec<f64> = cpu.iter().zip(of(STREAM, |turn| turn.cpu_us)).map(|(cpu, floor)| cpu / floor).collect();
+        let beside = beside_stream(n, |turn| turn.cpu_us);
         table.row([
             way.name().into(),
             median(&ms).into(),
@@ -121,9 +123,8 @@ pub fn measure(server: &Path, module: &Path, waiting: usize, times: u32, budgets
         ]);
         if *way == Way::Readers {
             let what = format!("{waiting} readers that wait for one writer");
-            let streams = of(STREAM, |turn| turn.ms);
-            let beside: Vec<f64> = ms.iter().zip(streams).map(|(ms, streams)| ms / streams).collect();
-            budgets.push(Budget::at_most(format!("{what}, all served / as many with XREAD"), median(&beside), 1.0));
+            let ratio = median(&beside_stream(n, |turn| turn.ms));
+            budgets.push(Budget::at_most(format!("{what}, all served / as many with XREAD"), ratio, 1.0));
             budgets.push(Budget::at_most(format!("{what}, longest time of a bystander, ms"), median(&longest[n]), 2.0));
         }
     }

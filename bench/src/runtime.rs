@@ -9,3 +9,12 @@ pub fn runtime(workers: usize) -> Runtime {
         count => Builder::new_multi_thread().worker_threads(count).enable_all().build().unwrap(),
     }
 }
+
+/// Returns the name of the runtime with this number of workers.
+pub fn name_of(workers: usize) -> String {
+    match workers {
+        0 => "current thread".to_owned(),
+        1 => "1 worker".to_owned(),
+        count => format!("{count} workers"),
+    }
+}

@@ -7,7 +7,7 @@ use palisade_client::Client;
 use super::raw_sets::RawSets;
 use super::throughput::{Measured, NODES, compare};
 use crate::results::{Budget, Table};
-use crate::runtime::runtime;
+use crate::runtime::{name_of, runtime};
 use crate::server::Server;
 
 /// The numbers of worker threads; 0 is the runtime of the current thread.
@@ -49,11 +49,7 @@ pub fn measure(nodes: &[Server], length: Duration) -> (Table, Vec<Budget>) {
     );
     let mut budgets = vec![];
     for workers in WORKERS {
-        let runtime_name = match workers {
-            0 => "current thread".to_owned(),
-            1 => "1 worker".to_owned(),
-            count => format!("{count} workers"),
-        };
+        let runtime_name = name_of(workers);
         for tasks in TASKS {
             eprintln!("quorum: {runtime_name}, {tasks} tasks");
             let ([sets, taken], rate) = on(workers, nodes, tasks, length);
