@@ -1,4 +1,4 @@
-//! The source of time for the rules, and the only place that reads a clock.
+//! The clocks for the rules. No other file reads a clock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +29,8 @@ thread_local! {
     static WALL: Cell<WallClock> = const { Cell::new(WallClock::UNKNOWN) };
 }
 
-/// Begins when the node starts. The tokens of its last incarnation were at most `ceiling`, if that is known.
+/// Initialises the clock when the node starts. The tokens of its last incarnation were at most `ceiling`, if that is
+/// known.
 pub fn begin(ceiling: Option<u64>) {
     go_by(WallClock::new(boot_now(), wall_us(), ceiling));
 }
@@ -39,9 +40,9 @@ fn go_by(wall: WallClock) {
     WALL_AHEAD_US.store(wall.ahead_us(), Relaxed);
 }
 
-/// Returns both clocks' present time. The wall clock, which is only a hint for tokens, is the boot clock plus the lead
-/// at the last call of [`look_at_wall_clock`]. So a command takes one reading, and a step of the wall clock is seen ten
-/// times a second.
+/// Returns the present time of both clocks. The wall clock, which is only a hint for tokens, is the boot clock plus the
+/// lead at the last call of [`look_at_wall_clock`]. So a command reads one clock, and a step of the wall clock takes
+/// effect within a tenth of a second.
 pub fn now() -> Now {
     let boot = boot_now();
     match WALL_AHEAD_US.load(Relaxed) {
@@ -93,8 +94,8 @@ pub fn boot_id() -> BootId {
     *BOOT_ID
 }
 
-/// Returns the machine's boot id, if this process sees the machine's own boot clock. If not, nothing that another
-/// process wrote can be compared, so a random id is right: leases then start over in full.
+/// Returns the machine's boot id, if this process sees the machine's own boot clock. If not, the times of other
+/// processes cannot be compared with this clock, so a random id is right: leases then start over in full.
 fn machine_boot_id() -> Option<[u8; 16]> {
     let shifted = std::fs::read_to_string(CLOCK_OFFSETS_FILE).is_ok_and(|offsets| {
         offsets

@@ -1,11 +1,11 @@
-//! The names of commands between servers, as C strings, since each effect is sent.
+//! The names of commands that servers send each other, as C strings, so that no call has to convert them.
 
 use std::ffi::CStr;
 
-/// The command that tells replicas and the AOF what a lock holds.
+/// The command that sends replicas and the AOF the content of a lock.
 pub const EFFECT: &CStr = c"LOCK.EFFECT";
 
-/// The command that tells replicas a master's ceilings and its longest lease.
+/// The command that sends replicas their master's ceilings and its longest lease.
 pub const CEILING: &CStr = c"LOCK.CEILING";
 
 /// The word before the ceilings of stripes in [`CEILING`].

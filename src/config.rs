@@ -32,7 +32,7 @@ static MAX_CLOCK_SKEW: NumericConfig =
 static MAX_WAITERS: NumericConfig =
     NumericConfig::new(c"max-waiters", MAX_WAITERS_DEFAULT as i64, (0, MAX_WAITERS_LIMIT as i64));
 
-/// `lock.max-waiting-bytes`: the most bytes of these requests, with watchers and unheard answers.
+/// `lock.max-waiting-bytes`: the most bytes of waiting requests, watchers and answers that listeners have not received.
 static MAX_WAITING_BYTES: NumericConfig =
     NumericConfig::new(c"max-waiting-bytes", MAX_WAITING_BYTES_DEFAULT as i64, (0, MAX_WAITING_BYTES_LIMIT as i64));
 
@@ -51,11 +51,11 @@ static LOG_SLOWER_THAN: NumericConfig =
 static NUMBERS: [&NumericConfig; 7] =
     [&MAX_TTL, &MAX_CLOCK_SKEW, &MAX_WAITERS, &MAX_WAITING_BYTES, &HANDOFF_WINDOW, &LOG_MAX_LEN, &LOG_SLOWER_THAN];
 
-/// `lock.restart-guard`: the starts that are guarded.
+/// `lock.restart-guard`: when a start is guarded.
 static RESTART_GUARD: ChoiceConfig =
     ChoiceConfig { name: c"restart-guard", words: &[c"auto", c"always", c"never"], value: AtomicI64::new(0) };
 
-/// `lock.events`: the publishing of grant events.
+/// `lock.events`: whether events of grants are published.
 static EVENTS: ChoiceConfig = ChoiceConfig { name: c"events", words: &[c"no", c"yes"], value: AtomicI64::new(0) };
 
 static CHOICES: [&ChoiceConfig; 2] = [&RESTART_GUARD, &EVENTS];
@@ -87,16 +87,16 @@ static GATE_COMMANDS: TextConfig = TextConfig {
     immutable: false,
 };
 
-/// The commands that LOCK.GATE runs, in the server's form.
+/// The commands that LOCK.GATE runs, as the server's own ACL rules.
 static GATE_RULES: CommandRules = CommandRules::new();
 
-/// The default of `lock.gate-commands`: what reads or writes data, and returns at once.
+/// The default of `lock.gate-commands`: commands that read or write data, and return at once.
 const GATE_COMMANDS_DEFAULT: &str = "+@read +@write -@blocking -@scripting -@admin -@dangerous";
 
-/// The error about values of `lock.gate-commands`.
+/// The error for invalid values of `lock.gate-commands`.
 const RULES_NEEDED: &str = "needs ACL rules about commands, as +@write -@dangerous +sort, with spaces between";
 
-/// The error about values of `lock.metrics-prefixes`.
+/// The error for invalid values of `lock.metrics-prefixes`.
 const PREFIXES_NEEDED: &str = "needs prefixes of keys, at most 32 of 1 to 128 bytes, each once, with spaces between; %20 stands for a \
                                space in one, %25 for a %";
 
@@ -180,7 +180,8 @@ pub fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     register_text(ctx, &GATE_COMMANDS, given.gate_commands.as_deref().unwrap_or(GATE_COMMANDS_DEFAULT))
 }
 
-/// Returns the default name, made of what distinguishes servers in one folder: the port, the TLS port, or the socket.
+/// Returns the default name, which contains what distinguishes servers in one folder: the port, the TLS port, or the
+/// socket.
 fn default_state_file(ctx: Context<'_>) -> String {
     let port = |name| ctx.parameter(name).filter(|port| port != "0");
     let name = port(c"port").or_else(|| port(c"tls-port")).or_else(|| {
@@ -190,7 +191,7 @@ fn default_state_file(ctx: Context<'_>) -> String {
     format!("lock-node-{}.state", name.unwrap_or_default())
 }
 
-/// The values of the module's arguments.
+/// The values that the module's arguments set.
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     numbers: [Option<i64>; NUMBERS.len()],

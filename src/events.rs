@@ -28,7 +28,7 @@ impl Events for NodeEvents {
     fn forked(ctx: Context<'_>) {
         propagation::may_have_begun();
         incarnation::forked();
-        // The child's data for a replica does not show grants that are over: the first record that follows does.
+        // The child's data for a replica does not show that grants have ended; the first message that follows does.
         promotion::tell_at_once(ctx);
     }
 
@@ -56,11 +56,11 @@ impl Events for NodeEvents {
     fn role(ctx: Context<'_>, is_master: bool) {
         propagation::may_have_begun();
         if is_master {
-            // The slots of the former master come right after; the node is guarded as a whole.
+            // The slots of the former master follow right after this event; the node is guarded as a whole.
             state::with(|node| node.cover_slots());
         } else {
             blocked_clients::dismiss_all();
-            // Also without queues: a BREAK in progress is refused.
+            // Needed without queues too: a BREAK in progress is refused.
             timer::go_on_soon(ctx);
         }
         promotion::role_changed(is_master);
@@ -86,7 +86,7 @@ impl Events for NodeEvents {
             dropped_locks::log_flushed(ctx, &detached);
             grant_events::publish_soon(ctx);
         }
-        // From the AOF a flush is final; otherwise the locks may be on their way back.
+        // A flush in the AOF is final; otherwise the locks may be loaded again.
         let replayed = LOADING.get() == Some(Source::Aof);
         match detached.last() {
             Some(_) if replayed && dropped_locks::were_lifted(ctx, &detached) => dropped_locks::free(vec![detached]),
@@ -95,7 +95,7 @@ impl Events for NodeEvents {
                 dropped_locks::free(vec![detached]);
             }
             Some(_) if ctx.is_master() => dropped_locks::dropped_perhaps(detached),
-            // A replica's master knows what is lost.
+            // On a replica, the master handles what is lost.
             _ => dropped_locks::free(vec![detached]),
         }
         timer::arm(ctx);
@@ -113,7 +113,7 @@ impl Events for NodeEvents {
     }
 
     fn loaded(ctx: Context<'_>, name: KeyName<'_>) {
-        // Of all loaded keys only locks and gates need a check.
+        // Of all loaded keys only those with locks and gates need a check.
         if READ.take() {
             Self::arrived(ctx, name, Arrival::Moved);
         }
@@ -157,7 +157,7 @@ impl SlotEvents for NodeEvents {
 thread_local! {
     /// The source from which the server is loading its data.
     static LOADING: Cell<Option<Source>> = const { Cell::new(None) };
-    /// A lock or a gate was read since the last key was loaded.
+    /// True if a lock or a gate was read since the last key was loaded.
     static READ: Cell<bool> = const { Cell::new(false) };
 }
 

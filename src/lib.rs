@@ -3,7 +3,7 @@
 //! `palisade-core` has the rules of locks, and the engine that decides what happens when a command arrives or work is
 //! due. This crate translates between them and the server.
 //!
-//! Each of these imports only those below it (`tests/imports.rs`):
+//! Each of these folders and files imports only those below it (`tests/imports.rs`):
 //!
 //! - `commands` parses clients' words into requests; the server also calls `events`, `lock_type`, `gate_type` and
 //!   `info_section`.
@@ -34,8 +34,8 @@ use driver::cluster;
 use durability::start;
 use ffi::{CallReply, Context, Module, warn};
 
-/// Commands of the server without which locks would silently go wrong, each with its purpose; the last two only in a
-/// cluster.
+/// Commands of the server without which locks would silently fail, each with its purpose; the last two are needed only
+/// in a cluster.
 const NEEDED: [(&CStr, &str); 3] = [
     (c"DEL", "replicas and the AOF are told with it that a lock is free"),
     (c"UNLINK", "a hand-over asks with it whether this node serves the key"),
@@ -55,7 +55,7 @@ impl Module for Palisade {
         ffi::register_info::<info_section::Section>(ctx)
     }
 
-    /// Subscribing comes last of all: servers before 7.2 still call a module whose loading failed after it.
+    /// Subscribes last of all: servers before 7.2 still call a module whose loading failed after it subscribed.
     fn begin(ctx: Context<'_>) -> Result<(), String> {
         start::begin(ctx)?;
         cluster::begin(ctx);
@@ -65,8 +65,8 @@ impl Module for Palisade {
 
 ffi::entry_point!(Palisade);
 
-/// Checks whether `rename-command` hides a needed command. About CONFIG it only warns: without it the node is guarded
-/// at every start, which is safe.
+/// Checks whether `rename-command` hides a needed command. If CONFIG is hidden, this only warns: the node is then
+/// guarded at every start, which is safe.
 fn look_for_commands(ctx: Context<'_>) -> Result<(), String> {
     let count = if ctx.is_cluster() { NEEDED.len() } else { 1 };
     if let Some((command, what_for)) = NEEDED[..count].iter().find(|(command, _)| CallReply::is_hidden(ctx, command)) {

@@ -54,7 +54,7 @@ impl DataType for LockType {
 
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], lock: &mut Lock) {
         cluster::dropped(name, lock.end());
-        // On a replica the lock continues elsewhere, and replayed changes are not events.
+        // On a replica the master's lock continues, and changes replayed from the AOF are no events.
         if ctx.is_master() && !ctx.is_loading() {
             state::with(|node| node.deleted(Key { db, name }, lock, clock::boot_now()));
             grant_events::publish_soon(ctx);
@@ -64,24 +64,25 @@ impl DataType for LockType {
     }
 
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]) {
-        // Its queue is checked in the next pass of the event loop, after whatever removed it.
+        // The queue is checked in the next pass of the event loop, after the command that removed the lock.
         if state::with(|node| node.left(Key { db, name })) {
             timer::arm(ctx);
         }
     }
 
     fn memory(lock: &Lock, name_bytes: usize) -> usize {
-        // The lock, its owners and notes, and its entry in the deadlines.
+        // The lock, its owners and notes, and its entry in the table of deadlines.
         size_of::<Lock>() + lock.heap_bytes() + Deadlines::entry_bytes(name_bytes)
     }
 }
 
-/// Returns the way by which a record that the server loads came here.
+/// Returns the way on which the record that the server loads arrived.
 pub fn arrival(ctx: Context<'_>) -> Arrival {
     if ctx.is_loading() || ctx.is_obedient() { Arrival::Storage } else { Arrival::Payload }
 }
 
-/// Reads the lock of a record. One from a client must be a lock that this node could have granted.
+/// Decodes the lock of a record. If the record is from a client, the lock must be one that this node could have
+/// granted.
 fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     let now = clock::now();
     let here = Here { arrival, now: now.boot, boot: clock::boot_id() };
@@ -99,7 +100,7 @@ fn read(arrival: Arrival, name: &[u8], bytes: &[u8]) -> Result<Lock, String> {
     Ok(lock)
 }
 
-/// Logs why a record was refused, at a bounded rate, since the server only tells the client that the format is bad.
+/// Logs why a record was refused, at a bounded rate, because the server only tells the client that the format is bad.
 pub fn warn_now_and_then(what: &str, why: &str) {
     thread_local! {
         static LAST: Cell<Option<BootTime>> = const { Cell::new(None) };

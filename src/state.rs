@@ -1,14 +1,14 @@
 //! The node's memory, on the server's main thread.
 //!
-//! Borrows are short. A call to the server that can call the module back (opening, storing or deleting a key) must not
-//! be made during one. A second borrow is a panic, which the boundary catches.
+//! Borrows are short. During one, the server must not be called in a way that can call the module back (opening,
+//! storing or deleting a key). A second borrow panics, which the boundary catches.
 
 use palisade_core::{Node, Settings};
 
 use crate::config;
 use crate::ffi::MainThread;
 
-/// The node; never dropped: at exit the system takes memory back faster than a walk over every entry would.
+/// The node. It is never dropped: at exit the system takes memory back faster than a walk over every entry would.
 static NODE: MainThread<Option<Node>> = MainThread::new(None);
 
 /// Sets the node's memory.
@@ -31,8 +31,7 @@ pub fn configured(node: &mut Node) {
 }
 
 /// Calls `body` with the node's memory.
-// Inlined: otherwise a command's decision is put together in one place and taken apart in another (`make
-// instructions`).
+// Inlined: otherwise the value that `body` returns is built in one place and copied to another (`make instructions`).
 #[inline(always)]
 pub fn with<T>(body: impl FnOnce(&mut Node) -> T) -> T {
     body(NODE.borrow_mut().as_mut().expect("the module is loaded before it is called"))

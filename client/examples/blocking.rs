@@ -31,7 +31,7 @@ fn run(nodes: &[String]) -> Result<(), Error> {
     let guard = locks.lock(KEY)?;
     println!("held with token {}, valid for {} ms", guard.token(), guard.valid_for().as_millis());
 
-    // This does not wait: it is refused, with the age and the note of the holder's lock.
+    // This call does not wait: it is refused, with the age and the note of the holder's lock.
     match locks.try_lock(KEY) {
         Err(error) if error.kind() == ErrorKind::Contended => println!("refused: {error}"),
         Err(error) => return Err(error),

@@ -12,7 +12,7 @@ use palisade_client::{
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-/// A generous timeout, since the machine of the run may be busy.
+/// A generous timeout, since the machine that runs the suite may be busy.
 const PATIENT: Duration = Duration::from_secs(10);
 
 /// A lock in any mode.
@@ -170,7 +170,7 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         "close" => {
             let client = state.lock().unwrap().client.clone().expect("it was opened");
             match client.close().await {
-                // Living guards keep their locks.
+                // As long as guards live, their locks stay held.
                 Err(error) if error.kind() == ErrorKind::NotGivenBack => Ok(json!({"error": "unsupported"})),
                 closed => closed.map(|()| json!({})),
             }
@@ -179,7 +179,8 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Performs what is built from locks.
+/// Performs a request about something that consists of locks: an election, a session, a semaphore or a readers-writer
+/// lock.
 async fn build(state: &Shared, request: &Value) -> Result<Value, Error> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     let client = state.lock().unwrap().client.clone().expect("it was opened");

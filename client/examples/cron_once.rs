@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
     let nodes = addresses::of_nodes();
     match run(&nodes).await {
         Ok(done) => done,
-        // Without a known holder, the time was lost for another reason, such as guarded nodes.
+        // If the error names no holder, the wait ended for another reason, such as guarded nodes.
         Err(error) if error.kind() == ErrorKind::TimedOut && error.holder().is_some() => {
             println!("skipped, another host has it: {error}");
             ExitCode::SUCCESS

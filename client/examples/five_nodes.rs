@@ -28,7 +28,7 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     let options = Options::new()
         .ttl(Duration::from_secs(5))
         .note(format!("five_nodes, process {}", std::process::id()))
-        // A slower node does not count. By default the limit adapts to each node's recent answers.
+        // A node that takes longer does not count. By default the timeout adapts to each node's recent answers.
         .node_timeout(Duration::from_millis(500));
     println!("{} nodes, so {} of them decide.", nodes.len(), nodes.len() / 2 + 1);
 
@@ -47,12 +47,12 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
     guard.extend().await?;
     show("extended", &guard);
 
-    // This is for code that runs under the lock and acquires it too: the lock is free once both guards are released.
+    // Code that runs under the lock may acquire it too: the lock is free once both guards are released.
     let inner = guard.reenter().await?;
     show("re-entered", &inner);
     told("inner released", &inner.release().await);
     told("outer released", &guard.release().await);
-    // By then the nodes that the release did not wait for have released it too.
+    // The release did not wait for all nodes; when this returns, the others have released the lock too.
     locks.close().await
 }
 

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nodes = addresses::of_nodes();
     // The server that has the data needs the module, and can be any server. Here it is the first node.
     let mut data = redis::Client::open(&*nodes[0])?.get_connection()?;
-    // Two clients stand for two processes. A paused process extends nothing, so this one does not either.
+    // Two clients stand for two processes. A paused process extends no lease, so extension is off here.
     let (first, second) = (Client::new(&nodes)?, Client::new(&nodes)?);
     let paused = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes behind a gate beside the data: token and write are one step.
+/// Writes through a gate in the server that has the data: the check of the token and the write are one step.
 fn write(data: &mut redis::Connection, guard: &Guard, value: &str) -> Result<(), GateError> {
     guard.gate("invoices:gate").cmd("SET").arg("invoice:42").arg(value).exec(data)?;
     println!("token {}: invoice:42 is {value}", guard.token());

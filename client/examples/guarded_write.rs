@@ -41,7 +41,7 @@ fn run(nodes: &[String]) -> Result<(), Box<dyn Error>> {
     // Two clients stand for two processes.
     let (first, second) = (Client::new(nodes)?, Client::new(nodes)?);
 
-    // The first client acquires the lock. A paused process extends nothing, so this one does not either.
+    // The first client acquires the lock. A paused process extends no lease, so extension is off here.
     let options = Options::new().ttl(Duration::from_secs(2)).auto_extend(false);
     let early = first.with(&options).lock(KEY)?;
     let early_token = early.token();

@@ -28,9 +28,9 @@ async fn main() -> ExitCode {
 
 async fn run(nodes: &[String]) -> Result<(), Error> {
     let options = Options::new()
-        // After a leader's death, nobody leads for this long.
+        // The longest time without a leader after one has died.
         .ttl(Duration::from_secs(3))
-        // A leader may lead for a day; then it stops, and campaigns again with all others.
+        // A leader may lead for a day; then it stops, and competes with the other candidates again.
         .max_hold(Duration::from_secs(24 * 3_600))
         .note(format!("process {}", std::process::id()));
     let locks = Client::builder().nodes(nodes).defaults(options).build()?;
@@ -45,7 +45,7 @@ async fn run(nodes: &[String]) -> Result<(), Error> {
         println!("leading, with token {}", guard.token());
         tokio::select! {
             biased;
-            // Whatever `lead` is doing, it is cancelled at its await.
+            // If the lead is lost, `lead` is cancelled at its await.
             _ = guard.lost() => println!("the lead is lost: stopped"),
             _ = &mut stop => {
                 // The next leader need not wait for the lease to end.
@@ -71,7 +71,7 @@ async fn campaign(locks: &Client) -> Result<Guard, Error> {
     }
 }
 
-/// Does what only the leader does, step by step, each with the token for the resource that it changes.
+/// Does the leader's work, step by step. Each step sends the token to the resource that it changes.
 async fn lead(guard: &Guard) -> Infallible {
     for step in 1_u64.. {
         sleep(Duration::from_secs(1)).await;

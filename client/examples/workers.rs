@@ -2,8 +2,8 @@
 //! replaces.
 //!
 //! Start it in several terminals, with the seconds of work in WORK_SECONDS (default 5): three work, the others wait in
-//! turn. With IMPORT=1 it replaces the table: it waits until nobody reads, and reads its own table back before another
-//! import.
+//! turn. With IMPORT=1 the program replaces the table instead: it waits until nobody reads, replaces the table, and
+//! reads it back before another import can begin.
 
 mod addresses;
 
@@ -29,8 +29,8 @@ async fn main() -> Result<(), Error> {
 async fn work(locks: &Client) -> Result<(), Error> {
     let options = Options::new().note(format!("worker, process {}", std::process::id()));
     let permit = locks.with(&options).semaphore("workers", WORKERS).acquire().await?;
-    // Nobody else has this number meanwhile. A write to the shard carries the token, and the shard remembers its
-    // largest; tokens of other shards do not matter.
+    // No other worker has this number at the same time. A write to the shard carries the token, and the shard remembers
+    // the largest it has seen; tokens of other shards do not matter.
     println!("works on shard {} of {WORKERS}, with token {}", permit.number(), permit.token());
     let table = locks.with(&options).rw_lock("table");
     for _ in 0..seconds() {
@@ -52,7 +52,7 @@ async fn import(locks: &Client) -> Result<(), Error> {
     let writing = locks.rw_lock("table").write().await?;
     println!("replaces the table, with token {}", writing.token());
     sleep(Duration::from_secs(1)).await;
-    // No other import gets in between.
+    // As a reader it lets other readers in, but no other import.
     let reading = writing.downgrade().await?;
     println!("reads it back beside others, with token {}", reading.token());
     println!("the lock: {:?}", reading.release().await);

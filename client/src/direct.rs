@@ -7,8 +7,8 @@ pub use crate::run::members::{Knows, Plan, Surveyed};
 pub use crate::values::holder_id;
 use crate::{Client, Error, NodeError, run};
 
-/// Returns what [`Client::set_nodes`] would do now with these addresses. `waits` receives each new node that does not
-/// answer within a second, and is asked again.
+/// Returns what [`Client::set_nodes`] would do now with these addresses. Calls `waits` for each new node that does not
+/// answer within a second and is asked again.
 ///
 /// # Errors
 /// Those of [`Client::set_nodes`], if it would fail at once.
@@ -21,7 +21,7 @@ pub async fn plan(
     client.thread()?.run(async move { run::members::plan(&nodes, &addresses, &waits).await }).await?
 }
 
-/// Asks the client's nodes, and the members that they name, what they know of the set.
+/// Asks the client's nodes, and the members that they name, which set of nodes they know.
 ///
 /// # Errors
 /// Those of [`Client::connect`], if no thread can be started.

@@ -3,8 +3,9 @@
 //!
 //! A lock from this crate has a *fencing token*, which is larger than that of every earlier holder, across crashes,
 //! restarts and fail-overs of nodes. It has a *validity*, counted on this machine's boot clock from before the nodes
-//! were asked. And it signals when it is *lost*. A node that restarts gets the lock back while it is held, so the lock
-//! outlives a rolling restart of all nodes. Waiting clients stand in a fair queue on the servers; nobody polls.
+//! were asked. And it signals when it is *lost*. A node that restarts while the lock is held is asked to grant it
+//! again, so the lock outlives a rolling restart of all nodes. Waiting clients are in a fair queue on the servers;
+//! nothing is polled.
 //!
 //! ```no_run
 //! use palisade_client::{Client, Error};
@@ -75,20 +76,21 @@
 //! # Under load
 //!
 //! A client starts a thread of its own at its first use. The thread lives until the client and its last guard are gone,
-//! and runs the timers, the waits and the extension of locks. The runtime of a caller writes and reads its own attempts
-//! and releases, as long as it runs; else the thread does. So the client works in any runtime, and a busy runtime of
-//! the application does not stop locks from being extended. A runtime without I/O costs one caught panic, with its
-//! message on standard error: enable I/O in it, above all in a program that is built with `panic = "abort"`.
+//! and runs the timers, the waits and the extension of locks. The runtime of a caller reads and writes the sockets for
+//! the caller's own attempts and releases, as long as it runs; otherwise the thread does. So the client works in any
+//! runtime, and a busy runtime of the application does not stop locks from being extended. In a runtime without I/O
+//! enabled, the first use causes a panic that is caught, with its message on standard error. So enable I/O, above all
+//! in a program that is built with `panic = "abort"`.
 //!
 //! The client limits its requests in flight to each node. Further requests queue in the process; meanwhile neither
-//! their leases nor their timeouts run. A node that hangs or is down delays nobody: it is not asked again until it
-//! answers, and releases that it missed are made then.
+//! their leases nor their timeouts run. A node that hangs or is down delays no caller: it is not asked again until it
+//! answers, and releases that it missed are repeated then.
 //!
 //! Limits:
 //!
 //! - A process that is suspended, or a machine that gives this thread no time for longer than a lease, loses its locks.
 //! - A task that computes without an await does not notice the loss of its lock by itself: check [`Guard::is_valid`].
-//! - A runtime whose threads are all busy learns late of a lock it asked for. The lock is held and extended meanwhile.
+//! - If all threads of a runtime are busy, a caller learns late that it has got a lock. The lock is held and extended meanwhile.
 //!
 //! # What no lock with a lease can guarantee
 //!

@@ -1,8 +1,8 @@
-//! The statements of docs/modes.md by which a table refuses late writers, readers and permits.
+//! Runs the SQL statements of docs/modes.md by which a table refuses late writers, readers and permits.
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
-/// Returns the statements behind the page's marker: a write, a read, a permit's write.
+/// Returns the statements after the page's marker: a write, a read, a permit's write.
 fn statements() -> Vec<String> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/modes.md")).unwrap();
     let behind = page.split("<!-- the fence in SQL -->\n```sql\n").nth(1).expect("the marker and its statements");
@@ -55,7 +55,7 @@ fn a_late_writer_is_refused() {
     assert!(table.write(5, 1) && table.write(5, 2));
     assert_eq!(table.read(7), Some(2));
     assert!(!table.write(5, 3), "after a reader");
-    // A reader whose lease is over does not undo what the newer one has shown.
+    // A late reader does not undo what the newer one has recorded.
     assert_eq!((table.read(6), table.write(6, 3)), (Some(2), false));
     assert!(table.write(8, 4) && !table.write(7, 5), "after a writer");
     assert_eq!(table.read(8), Some(4));

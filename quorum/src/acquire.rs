@@ -42,7 +42,7 @@ enum State {
 /// The state of an acquisition.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// Answers are outstanding; the caller makes these calls.
+    /// Nodes still have to answer; the caller sends these calls.
     Goes(Vec<Call>),
     /// A majority holds the lock for its owner. Late answers go to [`Held::on_answer`], in round 0.
     Held(Held),
@@ -85,11 +85,11 @@ impl Acquire {
         Ask::Acquire { ttl_ms: self.ttl_ms, proposal: self.proposal, retry }
     }
 
-    /// Handles the answer to `ask` from `node`, which is the server `id`.
+    /// Handles the answer of `node`, which is the server `id`, to `ask`.
     pub fn on_answer(&mut self, node: usize, id: Option<NodeId>, ask: Ask, answer: Answer, now: BootTime) -> Progress {
         let state = match (ask, answer) {
             (_, Answer::NotYet { ms }) if !self.is_late(now) => {
-                // A repeated ACQUIRE may find its own grant.
+                // The answer to a repeated ACQUIRE may be about the first one's grant.
                 let ask = if matches!(ask, Ask::Acquire { .. }) { self.ask(true) } else { ask };
                 return Progress::Goes(vec![Call { node, ask, after_ms: ms }]);
             }
@@ -119,7 +119,7 @@ impl Acquire {
             return Progress::Impossible;
         }
         if self.is_late(now) {
-            // A longer lease would help only where a majority grants the lock; elsewhere the obstacle is another one.
+            // A longer lease would help only if a majority grants the lock; otherwise something else is in the way.
             return if has_majority { Progress::TooLate } else { Progress::Goes(vec![]) };
         }
         let same = |token: Token| tokens().filter(|&other| other == token).count() >= needed;
@@ -148,7 +148,7 @@ impl Acquire {
 
     fn done(&self, token: Token) -> Progress {
         let until = valid_until(self.start, self.ttl_ms);
-        // Nodes that were asked to raise their token have at least the lower one; they are asked again.
+        // A node that was asked to raise its token has at least the lower one, so it is asked again.
         let raising = |seat: &Seat| matches!(seat.state, State::Raising(_));
         let members = self.seats.iter().map(|seat| (seat.id, seat.token(), raising(seat)));
         Progress::Held(Held::new(members.collect(), token, self.ttl_ms, until))
@@ -161,7 +161,7 @@ impl Acquire {
         obstacle(&self.outs().collect::<Vec<_>>(), open)
     }
 
-    /// Returns for each node why it does not count, or `None` if it counts or has not answered.
+    /// Returns for each node why it does not count; `None` if it counts or has not answered.
     pub fn outs(&self) -> impl Iterator<Item = Option<Out>> {
         self.seats.iter().map(|seat| match seat.state {
             State::Out(out) => Some(out),
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!((held.token(), held.valid_until()), (token(100), valid_until(at(0).boot, 1_000)));
     }
 
-    /// Tokens {10, 7}, then {8, 5}: taking the largest of a majority without raising the others would let tokens fall
-    /// back.
+    /// Tokens {10, 7}, then {8, 5}: if the largest of a majority were used without raising the others, tokens would
+    /// fall.
     #[test]
     fn without_the_second_round_tokens_would_fall_back() {
         let mut acquire = begin(3);
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(outs, [None, None, Some(Out::Contended), Some(Out::Guarded { ms: 7 }), Some(Out::Failed)]);
     }
 
-    /// A split vote: three clients have two nodes each of five at most, and none holds the lock.
+    /// A split vote: of five nodes, each of three clients has at most two, and none holds the lock.
     #[test]
     fn a_split_vote_is_nobodys() {
         let mut acquire = begin(5);

@@ -26,7 +26,7 @@ impl Clock {
     }
 }
 
-/// A SplitMix64 generator, seeded with its field.
+/// A SplitMix64 generator of random numbers; the field is its seed.
 pub struct SplitMix(pub u64);
 
 impl Iterator for SplitMix {
@@ -46,14 +46,14 @@ pub fn mix(state: u64) -> u64 {
 }
 
 impl<E> Agenda<E> {
-    /// Begins at time zero, with randomness from a seed.
+    /// Creates an agenda at time zero, with randomness from a seed.
     pub fn new(seed: u64) -> Self {
         Self::drawn_from(SplitMix(seed), 0)
     }
 }
 
 impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
-    /// Begins at `now`, with randomness from this endless source.
+    /// Creates an agenda at `now`, with randomness from this endless source.
     pub fn drawn_from(chance: C, now: u64) -> Self {
         Self { now, chance, numbers: 0, events: BTreeMap::new() }
     }
@@ -97,7 +97,7 @@ impl<E, C: Iterator<Item = u64>> Agenda<E, C> {
         self.below(times) == 0
     }
 
-    /// Returns a clock whose rate differs from any other's by less than `apart` in a million.
+    /// Returns a clock whose rate differs from that of any other by less than `apart` in a million.
     pub fn clock(&mut self, apart: u64) -> Clock {
         let per_million = 1_000_000 - apart / 2 + self.below(apart);
         Clock { ahead: 1_000_000 + self.below(1_000_000_000), per_million }

@@ -1,4 +1,4 @@
-//! The questions to nodes and their answers, and what follows from numbers alone: majorities and validity.
+//! The questions to nodes and their answers, and rules about numbers: majorities and validity.
 
 use crate::values::limits::DRIFT_PERCENT;
 use crate::values::time::BootTime;
@@ -16,7 +16,7 @@ pub const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// Returns how much earlier than a lease its holder's validity ends, in microseconds.
+/// Returns by how much a holder's validity is shorter than the lease, in microseconds.
 pub const fn margin_us(ttl_ms: u32) -> u64 {
     ttl_ms as u64 * 1_000 * DRIFT_PERCENT / 100 + ROUNDING_US
 }
@@ -27,14 +27,14 @@ pub const fn valid_until(start: BootTime, ttl_ms: u32) -> BootTime {
     BootTime::from_us((start.as_us() + ttl_ms as u64 * 1_000).saturating_sub(margin_us(ttl_ms)))
 }
 
-/// Returns the earliest moment at which a lease began that was granted, by the node's count, `waited_ms` after the
-/// request at `start`. The node's clock may run faster than the holder's.
+/// Returns the earliest moment at which a lease can have begun that was granted `waited_ms` after the request at
+/// `start`, as the node measured it. The node's clock may run faster than the holder's.
 pub const fn granted_after(start: BootTime, waited_ms: u64) -> BootTime {
     let waited_us = waited_ms.saturating_mul(1_000);
     start.plus_us(waited_us - waited_us / 100 * DRIFT_PERCENT - (waited_us % 100 * DRIFT_PERCENT).div_ceil(100))
 }
 
-/// A question to a node about the machine's key and owner, in the mode that the owner asks for.
+/// A question to a node, about the key, the owner and the mode of the machine that asks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask {
     /// LOCK.ACQUIRE with this proposal.
@@ -65,7 +65,7 @@ pub enum Ask {
 /// A question to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// The node's place in the list.
+    /// The node's index in the list.
     pub node: usize,
     /// The question.
     pub ask: Ask,
@@ -82,7 +82,7 @@ pub enum Answer {
     No,
     /// The node is guarded, or cannot vouch for this lock.
     Guarded {
-        /// The time until that passes, in milliseconds.
+        /// The time until the guard ends, in milliseconds.
         ms: u64,
     },
     /// The node will be ready soon; ask again.
@@ -94,7 +94,7 @@ pub enum Answer {
     Failed,
 }
 
-/// The reason why a node does not count.
+/// The reason why a node does not count for the majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Out {
     /// Another owner holds the lock there.
@@ -120,7 +120,7 @@ impl Call {
 mod tests {
     use super::*;
 
-    /// The node's clock may run fast, and overstate a wait.
+    /// The node's clock may run fast, so it may report a wait that is too long.
     #[test]
     fn a_wait_counts_less_what_clocks_drift() {
         for (waited_ms, began_us) in [(0, 0), (1, 990), (100, 99_000), (3_600_000, 3_564_000_000)] {

@@ -1,17 +1,18 @@
 //! Breaks the grants with one token on all nodes.
 //!
-//! An owner's tokens may differ from node to node, and may be raised between the look and the break. So an owner who has
-//! shown the token once is looked for by name from then on, and each node breaks the tokens that it shows for that owner.
+//! An owner's tokens may differ from node to node, and may be raised between the time when a node shows them and the
+//! break. So once an owner has been seen with the token, it is searched by name, and each node breaks the tokens that
+//! it shows for that owner.
 
 use std::collections::BTreeSet;
 
-/// Maximum number of looks, each with a break after it.
+/// The largest number of rounds, each of which reads the grants of all nodes and breaks some.
 const LOOKS_MAX: usize = 3;
 
 /// The grants that a node shows, each with its owner and token; `None`: the node did not answer.
 pub type ShownTokens = Option<Vec<(Vec<u8>, u64)>>;
 
-/// A break in progress.
+/// A break of one token in progress.
 #[derive(Clone, Debug)]
 pub struct Breaking {
     token: u64,
@@ -33,7 +34,7 @@ impl Breaking {
         let shown = || nodes.iter().flatten().flatten();
         self.owners.extend(shown().filter(|(_, token)| *token == self.token).map(|(owner, _)| owner.clone()));
         self.looks += 1;
-        // Its holder is shown by a majority, but perhaps with other tokens.
+        // A majority shows a holder, but perhaps under other tokens.
         self.is_hidden = self.owners.is_empty() && nodes.iter().any(Option::is_none) && shown().next().is_some();
         let theirs = |grants: &[(Vec<u8>, u64)]| -> Vec<u64> {
             grants.iter().filter(|(owner, _)| self.owners.contains(owner)).map(|(_, token)| *token).collect()
@@ -41,7 +42,7 @@ impl Breaking {
         let of_nodes: Vec<_> = nodes.iter().map(|grants| grants.as_deref().map(theirs)).collect();
         self.expected = of_nodes.iter().map(|tokens| tokens.as_ref().is_none_or(|tokens| !tokens.is_empty())).collect();
         let to_break = |tokens: Option<Vec<u64>>| match tokens {
-            // Its holder has to be known before the token ends on that node alone.
+            // The owner has to be known before its token ends on the only node that shows it.
             None if self.is_hidden => vec![],
             Some(tokens) if !tokens.is_empty() => tokens,
             _ => vec![self.token],
@@ -49,8 +50,8 @@ impl Breaking {
         of_nodes.into_iter().map(to_break).collect()
     }
 
-    /// Handles whether each node has ended all grants that it had to; `None`: it did not answer. Returns whether to look
-    /// again, because a token was raised meanwhile, or a node answers that did not.
+    /// Handles whether each node has ended all grants that it had to; `None`: it did not answer. Returns whether
+    /// another round is needed, because a token was raised meanwhile, or a node answered that was silent before.
     pub fn on_ended(&self, nodes: &[Option<bool>]) -> bool {
         let is_new = |(expected, ended): (&bool, &Option<bool>)| {
             *expected && if self.is_hidden { ended.is_some() } else { *ended == Some(false) && !self.owners.is_empty() }
@@ -58,8 +59,8 @@ impl Breaking {
         self.looks < LOOKS_MAX && self.expected.iter().zip(nodes).any(is_new)
     }
 
-    /// Returns whether somebody may have the token although no node showed it: the lock
-    /// is held, and a node did not answer.
+    /// Returns whether an owner may have the token although no node showed it: the lock is held, and a node did not
+    /// answer.
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
     }
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(Breaking::begin(1, [b"a".to_vec()]).on_shown(&nodes)[0], [7], "the caller knows whose it is");
     }
 
-    /// A holder raises its tokens between a look and the break: the owner is found by name.
+    /// A holder raises its tokens between the read and the break: the owner is found by name.
     #[test]
     fn an_owner_whose_tokens_are_raised_meanwhile_is_followed() {
         let mut breaking = Breaking::begin(7, []);
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!([7, 8, 9].map(again), [true, true, false]);
     }
 
-    /// A holder has the token on the one node that hangs, and other tokens elsewhere.
+    /// A holder has the token only on the node that does not answer, and other tokens elsewhere.
     #[test]
     fn a_token_may_be_on_a_silent_node_alone() {
         let (one, other) = (shows(&[("a", 6)]), shows(&[("a", 8)]));

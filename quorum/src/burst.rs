@@ -1,4 +1,5 @@
-//! Counts the rounds that permits take when many clients want them at once. The machines run on minimal nodes.
+//! Counts the rounds that permits take when many clients want them at once. The state machines run against simplified
+//! nodes.
 //!
 //! A node reserves the lowest free number, as a server does. Messages take a random time, and nothing else is random.
 //! The messages of one client to one node arrive in order; waits have connections of their own.
@@ -94,7 +95,7 @@ enum Message {
         ticket: u64,
     },
     Leave,
-    /// The end of this owner's reservation.
+    /// The reservation of this number for the owner has ended.
     Over(u16),
 }
 
@@ -108,7 +109,7 @@ enum Event {
     Begins(usize),
     AtNode(usize, Owner, Message),
     AtClient(usize, Owner, Hears),
-    /// The end of a permit's use.
+    /// The holder no longer uses its permit.
     Done(Owner),
 }
 
@@ -122,7 +123,7 @@ enum Stage {
 struct Client {
     acquisition: u32,
     stage: Stage,
-    /// The number of rounds of ACQUIRE, and of requests to the nodes of any kind.
+    /// The number of rounds of ACQUIRE, and of round trips of any kind.
     rounds: usize,
     trips: usize,
     /// The arrival of the last message to each node.
@@ -135,7 +136,7 @@ struct World {
     hold_us: u64,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// The rounds of ACQUIRE and all round trips, by client.
+    /// The rounds of ACQUIRE and all round trips that each client needed.
     done: BTreeMap<usize, (usize, usize)>,
 }
 
@@ -272,7 +273,7 @@ impl World {
                 let progress = turn.on_answer(node, Some((id, number)));
                 let number = turn.number(random).unwrap();
                 if progress == TurnProgress::Free {
-                    // Its connections for waiting are closed.
+                    // Closing its connections ends its waits.
                     self.say(owner, Message::Leave);
                     self.acquire(client, number, false);
                 }
@@ -281,7 +282,7 @@ impl World {
         }
     }
 
-    /// Asks for `number`, as a new owner (`anew`) or as the one whose turn it is.
+    /// Asks for `number`: as a new owner if `anew`, otherwise as the owner whose turn it is.
     fn acquire(&mut self, client: usize, number: u16, anew: bool) {
         let it = &mut self.clients[client];
         it.acquisition += u32::from(anew);
@@ -348,7 +349,7 @@ fn a_burst_for_as_many_permits_as_there_are() {
     const LONG_US: u64 = 50_000_000;
     let [rounds, _] = measure(Rule::Looks, 8, LONG_US, 1_000);
     assert!(rounds.0 <= 2 && rounds.1 <= 4, "the budget is 2 and 4: {rounds:?}");
-    // The benefit of drawing the number.
+    // The rules without a drawn number need more rounds.
     for rule in [Rule::Queues, Rule::Lowest] {
         let [worse, _] = measure(rule, 8, LONG_US, 100);
         assert!(worse.1 > 2 * rounds.1, "{rule:?}: {worse:?}");

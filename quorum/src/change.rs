@@ -10,13 +10,13 @@ use crate::{Accepted, Ballot, Member, Members};
 pub struct Change {
     base: Members,
     ballot: Ballot,
-    /// The proposed list: the requested one, or one that a majority may have accepted already.
+    /// The proposed list: the requested one, or one that a majority may have accepted in an earlier attempt.
     list: Vec<Member>,
-    /// The highest ballot in which a node reported an accepted list.
+    /// The highest ballot of the accepted lists that nodes reported.
     earlier: Option<Ballot>,
     is_accepting: bool,
     floor: u64,
-    /// The members that agreed in this stage, by place, and those that can no longer be counted on.
+    /// The members that agreed in this stage, by index, and those that refused or did not answer.
     yes: Vec<Option<u128>>,
     no: Vec<bool>,
 }
@@ -24,22 +24,22 @@ pub struct Change {
 /// A request to every member of the present version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TellMember {
-    /// Take part in no earlier attempt.
+    /// Take part in no attempt with a smaller ballot.
     Promise {
         /// The version to be decided.
         version: u64,
-        /// The attempt.
+        /// The ballot of this attempt.
         ballot: Ballot,
     },
     /// Accept this list.
     Accept {
         /// The version to be decided.
         version: u64,
-        /// The attempt.
+        /// The ballot of this attempt.
         ballot: Ballot,
         /// The list.
         list: Vec<Member>,
-        /// The highest token that clients of earlier versions may have. No token up to here is issued any longer.
+        /// The highest token that clients of earlier versions may have. Nodes issue no token up to here any longer.
         floor: u64,
     },
 }
@@ -67,20 +67,21 @@ pub enum ChangeProgress {
     Goes,
     /// A majority promised. All members receive the new [`Change::tell`].
     Accepts,
-    /// The next version, to be sent to every node of both versions.
+    /// The next version is decided. It has to be sent to every node of both versions.
     Decided(Members),
     /// This attempt can no longer succeed; another one with a larger ballot may.
     Impossible,
 }
 
 impl Change {
-    /// Begins an attempt to have `wants` follow `base`. All members of `base` receive [`Change::tell`].
+    /// Begins an attempt to decide the list `wants` as the version after `base`. All members of `base` receive
+    /// [`Change::tell`].
     pub fn begin(base: Members, ballot: Ballot, wants: Vec<Member>) -> Self {
         let (yes, no) = (vec![None; base.list.len()], vec![false; base.list.len()]);
         Self { base, ballot, list: wants, earlier: None, is_accepting: false, floor: 0, yes, no }
     }
 
-    /// Returns the request for all members of the present version.
+    /// Returns the current request to all members of the present version.
     pub fn tell(&self) -> TellMember {
         let (version, ballot) = (self.next_version(), self.ballot);
         match self.is_accepting {
@@ -89,12 +90,12 @@ impl Change {
         }
     }
 
-    /// Handles the answer to `told` from the server `id` at the place of `member` in the list.
+    /// Handles the answer to `told` from the server `id`, which is number `member` in the list.
     pub fn on_answer(&mut self, member: usize, id: u128, told: &TellMember, says: MemberSays) -> ChangeProgress {
         if *told != self.tell() {
             return ChangeProgress::Goes;
         }
-        // Version 0 has no ids: the ids that servers report identify them.
+        // Version 0 lists no ids, so the servers are identified by those that they report.
         let is_member = self.base.version == 0 || self.base.list[member].id == Some(id);
         let is_counted = self.yes.contains(&Some(id));
         match says {
@@ -133,7 +134,7 @@ impl Change {
     }
 }
 
-/// Returns the next step from `present` to `wanted`. It adds a missing node or, if none is missing, removes a
+/// Returns the list after one step from `present` to `wanted`. It adds a missing node or, if none is missing, removes a
 /// superfluous one. `None` if the lists are equal.
 pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>> {
     if let Some(missing) = wanted.iter().find(|member| !present.contains(member)) {
@@ -144,7 +145,7 @@ pub fn step_towards(present: &[Member], wanted: &[Member]) -> Option<Vec<Member>
     Some(stays.map(|(_, member)| member.clone()).collect())
 }
 
-/// A program's path from the version that it found to the nodes that it wants.
+/// The path of a program that changes the set, from the version that it found to the nodes that it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     at: Members,
@@ -152,13 +153,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Begins at this version.
+    /// Begins at the version that the program found.
     pub fn begin(at: Members) -> Self {
         Self { at, has_stepped: false }
     }
 
     /// Records the set's present version. Returns false if another program moved the set away from `wanted`: two
-    /// programs that go on would undo each other's steps without end.
+    /// programs that both continued would undo each other's steps without end.
     pub fn on_present(&mut self, present: &Members, wanted: &[Member]) -> bool {
         if present.version <= self.at.version {
             return true;
@@ -174,8 +175,8 @@ impl Path {
         is_followed
     }
 
-    /// Records the version that the program's own attempt decided. The first attempt may find an accepted list that a
-    /// dead program left; the path then begins there. Returns as [`Path::on_present`].
+    /// Records the version that the program's own attempt decided. Its first attempt may complete a list that a dead
+    /// program left; the path then begins there. The result is that of [`Path::on_present`].
     pub fn on_decided(&mut self, decided: &Members, wanted: &[Member]) -> bool {
         if !std::mem::replace(&mut self.has_stepped, true) {
             self.at = decided.clone();
@@ -265,7 +266,7 @@ mod tests {
         let mut path = Path::begin(version(0, &[]));
         assert!(path.on_present(&version(3, &[7, 8]), &wanted), "somebody founded it meanwhile");
         assert!(path.on_present(&version(2, &[8]), &wanted), "an answer of before");
-        // A half-done change, the program's own or another's, is completed first; a change that intervenes later ends
+        // An unfinished change, this program's or another's, is completed first. A change that intervenes later ends
         // the path.
         let mut path = Path::begin(version(5, &[1, 2, 3]));
         assert!(path.on_decided(&version(6, &[1, 2, 3, 5]), &wanted));

@@ -21,14 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ask::{NodeId, majority};
 use crate::values::mode::Mode;
 
-/// Draws the number to ask for before anything is known, from 1 to `limit`, with the draw `random`.
+/// Draws the number to ask for before anything is known, from 1 to `limit`; `random` is the randomness.
 pub fn first(limit: u16, random: u64) -> u16 {
-    // Below `limit`, which is 16 bits.
+    // The remainder is below `limit`, which has 16 bits.
     1 + u16::try_from(random % u64::from(limit.max(1))).unwrap_or(0)
 }
 
-/// Returns the numbers of `limit` permits that a node with these `grants` of others could grant. None are free if
-/// requests wait there.
+/// Returns the permit numbers up to `limit` that a node could grant whose grants to others are `grants`. None are free
+/// if requests wait there.
 pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     let (mut least, mut taken) = (limit, BTreeSet::new());
     for grant in grants {
@@ -37,7 +37,7 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
                 least = least.min(permit.limit());
                 taken.insert(permit.number());
             }
-            // A grant above the limit, or of the whole lock, is compatible with none.
+            // No permit is compatible with a grant above the limit or of the whole lock.
             _ => return vec![],
         }
     }
@@ -47,14 +47,14 @@ pub fn free(limit: u16, grants: &[Mode], has_waiters: bool) -> Vec<u16> {
     (1..=least).filter(|number| !taken.contains(number)).collect()
 }
 
-/// A query of all nodes in progress.
+/// A query of all nodes for the numbers that are free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// The views by node.
+    /// The answers by node.
     views: Vec<View>,
 }
 
-/// A node's view.
+/// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     /// No answer yet.
@@ -102,7 +102,7 @@ impl Choice {
     fn counts(&self) -> BTreeMap<u16, usize> {
         let (mut counts, mut servers) = (BTreeMap::new(), BTreeSet::new());
         for view in &self.views {
-            // Two names for one server are one view.
+            // Two names for one server count as one.
             if let View::Free(id, free) = view
                 && servers.insert(id)
             {
@@ -120,7 +120,7 @@ impl Choice {
     }
 }
 
-/// Returns one of the numbers with the highest count.
+/// Returns one of the numbers with the highest count; `random` decides between several.
 pub(super) fn most(counts: &BTreeMap<u16, usize>, random: u64) -> Option<u16> {
     let highest = counts.values().max()?;
     let best: Vec<u16> = counts.iter().filter(|(_, count)| *count == highest).map(|(number, _)| *number).collect();
@@ -184,7 +184,7 @@ mod tests {
             (&[Some((0, &[])), Some((1, &[])), Some((2, &[]))], Full, &[]),
             // Each node has a free number, but no majority has the same.
             (&[Some((0, &[1])), Some((1, &[2])), Some((2, &[3])), Some((3, &[1])), Some((4, &[2]))], Full, &[]),
-            // Enough nodes are up.
+            // Enough other nodes may still answer.
             (&[None, None, Some((2, &[3])), Some((3, &[3]))], Goes, &[]),
             (&[None, None, None], Full, &[]),
             // A server under three names counts once.

@@ -1,8 +1,8 @@
-//! Checks what a lock's caller does next, whatever the nodes answer: the promises of a [`Taker`](crate::Taker), judged
-//! at each task.
+//! Checks the behaviour of a lock's caller, whatever the nodes answer: the promises of a [`Taker`](crate::Taker),
+//! checked at each of its tasks.
 //!
-//! A driver that performs a taker in memory reports here what the taker receives and does. The simulation and the
-//! fuzzer are such drivers.
+//! A driver that runs a taker in memory, as the simulation and the fuzzer do, reports here what the taker receives and
+//! does.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::taker::{GaveUp, Refused, Task};
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// The largest number of tasks within a second, in any state of the nodes. A caller that pauses correctly has about a
+/// The largest number of tasks within a second, whatever the nodes do. A caller that pauses correctly needs about a
 /// tenth of it.
 const TASKS_A_SECOND: usize = 200;
 
@@ -30,19 +30,19 @@ pub struct Conduct {
     too_late: u32,
     /// True if the caller has had its turn in its process.
     has_turn: bool,
-    /// The number that nodes showed as free, or reserve for the caller; `None` if it may draw one.
+    /// The number that nodes show as free, or reserve for the caller; `None` if the caller may draw one.
     shown: Option<u16>,
-    /// The times of its last tasks.
+    /// The times of the caller's latest tasks.
     tasks: VecDeque<BootTime>,
 }
 
 impl Conduct {
-    /// Begins to judge a caller of [`Taker::begin`](crate::Taker::begin).
+    /// Begins to check a caller that was created by [`Taker::begin`](crate::Taker::begin) with these arguments.
     pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>) -> Self {
         Self { wanted, nodes, limit, refused: None, too_late: 0, has_turn: false, shown: None, tasks: VecDeque::new() }
     }
 
-    /// Notes the number of nodes that are asked from now on.
+    /// Notes that the set changed: this is the number of nodes asked from now on.
     pub fn on_move(&mut self, nodes: usize) {
         self.nodes = nodes;
     }
@@ -53,7 +53,7 @@ impl Conduct {
         self.refused = Some(refused);
     }
 
-    /// Notes the caller's turn in its process; `at_once` if nobody was ahead of it.
+    /// Notes the caller's turn in its process; `at_once` if no other caller was ahead.
     pub fn on_turn(&mut self, at_once: bool) {
         self.has_turn = true;
         self.refused = self.refused.filter(|_| at_once);
@@ -64,7 +64,7 @@ impl Conduct {
         self.shown = number;
     }
 
-    /// Returns what is wrong with the next task, if anything.
+    /// Returns the rule that the next task breaks, if it breaks one.
     pub fn judge(&mut self, task: &Task, now: BootTime) -> Option<&'static str> {
         let shown = self.shown.take();
         match *task {
@@ -101,7 +101,7 @@ impl Conduct {
 
     fn judge_end(&self, why: GaveUp, now: BootTime) -> Option<&'static str> {
         let is_over = self.limit.is_some_and(|limit| now >= limit);
-        // For a caller without a limit, a lease that is always granted too late is too short.
+        // If a lease always arrives too late, a caller without a limit reports that it is too short.
         let is_too_short = self.limit.is_none() && self.too_late >= 10;
         let may = match why {
             GaveUp::Refused => self.is_barred() || is_too_short,

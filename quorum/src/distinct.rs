@@ -2,8 +2,8 @@
 
 use super::ask::NodeId;
 
-/// Returns the first place before `node` at which the same server answered; `node` does not count then. `None` if
-/// `node` counts, or did not answer.
+/// Returns the first index before `node` at which the same server answered: then `node` does not count. `None` if it
+/// counts, or did not answer.
 pub fn first_as(ids: &[Option<NodeId>], node: usize) -> Option<usize> {
     let id = ids[node]?;
     ids[..node].iter().position(|other| *other == Some(id))
@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn each_server_counts_once() {
-        // (the server that answered at each place, the place whose duplicate it is, the number of servers)
+        // (the server that answered at each index, the index whose duplicate it is, the number of servers)
         let cases: [(&[Option<u128>], &[Option<usize>], usize); 5] = [
             (&[], &[], 0),
             (&[Some(1), Some(2), Some(3)], &[None, None, None], 3),

@@ -1,9 +1,9 @@
-//! Lower bounds for the token of a grant, from all earlier grants of its lock; and so the rule of a resource that checks
-//! tokens, such as a gate.
+//! Lower bounds for the token of a grant, from the tokens of all earlier grants of its lock. A resource that checks
+//! tokens, such as a gate, applies the same rule.
 //!
 //! A writer's token is above all earlier ones. A reader's is above those of writers and permits. A permit's is above
-//! those of its number, of writers and of readers. A resource that remembers the tokens it has seen therefore refuses
-//! what is below: the token of an earlier grant which the present one excludes. It never refuses a present grant.
+//! those of its number, of writers and of readers. So a resource that remembers the tokens it has seen refuses those
+//! that are below: tokens of earlier grants that a later one excludes. It never refuses the token of a present grant.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::values::mode::Mode;
 pub struct Floors {
     exclusive: u64,
     shared: u64,
-    /// On the heap, since most locks have none.
+    /// The tokens of permits, on the heap, since most locks have none.
     permits: Option<Box<Permits>>,
 }
 
@@ -25,7 +25,7 @@ struct Permits {
     by_number: BTreeMap<u16, u64>,
 }
 
-/// The grants that share one floor.
+/// The kinds of grants. All grants of one kind share one lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Exclusive grants.
@@ -89,12 +89,12 @@ impl Floors {
         is_larger
     }
 
-    /// Lets an access with `token` pass, and remembers it, unless a grant that excludes this one has passed since. Returns
-    /// whether there was anything to remember.
+    /// Lets an access with `token` pass and remembers the token, unless a later grant that excludes this one has
+    /// passed. Returns whether the memory has changed.
     ///
     /// # Errors
     ///
-    /// The floor that the token is below.
+    /// The lower bound that the token does not reach.
     pub fn pass(&mut self, kind: impl Into<Kind>, token: u64) -> Result<bool, u64> {
         let kind = kind.into();
         match self.floor_of(kind) {
@@ -116,7 +116,7 @@ impl Floors {
         self.permits.as_deref().map_or(0, |permits| permits.by_number.len())
     }
 
-    /// Returns the bytes on the heap, roughly: a tree's nodes are between half and completely full.
+    /// Returns the approximate bytes on the heap: a tree's nodes are between half and completely full.
     pub fn heap_bytes(&self) -> usize {
         const ENTRY_BYTES: usize = 16;
         self.permits.as_deref().map_or(0, |permits| size_of::<Permits>() + permits.by_number.len() * ENTRY_BYTES)
@@ -128,19 +128,19 @@ mod tests {
     use super::*;
     use crate::values::mode::Permit;
 
-    /// A history of one lock: the mode of each grant, in the order of their tokens, and the order of their accesses to
-    /// the resource, each by its grant.
+    /// A history of one lock: the mode of each grant, in the order of their tokens; and the accesses to the resource in
+    /// their order, each by the index of its grant.
     struct History<'a> {
         grants: &'a [Mode],
         accesses: &'a [usize],
     }
 
-    /// The rule of a resource: what it remembers, the kind and the token of an access.
+    /// The rule of a resource: decides about an access by its kind and token, from what the resource remembers.
     type Rule = fn(&mut Floors, Kind, u64) -> bool;
 
     impl History<'_> {
-        /// Returns whether the resource did what it is for: it refused a late access, of a grant that a later one which
-        /// has passed excludes, and it refused no present one.
+        /// Returns whether the resource refused every late access and no other. An access is late if a later grant that
+        /// excludes its own has already passed.
         fn is_kept_by(&self, rule: Rule) -> bool {
             let mut seen = Floors::default();
             let mut passed = vec![];
@@ -149,7 +149,7 @@ mod tests {
                 let is_excluded_by = |later: usize| later > grant && !mode.is_compatible(self.grants[later]);
                 let passes = rule(&mut seen, mode.into(), grant as u64 + 1);
                 let is_late = passed.iter().any(|&later| is_excluded_by(later));
-                // Until a later grant excludes it, a grant is present.
+                // A grant is present until a later one excludes it.
                 let is_present = !(0..self.grants.len()).any(is_excluded_by);
                 if passes {
                     passed.push(grant);
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Calls `body` with every sequence of `len` of these.
+    /// Calls `body` with every sequence of `len` elements of `of`.
     fn sequences<T: Copy>(of: &[T], len: usize, body: &mut impl FnMut(&[T])) {
         let mut places = vec![0; len];
         loop {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the rule keeps every history of up to three grants and four accesses.
+    /// Returns whether the rule is right for every history of up to three grants and four accesses.
     fn is_kept(rule: Rule) -> bool {
         let permit = |number| Mode::Permit(Permit::new(number, 2).unwrap());
         let modes = [Mode::Exclusive, Mode::Shared, permit(1), permit(2)];
@@ -186,7 +186,7 @@ mod tests {
         assert!(is_kept(|seen, kind, token| seen.pass(kind, token).is_ok()));
     }
 
-    /// Each of these is a register that somebody could build.
+    /// Each of these weaker rules is one that a resource could easily implement instead.
     #[test]
     fn no_weaker_rule_does() {
         fn accept(seen: &mut Floors, kind: Kind, token: u64, floor: u64) -> bool {

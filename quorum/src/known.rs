@@ -1,8 +1,8 @@
-//! Combines what the nodes know of a lock.
+//! Combines what the nodes answer about an owner's lock.
 
 use super::ask::majority;
 
-/// The majority's word on whether an owner holds a lock.
+/// The nodes' answer to the question whether an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldStatus {
     /// A majority shows the grant.
@@ -13,9 +13,9 @@ pub enum HoldStatus {
     Unknown,
 }
 
-/// Returns what is known of an owner whose grant `has` of `nodes` nodes show. `unsure` others cannot say whether they
-/// granted it: they do not answer, load their data, or are guarded. A guarded node that shows nothing may have
-/// forgotten its grant.
+/// Returns whether an owner holds a lock, if `has` of `nodes` nodes show its grant. `unsure` others cannot say whether
+/// they granted it: they do not answer, are loading their data, or are guarded. A guarded node that shows nothing may
+/// have forgotten its grant.
 pub const fn known(nodes: usize, has: usize, unsure: usize) -> HoldStatus {
     if has >= majority(nodes) {
         HoldStatus::Held
@@ -41,7 +41,7 @@ mod tests {
             ((3, 1, 1), Unknown),
             ((3, 0, 1), NotHeld),
             ((5, 0, 2), NotHeld),
-            // All nodes that held it have forgotten it.
+            // All nodes may have granted it and forgotten that.
             ((5, 0, 3), Unknown),
             ((5, 2, 0), NotHeld),
             ((5, 2, 3), Unknown),

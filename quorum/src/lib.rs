@@ -1,9 +1,9 @@
 //! A lock over N independent nodes, in any mode, as state machines: answers in, questions and outcomes out.
 //!
 //! The protocol is Redlock with three repairs: tokens are monotonic over the quorum, validity is counted from before
-//! the first question, and nodes that lost the lock get it again. The crate has no socket, clock or randomness: a
-//! client, a simulator and a model checker run the same code. A machine names nodes by their place in the client's
-//! list. It tells servers apart by their [`NodeId`], since two names can lead to one server ([`first_as`]).
+//! the first question, and nodes that lost the lock are asked to grant it again. The crate has no socket, clock or
+//! randomness: a client, a simulator and a model checker run the same code. A machine names nodes by their index in the
+//! client's list. It distinguishes servers by their [`NodeId`], since two names can lead to one server ([`first_as`]).
 //!
 //! # Why it is safe
 //!
@@ -15,10 +15,10 @@
 //!
 //! # Modes
 //!
-//! Grants conflict in pairs ([`Mode::is_compatible`]), so this holds for each pair of holders that exclude each other:
-//! a writer and any other, two holders of one permit number, a permit above another's limit. Their majorities share a
-//! node. That node refuses one of the two or, where the first has left, orders their tokens. No rule counts votes of
-//! several holders, so votes of k nodes cannot exceed a limit.
+//! Grants conflict in pairs ([`Mode::is_compatible`]), so the argument above holds for each pair of holders that
+//! exclude each other: a writer and anyone else, two holders of one permit number, a permit whose number is above
+//! another's limit. Their majorities share a node. That node refuses one of the two or, where the first has left,
+//! orders their tokens. No rule counts holders, so the number of permits needs no further argument.
 //!
 //! The mode therefore belongs to the request, like key and owner, and no machine reads it. The sender of an [`Ask`]
 //! names the mode in every [`Ask::Acquire`], also in one that repeats another or heals a node:
@@ -59,7 +59,7 @@
 //! token of theirs is issued again ([`Change`]). A held lock moves to the new version with what it has
 //! ([`Held::move_to`]).
 //!
-//! # In order, and how far
+//! # Order of service, and its limits
 //!
 //! A node serves its queue in the order of tickets, over all modes, and grants nothing to later requests. Over the
 //! quorum this means: once a majority has a request in its queues, no acquisition that begins later gets what the

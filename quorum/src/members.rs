@@ -5,9 +5,8 @@ use crate::values::limits::{MEMBER_ADDRESS_BYTES_MAX, MEMBERS_MAX};
 /// A node of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
-    /// The `id` from LOCK.NODE. Another server at the same address is not this member, nor is the same server after it
-    /// lost its state file. `None` if no program could ask the node when the set was first written down; it then counts
-    /// nowhere.
+    /// The `id` from LOCK.NODE. A server with another id is not this member, even at the same address or if the server
+    /// lost its state file. `None` if the node did not answer when the set was first written down; it then has no vote.
     pub id: Option<u128>,
     /// The address for clients, without passwords.
     pub address: String,
@@ -56,7 +55,7 @@ pub fn members_to_text(list: &[Member]) -> String {
     list.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Parses a list from such a word. Returns `None` if an id, or an address without one, appears twice.
+/// Parses the text of [`members_to_text`]. Returns `None` if an id, or an address without one, appears twice.
 pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
     let member = |word: &str| {
         let (id, address) = word.split_once('@')?;
@@ -74,8 +73,7 @@ pub fn members_from_text(text: &str) -> Option<Vec<Member>> {
     (list.len() <= MEMBERS_MAX && !(0..list.len()).any(twice)).then_some(list)
 }
 
-/// Returns whether an address can be a member's. In a list it stands between commas, in a line of the state file
-/// between spaces.
+/// Returns whether an address can be a member's: it must contain no comma or space, which separate members and words.
 pub fn is_address(address: &str) -> bool {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != ',';
     !address.is_empty() && address.len() <= MEMBER_ADDRESS_BYTES_MAX && address.chars().all(is_plain)

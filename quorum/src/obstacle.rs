@@ -3,8 +3,8 @@
 use super::ask::{Out, majority};
 use super::taker::Refused;
 
-/// The obstacle to an acquisition. If more nodes do not count than a majority can spare, nobody can say whether another
-/// owner holds the lock: a node that is down or guarded may have granted it.
+/// The obstacle to an acquisition. If too few nodes are up and unguarded for a majority, it is unknown whether another
+/// owner holds the lock, since a node that is down or guarded may have granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// Too few nodes can be asked.
@@ -14,7 +14,7 @@ pub enum Obstacle {
         /// The time until enough nodes serve, in milliseconds.
         left_ms: u64,
     },
-    /// Other owners: without them a majority would grant the lock.
+    /// Other owners hold the lock: otherwise a majority would grant it.
     Contended,
 }
 
@@ -29,7 +29,8 @@ impl Obstacle {
     }
 }
 
-/// Returns the obstacle that these answers show, while `open` nodes have not answered. `None` if it depends on them.
+/// Returns the obstacle that these answers show, while `open` nodes have not answered. `None` if the outcome still
+/// depends on the open ones.
 pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     let count = |which: fn(&Out) -> bool| outs.iter().flatten().filter(|out| which(out)).count();
     let spare = outs.len() - majority(outs.len());
@@ -46,7 +47,7 @@ pub(super) fn obstacle(outs: &[Option<Out>], open: usize) -> Option<Obstacle> {
     } else if outs.contains(&Some(Out::Contended)) {
         Some(Obstacle::Contended)
     } else {
-        // The nodes that granted it did not reach one token.
+        // Enough nodes granted the lock, but did not reach one common token.
         Some(Obstacle::Failed)
     }
 }
@@ -84,7 +85,7 @@ mod tests {
             ([2, 3, 0, 0, 0], Some(Contended)),
             ([0, 3, 2, 0, 0], Some(Contended)),
             ([0, 3, 0, 0, 2], Some(Contended)),
-            // Two hold it for another owner, and three may have forgotten that they did.
+            // Two nodes granted it to another owner, and three may have forgotten that they did.
             ([0, 2, 3, 0, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 1, 0], Some(Guarded { left_ms: 7 })),
             ([0, 2, 2, 0, 1], None),

@@ -1,4 +1,4 @@
-//! The reasons for which a command is refused, and all error texts: a stable first word, then what to do.
+//! The reasons why a command is refused, and all error texts: a stable first word, then the problem and what to do.
 
 mod damaged;
 mod gate;
@@ -15,8 +15,7 @@ use crate::values::limits::{
     OWNER_REQUESTS_MAX, RENEWALS_A_SECOND_MAX, RETRY_HAND_OVER_MS, TICKET_MAX, TOKEN_LIMIT, WAIT_MAX_MS,
 };
 
-/// The delay after which to repeat a request that was refused with NOTYET, in milliseconds: about one write to the
-/// disk.
+/// The delay before repeating a request that was refused with NOTYET, in milliseconds: about one write to the disk.
 const NOT_YET_MS: u32 = RETRY_HAND_OVER_MS;
 
 /// A refusal. Its `Display` is the error that a client reads; the first word is the stable code. A refused command has
@@ -81,7 +80,7 @@ pub enum Refusal {
     BreaksTooMany,
     /// `ERR`: the lock left its key before all grants with the token were broken.
     BreakCutShort,
-    /// `UNBLOCKED`: the client of a BREAK in slices no longer waits.
+    /// `UNBLOCKED`: the client of a BREAK in slices no longer waits, and the BREAK continues.
     BreakGoesOn,
     /// `NOLISTENER`: no connection of this user listens under this name.
     NoListener,
@@ -216,7 +215,7 @@ pub enum Refusal {
     NothingJoins,
     /// `ERR`: neither a promise nor an acceptance nor a decision.
     MembersForm,
-    /// A gate let the token not pass.
+    /// A gate refused the token, or the request.
     Gate(GateRefusal),
     /// `ERR`: an ordinary client sent the internal command.
     Internal,
@@ -225,8 +224,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the time until the refused request may be granted, in milliseconds, if only time stands in the way. A
-    /// request with more patience waits in the queue.
+    /// Returns the time until the refused request may be granted, in milliseconds, if it only has to wait for time to
+    /// pass. A request that waits longer than that is queued.
     pub fn passes_in_ms(&self) -> Option<u64> {
         match *self {
             Self::Guarded { left_ms, .. } | Self::SlotGuarded { left_ms } | Self::Evicted { left_ms } => Some(left_ms),
@@ -235,8 +234,8 @@ impl Refusal {
         }
     }
 
-    /// Names `option` as the place of the refused value, instead of the argument of a command that takes the same kind
-    /// of value.
+    /// Returns the refusal with `option` as the name of the argument whose value was refused, for a command that takes
+    /// this kind of value as an option.
     #[cold]
     pub fn of_option(self, option: &'static str) -> Self {
         match self {
@@ -248,8 +247,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the refusal. The exception is a request with enough patience to outlast it and `room`: that one takes a
-    /// place in the queue (`queues`).
+    /// Returns the refusal, or `queues` if the request waits longer than the refusal lasts and `room` is `Ok`: it then
+    /// takes a place in the queue.
     pub fn or_queue<T>(
         self,
         patience_ms: u32,

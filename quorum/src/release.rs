@@ -9,11 +9,12 @@ pub enum Released {
     Released,
     /// A majority said that this owner did not hold the lock: it had ended before, or was broken.
     NotHeld,
-    /// No majority said either, so the owner may have lost the lock before. On silent nodes it ends with its lease.
+    /// Neither a majority for the one nor for the other answered, so the owner may have lost the lock before. On silent
+    /// nodes it ends with its lease.
     Unknown,
 }
 
-/// A node's answer, as far as it is known.
+/// A node's answer, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// No answer yet.
@@ -48,7 +49,7 @@ impl Release {
         }
     }
 
-    /// Returns whether every node has answered or run out of time.
+    /// Returns whether every node has answered or failed to answer in time.
     pub fn is_complete(&self) -> bool {
         self.answers.iter().all(|answer| *answer != Answer::Open)
     }
@@ -59,8 +60,8 @@ impl Release {
         self.answers.iter().enumerate().filter(move |(_, answer)| silent(answer)).map(|(node, _)| node)
     }
 
-    /// Returns the outcome so far. A minority that held the lock does not prove that the owner did: another owner may
-    /// have had the majority.
+    /// Returns the outcome so far. A minority that had the lock does not prove that the owner held it: another owner
+    /// may have had the majority.
     pub fn outcome(&self) -> Released {
         let count = |what: bool| self.answers.iter().filter(|answer| **answer == Answer::Held(what)).count();
         let needed = majority(self.answers.len());
@@ -106,7 +107,7 @@ mod tests {
             (&[YES, YES, SILENT, SILENT, SILENT], Unknown, 3),
             (&[SILENT; 5], Unknown, 5),
             (&[YES, NO, SILENT], Unknown, 1),
-            // No majority had it; or it was on one of three nodes, and the fourth was added since.
+            // No majority had the lock. Or it was held on one of three nodes, and the fourth node was added since.
             (&[YES, YES, NO, NO], Unknown, 0),
             (&[YES], Released, 0),
             (&[NO], NotHeld, 0),
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    /// The connection broke before the answer came, and the node is asked once more.
+    /// The connection broke before the answer arrived, and the node is asked once more.
     #[test]
     fn a_node_that_is_asked_again_may_have_freed_it_before() {
         let mut release = answered(&[YES, SILENT, SILENT]);

@@ -16,20 +16,20 @@ pub struct OwnGrant {
     pub left_ms: u64,
 }
 
-/// The outcome of asking the nodes.
+/// The result of the query to the nodes.
 #[derive(Clone, Debug)]
 pub enum Resumed {
-    /// Too few nodes have answered to say.
+    /// Too few nodes have answered to decide.
     Open,
-    /// No majority has the lock: it has ended, or never was held.
+    /// No majority has the lock: it has ended, or was never held.
     NotHeld,
     /// A majority has the lock. The machine continues where the other process was; it may first have to raise the
-    /// tokens to one.
+    /// tokens to a common one.
     Goes(Box<(Acquire, Progress)>),
 }
 
-/// Judges the answers of all nodes to a query that began at `start`, read before the first was asked. `answers` has by
-/// node the server and its grant; `None` while there is no answer.
+/// Judges the answers of all nodes to a query that began at `start`, read before the first was asked. `answers` has for
+/// each node the server and the owner's grant there; `None` if the node has not answered.
 ///
 /// A majority's grants are the state of an [`Acquire`] that a majority has granted, so the machine continues from
 /// there. The only difference is that the leases began earlier. The owner may rely on what a majority has left of them,
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(held.nodes_held(), 3);
     }
 
-    /// The process ended between its first round and its second: 10 is not above an earlier holder's token on node 0.
+    /// The process ended between its first round and its second: token 10 is not above an earlier holder's token on
+    /// node 0.
     #[test]
     fn tokens_that_were_not_raised_yet_are() {
         let (mut machine, Progress::Goes(calls)) = goes(&[has(0, 25, 900), has(1, 10, 900), None]) else { panic!() };

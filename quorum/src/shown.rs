@@ -1,22 +1,23 @@
-//! The tokens that identify a grant, as the nodes show it.
+//! Identifies a grant by the tokens that the nodes show.
 
 use super::ask::majority;
 use crate::values::token::Token;
 
-/// Returns whether `token` belongs to the holder of whom these nodes (of `nodes`) show these tokens, and certainly to
-/// no earlier holder.
+/// Returns whether `token` belongs to the holder for whom some of `nodes` nodes show the tokens `shown`, and certainly
+/// to no earlier holder.
 ///
-/// The nodes of a grant may have different tokens until these are raised to one, and its holder has one of them. An
-/// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So a
-/// token is no earlier holder's if no majority is left without the nodes that show it or a smaller one. (Readers, and
-/// permits of different numbers, have no order. Two of them share a token only if clocks agree to the microsecond.)
+/// The grants of one holder may have different tokens on different nodes until they are raised to one of these. An
+/// earlier holder had a token that a majority reached, and each of these nodes gave the later holder a larger one. So
+/// `token` belongs to no earlier holder if the nodes that show neither it nor a smaller token are no majority.
+/// (Readers, and permits of different numbers, are not ordered. Two of them share a token only if clocks agree to the
+/// microsecond.)
 pub fn is_named_by(nodes: usize, shown: &[Token], token: Token) -> bool {
     let not_above = shown.iter().filter(|&&other| other <= token).count();
     shown.contains(&token) && not_above > nodes - majority(nodes)
 }
 
-/// Returns the token of a grant that nodes show with these tokens: the largest that a `majority` reaches or, if fewer
-/// show it, the largest. `None` if no node shows it.
+/// Returns the token of a grant for which nodes show these tokens: the largest that a `majority` reaches or, if fewer
+/// nodes show it, the largest. `None` if no node shows it.
 pub fn token_of(majority: usize, shown: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut shown: Vec<u64> = shown.into_iter().collect();
     shown.sort_unstable_by(|one, other| other.cmp(one));
@@ -34,9 +35,9 @@ mod tests {
         let cases: [(usize, &[u64], &[u64]); 9] = [
             (1, &[7], &[7]),
             (3, &[7, 7], &[7]),
-            // Its holder has 7 if two nodes had that; the third token is later.
+            // The holder has token 7 if two nodes granted that; the third node's token came later.
             (3, &[7, 7, 9], &[7, 9]),
-            // An earlier holder may have had 7 from the other two.
+            // An earlier holder may have had token 7 from the other two nodes.
             (3, &[7, 9, 9], &[9]),
             (3, &[7, 9], &[9]),
             (5, &[7, 7, 9], &[9]),
@@ -68,12 +69,12 @@ mod tests {
         }
     }
 
-    /// Over all ways in which two holders follow each other, the first one's token never identifies the second.
+    /// For every way in which two holders follow each other: the token of the first never identifies the second.
     #[test]
     fn the_token_of_an_earlier_holder_names_nobody() {
         const NODES: usize = 3;
-        // The tokens that each node gave the first and the second, in steps; the second's is larger where the first had
-        // one.
+        // The tokens that each node gave to the first and to the second holder. The second's is larger where the first
+        // had one.
         for seed in 0..6_u64.pow(6) {
             let digit = |place: u32| seed / 6_u64.pow(place) % 6;
             let first: Vec<u64> = (0..3).map(digit).collect();

@@ -1,4 +1,4 @@
-//! Waits for a lock on a majority.
+//! Waits until a majority says that it is the request's turn.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::choice::most;
 enum Vote {
     /// No answer yet.
     Open,
-    /// The node cannot tell.
+    /// The node cannot say whether the lock is free.
     None,
     /// The lock is free on this server, which reserves this permit number for the owner (1 if no permit is wanted).
     Free(NodeId, u16),
 }
 
 /// A wait in progress. LOCK.WAIT goes to every node with the same ticket, so all nodes serve their queues in one order.
-/// The owner acquires once a majority says that the lock is free and reserved for it for a moment.
+/// The owner acquires once a majority says that the lock is free, and reserved for a short time.
 ///
 /// For permits each node reserves a number, and these may differ: the number to ask for is [`Turn::number`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +29,11 @@ pub struct Turn {
 /// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnProgress {
-    /// Waiting: no majority has said so yet.
+    /// Waiting: no majority has said yet that the lock is free.
     Goes,
     /// The lock is free: acquire now.
     Free,
-    /// No majority can tell any longer.
+    /// No majority can still say so.
     Impossible,
 }
 
@@ -44,11 +44,11 @@ impl Turn {
     }
 
     /// Records the vote of `node`. `told` is the server and the permit number that it reserves (1 if no permit is
-    /// wanted); `None` if it cannot tell, since the time is up or it failed.
+    /// wanted); `None` if it cannot say so, because the time is up or it failed.
     ///
     /// Votes count by server: two names for one server are one vote. A node's vote counts until it casts another.
-    /// Repeating a vote changes nothing. A node that can no longer tell takes nothing back, since it reserves the lock
-    /// for this owner for a moment in any case.
+    /// Repeating a vote changes nothing. A node that fails after its vote does not lose it, since its reservation lasts
+    /// for a short time in any case.
     pub fn on_answer(&mut self, node: usize, told: Option<(NodeId, u16)>) -> TurnProgress {
         match told {
             Some((id, number)) => self.votes[node] = Vote::Free(id, number),
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(Turn::begin(1).on_answer(0, id(1)), Free);
     }
 
-    /// Regression: a node that said twice that it is free lost its vote, and the wait was given up or never ended.
+    /// Regression: a node that said twice that the lock is free lost its vote, and the wait was given up or never
+    /// ended.
     #[test]
     fn a_second_answer_of_one_node_erases_nothing() {
         let id = |n| Some((NodeId(n), 1));

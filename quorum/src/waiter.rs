@@ -1,49 +1,49 @@
-//! Waits in the queues of the nodes: how long each node lets the request wait, when it is asked again, and when the
-//! wait is over.
+//! Waits in the queues of the nodes: decides how long each node lets the request wait, when a node is asked again, and
+//! when the wait is over.
 
 use super::ask::{NodeId, majority};
 use super::jitter::less_up_to;
 use super::turn::{Turn, TurnProgress};
 use crate::values::time::BootTime;
 
-/// The longest wait that one LOCK.WAIT requests, in milliseconds. It is renewed in its place, so the client notices a
-/// node that hangs or was replaced.
+/// The longest time that one LOCK.WAIT asks a node to wait, in milliseconds. After it the request is repeated and keeps
+/// its place, so that the client notices a node that hangs or was replaced.
 const RENEWED_MS: u64 = 20_000;
 
-/// The number of waits of one process on one node up to which each is renewed at the normal rate. With n times as many,
-/// each is renewed n times less often and retried later, so that waiting alone keeps neither the nodes nor the process
+/// The number of waits of one process on one node up to which each is repeated at the normal rate. With n times as
+/// many, each is repeated n times less often and retried later, so that waiting alone does not keep nodes and process
 /// busy.
 const WAITS_AT_ONCE: usize = 1_000;
 
 /// The first and the longest pause before a failed node is asked again, in milliseconds.
 const AGAIN_MS: (u64, u64) = (200, 5_000);
 
-/// A request in the queues of all nodes, until a majority says that it is its turn. Its caller sends LOCK.WAIT with one
-/// ticket to every node.
+/// A request in the queues of all nodes, until a majority says that its turn has come. The caller sends LOCK.WAIT with
+/// one ticket to every node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     turn: Turn,
     until: BootTime,
-    /// The nodes that permanently refuse to let this request wait, by place.
+    /// The nodes that permanently refuse to let this request wait, by index.
     refuses: Vec<bool>,
 }
 
 /// A waiter's next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTask {
-    /// Nothing: other answers are outstanding.
+    /// Nothing: other answers are still to come.
     Go,
     /// Ask this node again to let the request wait.
     Ask {
-        /// The node's place in the list.
+        /// The node's index in the list.
         node: usize,
         /// The delay before asking, in milliseconds.
         after_ms: u32,
     },
-    /// Acquire now: the lock is free for this request at a majority, which reserves this permit number for it (1 if no
-    /// permit is wanted).
+    /// Acquire now: a majority says that the lock is free for this request, and reserves this permit number for it (1
+    /// if no permit is wanted).
     Acquire(u16),
-    /// The wait is over: no majority can tell any longer, or the time is up.
+    /// The wait is over: no majority can still give this request its turn, or the time is up.
     Leave,
     /// The wait is over: a majority will not let this request wait.
     Refused,
@@ -60,8 +60,8 @@ impl Waiter {
         self.until
     }
 
-    /// Returns how long one LOCK.WAIT of a wait until `until` asks a node to wait, in milliseconds. `waits` requests of
-    /// this process wait there.
+    /// Returns the time that one LOCK.WAIT asks a node to wait, in milliseconds, in a wait until `until`. `waits`
+    /// requests of this process wait there.
     pub fn at_a_time_ms(until: BootTime, waits: usize, now: BootTime, random: u64) -> u32 {
         let renewed_ms = RENEWED_MS * (1 + waits / WAITS_AT_ONCE) as u64;
         let left_ms = until.us_since(now) / 1_000;
@@ -73,7 +73,7 @@ impl Waiter {
         self.after(node, Some((id, number)), random)
     }
 
-    /// Notes that the time for which `node` let the request wait is up.
+    /// Notes that `node` answered that the time of the LOCK.WAIT is up.
     pub fn on_nothing(&mut self, node: usize, now: BootTime, random: u64) -> WaitTask {
         match now < self.until {
             true => WaitTask::Ask { node, after_ms: 0 },

@@ -1,5 +1,5 @@
 //! Replays the traces of `conformance/quorum` on the machines of this crate. Authors of other clients replay them on
-//! theirs: what each node answers and when, and what the client must conclude and send.
+//! theirs. A trace says what each node answers and when, and what the client must conclude and send.
 
 use std::path::Path;
 
@@ -202,7 +202,7 @@ fn other(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Every statement of a trace is checked: if any is changed, the replay fails.
+/// The replay checks every statement of a trace: it fails if any of them is changed.
 #[test]
 fn traces_that_say_otherwise_fail() {
     for trace in traces() {

@@ -1,6 +1,6 @@
-//! `LOCK.EFFECT key record`: tells replicas and a reloaded AOF what a lock holds, or a gate.
+//! `LOCK.EFFECT key record`: sends replicas and a reloaded AOF the content of a lock or a gate.
 //!
-//! The record is the one in the RDB file (see `palisade_core::record`), so that one format says everything: owner,
+//! The record is the one in the RDB file (see `palisade_core::record`), so that one format has everything: owner,
 //! token, holds, note, full ttl, grant, deadline, the time of writing and the boot of these times.
 
 use palisade_core::engine::Key;
@@ -14,7 +14,7 @@ use crate::durability::start;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, command_names, state};
 
-/// Sets or changes the lock.
+/// Sets or changes the lock or the gate.
 pub struct Effect;
 
 impl Command for Effect {
@@ -40,7 +40,7 @@ impl Command for Effect {
             return Err(Refusal::Internal);
         };
         let set = set(call, arrival);
-        // The server continues with its AOF, and only logs that.
+        // On an error the server only logs it and continues with its AOF.
         if set.is_err() && arrival == Arrival::Storage {
             start::missed_a_lock();
         }
@@ -69,7 +69,8 @@ fn set(call: &Call<'_>, arrival: Arrival) -> Result<Reply, Refusal> {
     let name = key.name();
     if let Some(lock) = key.lock_mut() {
         let key = Key { db: call.ctx.db(), name: name.bytes() };
-        // For a lock that was changed in place the other grants are known: there may be a hundred thousand.
+        // Of a lock that was changed in place, only the changed grant is noted: there may be a hundred thousand others,
+        // which are known.
         state::with(|node| match applied {
             Some(Applied::Grant(id)) => node.grant_arrived(key, lock, id, now),
             Some(_) => node.schedule_expiry(key, Some(lock)),

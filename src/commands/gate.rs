@@ -1,7 +1,7 @@
 //! `LOCK.GATE gate token [SHARED | PERMIT n] [HELD] [KEEP ms] [COMMAND command [arg …]]`
 //!
-//! The protected command runs with the keys of its caller's permissions, which the server checks, since the command names
-//! these keys as its own ([`Gate::tell_keys`]). Whether it may run at all is said by `lock.gate-commands`.
+//! The server checks the caller's permission for the keys of the protected command, because LOCK.GATE declares these
+//! keys as its own ([`Gate::tell_keys`]). `lock.gate-commands` lists the commands that may run.
 
 use palisade_core::request::{self, GateMemory};
 use palisade_core::{GateRefusal, Refusal, ensure_held};
@@ -66,7 +66,7 @@ fn pass(call: &Call<'_>, request::Gate { token, kind, memory, .. }: request::Gat
     }
 }
 
-/// Checks that the command is one that a gate runs, before anything changes.
+/// Checks, before anything changes, that a gate may run the command.
 fn permitted<'a>(call: &Call<'a>, inner: Inner<'a>) -> Result<Inner<'a>, Refusal> {
     let refused = |why| Err(Refusal::Gate(why));
     let keys = match inner.keys() {

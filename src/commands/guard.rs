@@ -25,7 +25,7 @@ impl Command for Guard {
             Some(request::Guard::Lift) => None,
             Some(request::Guard::Arm(GuardMs(ms))) => Some(ms),
         };
-        // The operator's word is about the node after its start, with its present slots.
+        // The operator means the node as it is after its start, with its present slots.
         cluster::look(call.ctx);
         let left_ms = operator::set_guard(ms);
         timer::arm(call.ctx);

@@ -11,7 +11,7 @@ use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 pub struct Hear;
 
 impl Command for Hear {
-    // On replicas too: a master that becomes one answers its waiting requests.
+    // Replicas accept this command too: a master that becomes one answers its waiting requests.
     const SPEC: Spec = Spec::new(request::Hear::SPEC, AclGroup::Write, "0.2.0", "O(N) with the number of answers");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {

@@ -1,5 +1,5 @@
-//! Commands of a lock's owner, beside LOCK.RELEASE: EXTEND, REENTER, CONVERT, NOTE, FENCE. The words become a request
-//! to the engine, whose answer is a number or Null.
+//! Commands of a lock's owner other than ACQUIRE and RELEASE: EXTEND, REENTER, CONVERT, NOTE, FENCE. The words become a
+//! request to the engine, whose answer is a number or Null.
 
 use palisade_core::engine::Request;
 use palisade_core::request::{self, Form};
@@ -18,7 +18,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
     driver::answer(call.ctx, &mut open(call)?, request, &Form::Token.into(), clock::now())
 }
 
-/// Moves the deadline away.
+/// Moves the deadline further away.
 pub struct Extend;
 
 impl Command for Extend {

@@ -6,8 +6,8 @@ use palisade_core::{Refusal, request};
 
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 
-/// The function that returns the commands to show. (Not a list: a refused module is unloaded with its statics, and
-/// their heap memory would leak.)
+/// The function that returns the commands to show. (It is not a list: the server unloads a module that it refuses, and
+/// the list's heap memory would leak.)
 static SHOWN: OnceLock<fn() -> Vec<&'static Spec>> = OnceLock::new();
 
 /// Sets the function that returns the commands to show, in order.

@@ -1,4 +1,4 @@
-//! `LOCK.INFO key [HOLDERS n] [WAITERS n]`, of a gate without these
+//! `LOCK.INFO key [HOLDERS n] [WAITERS n]`; for a gate, without the options.
 
 use palisade_core::engine::Key;
 use palisade_core::request::{self, ListedHolders, ListedWaiters};
@@ -30,7 +30,7 @@ impl Command for Info {
         state::with(|node| {
             let reserved = node.waiting().reservation(at, now);
             let waiters = node.waiting().len_of(at);
-            // A free lock only has something to show to a client that asks for its queue.
+            // A free lock has nothing to show, except its queue to a client that asks for it.
             if lock.is_none() && (listed.is_none() || waiters == 0 && reserved.is_none()) {
                 return Ok(Reply::Null);
             }
@@ -75,7 +75,7 @@ fn describe_grant(mode: Mode, grant: &Grant, key: Key<'_>, node: &Node, now: Boo
     ])
 }
 
-/// Describes a waiting request, for the person who looks for a culprit.
+/// Describes a waiting request, for a person who looks for the cause of contention.
 fn describe(waiter: &Waiter, now: BootTime) -> Reply {
     let wants = match waiter.want {
         Want::Lock { .. } => "lock",

@@ -18,13 +18,13 @@ impl Command for Members {
         let request::Members { join } = request::Members::read(call.words(), config::bounds())?;
         let now = clock::boot_now();
         if let Some(MembersVersion(version)) = join {
-            // In a MULTI the commands after it would run all the same, and nobody would know.
+            // In a MULTI the later commands would run all the same, without the check of the version.
             let connection = call.ctx.connection().filter(|_| !call.ctx.is_in_transaction());
             let connection = connection.ok_or(Refusal::NothingJoins)?;
             if state::with(|node| node.membership().admits(version)) {
                 joined::join(call.ctx, connection, version);
             } else {
-                // The commands that it sends after this do not run, and the answer shows why.
+                // The connection's later commands do not run. This answer shows why.
                 call.ctx.hang_up(connection);
             }
         }

@@ -1,5 +1,5 @@
-//! The commands, each in a file or with similar ones: request, rule, effects, reply. `palisade_core::request` declares
-//! their arguments. The table has them all.
+//! The commands, one or a few similar ones in a file: request, rule, effects, reply. `palisade_core::request` declares
+//! their arguments, and the table lists them all.
 
 mod acquire;
 mod break_lock;

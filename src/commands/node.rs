@@ -6,7 +6,7 @@ use crate::durability::readiness;
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// The version of the contract that the commands keep.
+/// The version of the protocol: names, arguments and replies of the commands.
 const PROTOCOL: u64 = 1;
 
 /// The features added after the first version of the protocol, for clients that use them if present. `log` is LOCK.LOG.
@@ -21,7 +21,7 @@ impl Command for Node {
     const SPEC: Spec = Spec::new(request::Node::SPEC, AclGroup::Read, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
-        // An undecided start is decided now: the answer should not be older than the first grant.
+        // The start is judged now if it has not been, so that the answer is not older than the first grant.
         let _ = readiness::ready(call.ctx, clock::boot_now());
         let now = clock::boot_now();
         let IncarnationId { node: id, number: incarnation } = state::with(|node| node.ledger().incarnation());

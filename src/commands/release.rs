@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [LEVEL n] [TOKEN t]`
 //!
-//! Over a replication link and in the AOF it is an effect, sent as it came: the lock that this owner held is gone.
-//! Nothing is decided anew there: the clock, the holds and the options are not read.
+//! On a replication link and in the AOF the command is sent unchanged, and says that the lock which this owner held is
+//! gone. Nothing is decided again there: the clock, the holds and the options are not read.
 
 use palisade_core::engine::{Event, Request};
 use palisade_core::request::{self, Form};
@@ -17,13 +17,13 @@ use crate::{clock, config, driver};
 pub struct Release;
 
 impl Command for Release {
-    // Only for masters, if it comes from a client.
+    // Replicas refuse it from clients.
     const SPEC: Spec = Spec::new(request::Release::SPEC, AclGroup::Write, "0.1.0", "O(1)");
 
     fn run(call: &Call<'_>) -> Result<Reply, Refusal> {
         if call.ctx.is_told() {
             let gone = gone(call);
-            // The server continues with its AOF, and only logs that.
+            // On an error the server only logs it and continues with its AOF.
             if gone.is_err() && call.ctx.is_from_aof() {
                 start::missed_a_lock();
             }
@@ -37,7 +37,7 @@ impl Command for Release {
     }
 }
 
-/// Removes the lock in the key, if there is one: its owner gave it back. Another owner's lock stays.
+/// Removes the lock in the key, if this owner held it. Another owner's lock stays.
 fn gone(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request::Release { owner, .. } = request::Release::read(call.words(), config::bounds())?;
     let mut key = open(call)?;

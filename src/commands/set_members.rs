@@ -34,7 +34,7 @@ impl Command for SetMembers {
             }
             (None, None, true, Some(list), None) => {
                 let is_news = members::decide(Members { version, list });
-                // Even if the disk fails: the node now counts down to the end of older clients' leases.
+                // Also if the disk fails: the node already waits for the leases of older clients to end.
                 joined::hang_up_before(call.ctx, state::with(|node| node.membership().decided().version));
                 is_news.map(|is_news| Reply::Integer(is_news.into()))
             }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ffi::{Command, Context, Entry, register_command};
 
-/// Every command; those for clients in the order of HELP.
+/// Every command. Those for clients are in the order of HELP.
 const COMMANDS: &[Row] = &[
     for_clients::<acquire::Acquire>(),
     for_clients::<release::Release>(),
@@ -49,7 +49,7 @@ const fn for_clients<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: true }
 }
 
-/// Returns the row of a command that servers use among themselves, or tests.
+/// Returns the row of a command for servers or tests.
 const fn internal<C: Command>() -> Row {
     Row { command: Entry::of::<C>(), is_for_clients: false }
 }

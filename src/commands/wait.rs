@@ -10,7 +10,7 @@ use crate::driver::{listeners, timer};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, driver, state};
 
-/// Answers when the lock is free.
+/// Waits for an owner's turn at the lock.
 pub struct Wait;
 
 impl Command for Wait {

@@ -9,7 +9,7 @@ use crate::driver::{sight, timer, watchers};
 use crate::ffi::{AclGroup, Call, Command, Reply, Spec};
 use crate::{clock, config, state};
 
-/// Answers when the lock is not in the state that the caller knows.
+/// Waits until the lock is not in the state that the caller knows.
 pub struct Watch;
 
 impl Command for Watch {

@@ -1,4 +1,4 @@
-//! Clients that wait for a lock: connects the queues of the rules with the blocked clients of the server.
+//! Clients that wait for a lock: connects the queues of the rules with the server's blocked clients.
 
 use std::ffi::CStr;
 
@@ -14,11 +14,11 @@ use crate::{clock, state};
 /// The client of a command, and the form of its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// The form in which a grant is answered.
+    /// The form of the reply to a grant.
     pub form: Form,
-    /// The KEEPALIVE of the lease from the grant on.
+    /// The KEEPALIVE that begins with the grant.
     pub keepalive: Option<KeepAlive>,
-    /// The listener for the client's answer, if it has to wait without being blocked.
+    /// The listener that receives the answer, if the request has to wait without blocking its client.
     pub listener: Option<ClientId>,
 }
 
@@ -28,10 +28,10 @@ impl From<Form> for Asker {
     }
 }
 
-/// The error for clients that wait on a master that becomes a replica, as the server itself writes it.
+/// The error for clients that wait on a master which becomes a replica, as the server itself writes it.
 const DEMOTED: &str = "UNBLOCKED this node became a replica: ask its master";
 
-/// The answer to a client whose request waits with a listener: no answer to a wait is a simple string.
+/// The answer to a client whose request waits with a listener. It is a simple string, which no answer to a wait is.
 const WAITING: &CStr = c"WAITING";
 
 /// Blocks the client of this command until its request is answered, unless it has a listener. Returns the request's id.
@@ -61,8 +61,8 @@ pub fn keep_alive_at_once(
     }
 }
 
-/// Sends the rules' answers to waiting clients: as many as may be answered in this pass of the event loop, the others
-/// in the next ones ([`has_more`]).
+/// Sends the rules' answers to waiting clients: as many as one pass of the event loop may answer, the others in later
+/// passes ([`has_more`]).
 pub fn deliver() {
     for (id, answer) in state::with(|node| node.take_answers(pass::answers_left())) {
         if id.is_heard() {
@@ -74,7 +74,7 @@ pub fn deliver() {
     listeners::tell_all();
 }
 
-/// Returns the reply to a waiting client. A KEEPALIVE begins with the grant.
+/// Returns the reply to a waiting client. If it is a grant, its KEEPALIVE begins.
 fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     let Reason::Waits(form, keeps) = why else { return Ok(Reply::Null) };
     if let (Answer::Granted { .. }, Some(keeps)) = (&answer, keeps) {
@@ -83,13 +83,13 @@ fn tell(why: &Reason, answer: Answer) -> Result<Reply, Refusal> {
     reply(answer, *form)
 }
 
-/// Returns whether answers wait for the next pass.
+/// Returns whether answers are left for the next pass.
 pub fn has_more() -> bool {
     state::with(|node| node.waiting().has_answers() || node.waiting().sends_away())
 }
 
-/// Answers the requests that wait for the lock of `key` with an error of the server's own: as many as may be answered
-/// in this pass. The others' queue is checked in the next.
+/// Answers the requests that wait for the lock of `key` with an error of the server's own: as many as one pass may
+/// answer. The queue is checked again in the next pass for the others.
 pub fn dismiss(key: Key<'_>, error: &str) {
     for id in state::with(|node| node.dismiss(key, pass::answers_left(), clock::boot_now())) {
         tell_error(id, error);
@@ -98,7 +98,7 @@ pub fn dismiss(key: Key<'_>, error: &str) {
 }
 
 /// Returns whether the user of a waiting client still has permission for the lock `name`: ACL rules may have changed
-/// since it came.
+/// since the request arrived.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     if id.is_heard() {
         return listeners::is_permitted(id, name);
@@ -107,13 +107,14 @@ pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
 }
 
 /// Dismisses all waiting requests, since the node became a replica and grants nothing. Most servers end all waits
-/// themselves before this event; a Valkey in a cluster, or one whose client can be redirected, does not. The requests
-/// leave their queues and are answered from the next pass of the event loop on, as many in each as there is time for.
+/// themselves before this event. A Valkey in a cluster does not, nor does one whose client can be redirected. The
+/// requests leave their queues and are answered from the next pass of the event loop on, as many in each as there is
+/// time for.
 pub fn dismiss_all() {
     state::with(|node| node.send_all_away());
 }
 
-/// Answers one request that waited when the node became a replica; returns false if there is none.
+/// Answers one request that waited when the node became a replica; returns false if none is left.
 pub fn send_one_away(now: BootTime) -> bool {
     let Some(gone) = state::with(|node| node.send_one_away(now)) else { return false };
     gone.into_iter().for_each(|id| tell_error(id, DEMOTED));
@@ -178,7 +179,7 @@ struct Clients;
 
 impl BlockedClients for Clients {
     fn unblocked(client: WaiterId) -> Result<Reply, Refusal> {
-        // It may have its answer already, which has only not been sent.
+        // The client may already have an answer that has not been sent.
         let answer = state::with(|node| node.take_answer_of(client));
         let (why, want) = leave(client);
         match answer {
@@ -193,7 +194,7 @@ impl BlockedClients for Clients {
     }
 }
 
-/// Removes the client's request from the queue, and gives its handle back to the server.
+/// Removes the client's request from the queue, and returns its handle to the server.
 fn leave(client: WaiterId) -> (Option<Reason>, Option<Want>) {
     let why = parked::give_back(client);
     (why, state::with(|node| node.leave_queue(client, clock::boot_now())).map(|waiter| waiter.want))

@@ -1,4 +1,4 @@
-//! The slots of a cluster that this node serves, and the place where a key is served, if not here.
+//! The slots of a cluster that this node serves, and the node that serves a key otherwise.
 //!
 //! A slot may come without its locks, so [`look`] compares the slots that the node serves with those that it served. It
 //! does so ten times a second (less often if that takes long), right after a CLUSTER command that gives or takes slots,
@@ -6,8 +6,8 @@
 //! migration in one step, whose end the server reports, or by a promotion, which guards the node. So no slot leaves and
 //! returns unseen.
 //!
-//! The server redirects commands, but not blocked clients. So a hand-over checks first, or the lock would be granted
-//! here and on the node that its slot moved to.
+//! The server redirects commands, but not blocked clients. So a hand-over first checks that the slot is still here.
+//! Otherwise the lock could be granted here and on the node that the slot moved to.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -18,22 +18,24 @@ use crate::durability::incarnation;
 use crate::ffi::{CallReply, Context, KeyName, warn};
 use crate::{clock, state};
 
-/// The rest between automatic reads of the slots, in multiples of the processor time of one read, so that they take at
-/// most 1 % of the time. The server writes the whole map of the cluster for a read, which takes 2 ms with a hundred
+/// The pause between automatic reads of the slots, in multiples of the processor time of one read, so that they take at
+/// most 1 % of the time. For a read the server writes its whole map of the cluster, which takes 2 ms with a hundred
 /// nodes with slots in many ranges.
 const REST: u64 = 99;
 
-/// The longest rest, in microseconds.
+/// The longest pause, in microseconds.
 const REST_US_MAX: u64 = 1_000_000;
 
 thread_local! {
     /// The time until which there is no automatic read.
     static RESTS_UNTIL: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
-    /// The number of times that a slot was emptied, as far as is known here; `None` if this server does not do that.
+    /// The server's count of the times that a client emptied a slot, when last read; `None` if this server cannot empty
+    /// one.
     static FLUSHES: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Begins when the module is loaded. The start knows the locks of the node's present slots, or is guarded.
+/// Initialises the slots when the module is loaded. The start knows the locks of the node's present slots, or is
+/// guarded.
 pub fn begin(ctx: Context<'_>) {
     if ctx.is_cluster() {
         state::with(|node| node.begin_in_cluster());
@@ -42,15 +44,15 @@ pub fn begin(ctx: Context<'_>) {
     }
 }
 
-/// Reads the slots ten times a second, unless it has to rest.
+/// Reads the slots ten times a second, unless the pause after the last read is not over.
 pub fn tick(ctx: Context<'_>) {
     if clock::boot_now() >= RESTS_UNTIL.get() {
         look(ctx);
     }
 }
 
-/// Returns the rest after a read that took `took_us` microseconds of the processor. (On the clock a read may take any
-/// time: the machine may run something else meanwhile.)
+/// Returns the pause after a read that took `took_us` microseconds of the processor. (The time on the clock says
+/// little: the machine may have run something else meanwhile.)
 fn rest_us(took_us: u64) -> u64 {
     took_us.saturating_mul(REST).min(REST_US_MAX)
 }
@@ -116,8 +118,8 @@ pub fn came(slots: RangeInclusive<u16>) {
     incarnation::save(now);
 }
 
-/// Finds out whether recently deleted live locks went with their whole slots (CLUSTER FLUSHSLOT). A key's events do not
-/// differ from those of a single deletion, so the server's count of the command decides.
+/// Finds out whether recently deleted live locks were deleted with their whole slots (CLUSTER FLUSHSLOT). Their key
+/// events look like those of single deletions, so the server's count of that command decides.
 fn confirm_slot_flush(ctx: Context<'_>) {
     let count = FLUSHES.get().map(|_| flushes(ctx));
     let flushed = FLUSHES.replace(count) != count;
@@ -137,8 +139,8 @@ fn flushes(ctx: Context<'_>) -> u64 {
     calls.unwrap_or(0)
 }
 
-/// Parses the slots that the node serves, and those that it imports from a reachable master, from the node's own line
-/// of CLUSTER NODES.
+/// Parses the node's own line of CLUSTER NODES. Returns the slots that the node serves, and those that it imports from
+/// a reachable master.
 fn slots_of_myself(nodes: &str) -> Option<(SlotSet, SlotSet)> {
     let is_there = |id: &str| {
         let node = nodes.lines().find(|node| node.split(' ').next() == Some(id));
@@ -167,11 +169,11 @@ fn flags(node: &str) -> impl Iterator<Item = &str> {
     node.split(' ').nth(2).unwrap_or_default().split(',')
 }
 
-/// Returns the error for clients that wait for the lock of `key`, which is absent here. `None` if it is served here,
-/// and not on its way to another node.
+/// Returns the error for clients that wait for the lock of `key`, which is absent here. `None` if the key is served
+/// here, and its slot is not migrating to another node.
 pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
-    // The server refuses to run it if it would redirect a client, or accept no writes; on an absent key it does
-    // nothing.
+    // The server refuses this command if it would redirect a client, or accepts no writes. On an absent key the command
+    // does nothing.
     if CallReply::of_key(ctx, c"UNLINK", key).is_some() {
         return None;
     }
@@ -188,7 +190,7 @@ pub fn redirect(ctx: Context<'_>, key: KeyName<'_>) -> Option<String> {
                 return None;
             }
             let master = range.element(2)?;
-            // An unknown endpoint is empty, as in the server's own answer.
+            // An unknown endpoint is empty, as in the server's own redirects.
             Some((
                 master.element(0)?.text().unwrap_or_default(),
                 master.element(1)?.integer()?,

@@ -1,8 +1,8 @@
 //! Applies a rule's decision to the key, the node's memory, the replicas and the AOF.
 //!
 //! Effects are replicated, never requests. A replica or a reloaded AOF receives what a lock holds now (LOCK.EFFECT),
-//! that its last holder gave it back (LOCK.RELEASE) or that it is gone (DEL). So it needs no clock and no rule to hold
-//! the same.
+//! that its last holder gave it back (LOCK.RELEASE) or that it is gone (DEL). So it has the same locks without a clock
+//! and without rules.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use super::propagation;
 use crate::ffi::{Context, KeyName, LockKey, free_value};
 use crate::{clock, command_names, state};
 
-/// Publishes a key event (`notify-keyspace-events` with `d`).
+/// Publishes a key event, if `notify-keyspace-events` contains `d`.
 pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     let word = match event {
         Event::Acquired => c"lock.acquire",
@@ -28,7 +28,7 @@ pub fn tell(ctx: Context<'_>, event: Event, name: KeyName<'_>) {
     ctx.notify(word, name);
 }
 
-/// Stores `lock` in the key, by `event`.
+/// Stores `lock` in the key, and reports `event`.
 #[inline(always)]
 pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, event: Event, now: Now) {
     let Some(lock) = lock else { return };
@@ -38,7 +38,7 @@ pub fn store(ctx: Context<'_>, key: &mut LockKey<'_>, lock: Option<Box<Lock>>, e
     tell(ctx, event, key.name());
 }
 
-/// Tells replicas and the AOF that the lock in the key is new, or that its grant `id` joined or changed.
+/// Sends replicas and the AOF the lock in the key, which is new, or its grant `id`, which joined or changed.
 pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     stored(key);
     if only_counted(ctx) {
@@ -51,7 +51,7 @@ pub fn changed(ctx: Context<'_>, key: &mut LockKey<'_>, id: GrantId, now: Now) {
     }
 }
 
-/// Tells replicas and the AOF that the grant `ended` left the lock in the key, which others hold.
+/// Sends replicas and the AOF that the grant `ended` left the lock in the key, which others hold.
 pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, now: Now) {
     let Some(ended) = ended else { return };
     stored(key);
@@ -62,7 +62,7 @@ pub fn left(ctx: Context<'_>, key: &mut LockKey<'_>, ended: Option<Box<Grant>>, 
 
 pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     thread_local! {
-        /// Reused for every change, which saves an allocation.
+        /// The buffer of a record. It is reused for every change, which saves an allocation.
         static RECORD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     RECORD.with_borrow_mut(|record| {
@@ -72,19 +72,19 @@ pub(super) fn replicate(ctx: Context<'_>, name: KeyName<'_>, write: impl FnOnce(
     });
 }
 
-/// Counts a change instead, if nobody receives it; returns whether it was counted.
+/// Counts a change for the server if nobody receives it; returns whether that was the case.
 pub(super) fn only_counted(ctx: Context<'_>) -> bool {
     propagation::nobody_listens() && ctx.count_change()
 }
 
-/// Handles a new or changed lock in the key, as every node does, wherever it was decided.
+/// Enters a new or changed lock in the node's memory, as every node does, wherever the lock was granted.
 pub fn stored(key: &mut LockKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
 }
 
-/// Deletes the key, whose lock ends by `event`, if there is one. Returns whether its queue has to be checked soon, or
-/// it has watchers.
+/// Deletes the key, if there is one, because its lock ends by `event`. Returns whether its queue has to be checked
+/// soon, or it has watchers.
 pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> bool {
     let at = Key { db: ctx.db(), name: key.name().bytes() };
     let Some(lock) = key.lock_mut() else { return false };
@@ -96,7 +96,7 @@ pub fn freed(ctx: Context<'_>, key: &mut LockKey<'_>, event: Option<Event>) -> b
         free_value(lock);
     }
     key.signal_modified();
-    // The RELEASE being run names key and owner: that is all that has to be sent.
+    // The RELEASE that is being run names key and owner: sending it on is enough.
     let is_told = event == Some(Event::Released) && ctx.replicate_command();
     if !is_told && !only_counted(ctx) {
         ctx.replicate_del(key.name());

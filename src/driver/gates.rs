@@ -1,4 +1,4 @@
-//! Changes gates: in the key, for the replicas and the AOF, and in the list of those that end by themselves.
+//! Changes gates: in the key, for the replicas and the AOF, and in the list of gates that end by themselves.
 
 use palisade_core::engine::Key;
 use palisade_core::quorum::floors::Kind;
@@ -42,7 +42,7 @@ pub fn pass(
     Ok(())
 }
 
-/// Stores what a master or the AOF says of a gate. The caller arms the timer.
+/// Stores a gate, or a change of one, from a master or from the AOF. The caller arms the timer.
 pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) -> Result<(), Damaged> {
     if let Some(gate) = gate_record::apply(record, here, key.value_mut())? {
         key.put(Box::new(gate));
@@ -51,14 +51,14 @@ pub fn told(ctx: Context<'_>, key: &mut GateKey<'_>, record: &[u8], here: Here) 
     Ok(())
 }
 
-/// Handles a new or changed gate in the key, as every node does.
+/// Enters a new or changed gate in the node's memory, as every node does.
 fn stored(ctx: Context<'_>, key: &mut GateKey<'_>) {
     key.clear_expiry();
     key.signal_modified();
     list(ctx.db(), key);
 }
 
-/// Enters the gate in the key, if there is one, among those that end by themselves.
+/// Enters the gate in the key, if there is one, in the list of gates that end by themselves.
 fn list(db: u32, key: &mut GateKey<'_>) {
     let name = key.name();
     if let Some(gate) = key.value_mut() {
@@ -75,14 +75,14 @@ pub fn arrived(ctx: Context<'_>, name: KeyName<'_>) -> bool {
     true
 }
 
-/// Forgets the list for a database, or for all (`None`), which is about to be emptied.
+/// Forgets the listed gates of a database, or of all (`None`), which is about to be emptied.
 pub fn flushed(db: Option<u32>) {
     let listed = state::with(|node| node.gates().flush(db));
     let entries = listed.iter().map(|gates| gates.len()).sum();
     ffi::free(listed, entries);
 }
 
-/// Deletes the gate that has been over longest at `now`; returns false if none may be.
+/// Deletes the gate that has been over longest at `now`; returns false if no listed gate is due.
 pub fn forget_one(ctx: Context<'_>, now: BootTime) -> bool {
     let Some(due) = state::with(|node| node.gates().take_due(now)) else { return false };
     ctx.select(due.key().db);

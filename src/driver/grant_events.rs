@@ -1,7 +1,7 @@
 //! Publishes events of grants (`lock.events`) to the subscribers of [`CHANNEL`].
 //!
-//! Publishing changes no data: nothing of it goes to the AOF or to replicas, and the fate of a message decides nothing.
-//! If the server removes a lock in the middle of a command of its own, events wait for the next pass of the event loop.
+//! Publishing changes no data: no message goes to the AOF or to replicas, and no rule depends on its delivery. If the
+//! server removes a lock in the middle of a command of its own, events wait for the next pass of the event loop.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use crate::{clock, config, state};
 /// The channel of events.
 const CHANNEL: &str = "lock.events";
 
-/// The next pass will publish.
+/// True if the next pass of the event loop will publish.
 static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
 
 /// Publishes new events.
@@ -33,7 +33,7 @@ fn publish_all(ctx: Context<'_>) {
     let now = clock::now();
     let wall_ms = |ago_us| now.wall_us.saturating_sub(ago_us) / 1_000;
     let id = state::with(|node| node.ledger().incarnation().node);
-    // Nothing of the node is borrowed while the server is called.
+    // The node is not borrowed while the server is called.
     while let Some(event) = state::with(|node| node.history_mut().take_event()) {
         ctx.publish(CHANNEL, &event.to_json(wall_ms(now.boot.us_since(event.at)), id));
     }

@@ -14,7 +14,7 @@ thread_local! {
 /// Notes that this connection works with `version` from now on.
 pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     JOINED.with_borrow_mut(|joined| {
-        // Closed connections are removed only now and then, since each removal checks all of them.
+        // Closed connections are removed only when the table is full, since each removal checks all of them.
         if joined.len() == joined.capacity() {
             joined.retain(|&client, _| ctx.is_open(ClientId(client)));
         }
@@ -22,7 +22,7 @@ pub fn join(ctx: Context<'_>, ClientId(client): ClientId, version: u64) {
     });
 }
 
-/// Closes the connections that work with a version before `version`: their unread commands are not run.
+/// Closes the connections that work with a version older than `version`: their unread commands are not run.
 pub fn hang_up_before(ctx: Context<'_>, version: u64) -> usize {
     let older: Vec<_> = JOINED.with_borrow_mut(|joined| {
         let older = joined.extract_if(|_, joined| *joined < version);

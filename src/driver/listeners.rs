@@ -1,5 +1,5 @@
-//! Connections that receive the answers to waiting requests of others: connects the rules' listeners with the clients
-//! of the server.
+//! Connections that receive the answers to waiting requests of other connections: connects the rules' listeners with
+//! the clients of the server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use crate::{clock, state};
 thread_local! {
     /// The user of each listener.
     static USERS: RefCell<HashMap<ClientId, User>> = RefCell::new(HashMap::new());
-    /// Listeners whose wait the server ended: most of them with their connection.
+    /// Listeners whose wait the server ended. Most of their connections are closed.
     static PERHAPS_GONE: RefCell<Vec<ClientId>> = const { RefCell::new(vec![]) };
-    /// The last listener whose connection was checked because it does not ask.
+    /// The last listener whose connection was checked because it does not wait for news.
     static LOOKED_AT: Cell<ClientId> = const { Cell::new(ClientId(0)) };
 }
 
-/// Returns the news for this command's client, which listens under `name`, or blocks it until there is some.
+/// Returns the news for this command's client, which listens under `name`, or blocks the client until there is some.
 pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Result<Reply, Refusal> {
     let client = ctx.connection().ok_or(Refusal::ListensNowhere)?;
     let user = User::of_client(ctx);
@@ -38,7 +38,7 @@ pub fn hear(ctx: Context<'_>, name: ListenerName<'_>, patience: Patience) -> Res
     Ok(Reply::Later)
 }
 
-/// Returns the listener of this name, if the user of this command's client listens under it.
+/// Returns the listener of this name, if its user is the user of this command's client.
 pub fn named(ctx: Context<'_>, name: ListenerName<'_>) -> Result<ClientId, Refusal> {
     let user = User::of_client(ctx);
     state::with(|node| node.listeners().find(name, user.name()))
@@ -64,21 +64,21 @@ pub fn tell(id: WaiterId, told: NewsBody) {
     state::with(|node| node.listeners_mut().tell(id, told));
 }
 
-/// Sends the news to listeners that ask for them.
+/// Sends news to the listeners that wait for it.
 pub fn tell_all() {
     while let Some((id, news)) = state::with(|node| node.listeners_mut().take_ready()) {
         parked::answer(id, |_| Ok(list(news)));
     }
 }
 
-/// Answers the listener whose time has been over longest that there is no news; returns false if there is none.
+/// Answers the listener whose time has been over longest that there is no news; returns false if no time is over.
 pub fn time_out(now: BootTime) -> bool {
     let Some(id) = state::with(|node| node.listeners_mut().take_timed_out(now)) else { return false };
     parked::answer(id, |_| Ok(list(vec![])));
     true
 }
 
-/// Checks, in the server's cron, for connections that closed while they did not ask for news.
+/// Checks, in the server's cron, for listeners whose connection was closed while they did not wait for news.
 pub fn look_after(ctx: Context<'_>) {
     let idle = state::with(|node| node.listeners().idle_after(LOOKED_AT.get(), ANSWERS_A_PASS_MAX));
     for &client in &idle {
@@ -87,7 +87,7 @@ pub fn look_after(ctx: Context<'_>) {
     }
 }
 
-/// Checks the connections of listeners whose wait the server ended, and lets requests leave whose listener has gone.
+/// Checks the connections of listeners whose wait the server ended, and ends the listeners whose connection is closed.
 fn look_at_gone(ctx: Context<'_>) {
     for client in PERHAPS_GONE.take() {
         end_if_closed(ctx, client);
@@ -112,7 +112,7 @@ fn list(news: Vec<News>) -> Reply {
             NewsBody::Answer(Answer::Turn(number) | Answer::Granted { number, .. }) => Reply::Integer(number.into()),
             NewsBody::Answer(Answer::Broken(token)) => Reply::Integer(token.get()),
             NewsBody::Answer(Answer::TimedOut(_)) => Reply::Integer(0),
-            // As text: clients take an error inside an answer for the answer itself.
+            // As text: clients would take an error inside an array for the whole reply.
             NewsBody::Answer(Answer::Refused(refusal)) => Reply::Bytes(refusal.to_string().into_bytes()),
             NewsBody::Error(error) => Reply::Bytes(error.into_string().into_bytes()),
         };
@@ -132,15 +132,15 @@ impl BlockedClients for Hearers {
 
     fn gone(blocked: WaiterId) {
         if let Some(client) = stops_asking(blocked) {
-            // It is still open if an operator ended the wait with an error, and it is not closed yet while it is being
-            // closed.
+            // If an operator ended the wait with an error, the connection is still open; while it is being closed, it
+            // still looks open too.
             PERHAPS_GONE.with_borrow_mut(|all| all.push(client));
             in_next_pass(look_at_gone);
         }
     }
 }
 
-/// Notes that the listener blocked under this id no longer asks, and gives its handle back to the server.
+/// Notes that the listener blocked under this id no longer waits for news, and returns its handle to the server.
 fn stops_asking(blocked: WaiterId) -> Option<ClientId> {
     let Reason::Hears(client) = parked::give_back(blocked)? else { return None };
     state::with(|node| node.listeners_mut().remove_wait(client));

@@ -1,5 +1,5 @@
-//! Clients that are blocked until their answer is known, each with the reason: one registry for those that wait, watch
-//! and listen.
+//! Clients that are blocked until their answer is known, each with the reason: one registry for clients that wait for a
+//! lock, watch one, or listen.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::ffi::{Blocked, BlockedClients, Context, KeyName, Reply};
 use crate::{clock, state};
 
 thread_local! {
-    /// All blocked clients, by the id that the rules have for the request.
+    /// All blocked clients, by the id of the request in the rules.
     static PARKED: RefCell<HashMap<WaiterId, Parked>> = RefCell::default();
 }
 
@@ -24,14 +24,14 @@ pub struct Parked {
     pub why: Reason,
 }
 
-/// The reason for which a client is blocked.
+/// The reason why a client is blocked.
 pub enum Reason {
     /// A request waits for a lock or for the end of a BREAK. The KEEPALIVE after a grant is boxed, since few ask for
     /// one.
     Waits(Form, Option<Box<Keeps>>),
     /// The client watches a lock.
     Watches,
-    /// The client is this listener, and asks for news.
+    /// The client is this listener, and waits for news.
     Hears(ClientId),
 }
 
@@ -58,7 +58,7 @@ impl Keeps {
     /// Keeps the lease alive from now on, when its client is answered.
     pub fn begin(&self) {
         let key = Key { db: self.db, name: &self.name };
-        // It was a valid owner when it came.
+        // The owner was valid when the request arrived.
         let Ok(owner) = Owner::new(&self.owner) else { return };
         state::with(|node| node.keep_alive(key, owner, self.ttl, self.keepalive, clock::boot_now()));
     }
@@ -80,7 +80,7 @@ pub fn answer(id: WaiterId, told: impl FnOnce(&Parked) -> Result<Reply, Refusal>
     }
 }
 
-/// Gives a client back without an answer: the server has dealt with it. Returns why it was blocked.
+/// Removes a client without an answer, because the server has dealt with it. Returns why it was blocked.
 pub fn give_back(id: WaiterId) -> Option<Reason> {
     let Parked { blocked, why } = PARKED.with_borrow_mut(|all| all.remove(&id))?;
     blocked.give_back();
@@ -88,13 +88,13 @@ pub fn give_back(id: WaiterId) -> Option<Reason> {
 }
 
 /// Returns whether the user of a client may still run its command on the key `name`: ACL rules may have changed since
-/// it came.
+/// the command arrived.
 pub fn is_permitted(id: WaiterId, name: KeyName<'_>) -> bool {
     PARKED.with_borrow(|all| all.get(&id).is_none_or(|parked| parked.is_permitted(name)))
 }
 
 impl Parked {
-    /// Returns whether its user may still run its command on the key `name`.
+    /// Returns whether the client's user may still run its command on the key `name`.
     pub fn is_permitted(&self, name: KeyName<'_>) -> bool {
         self.blocked.is_permitted(name)
     }

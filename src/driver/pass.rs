@@ -1,5 +1,5 @@
-//! Bounds the clients answered in one pass of the event loop. Each answer costs the server more than it costs the
-//! rules, and the server does that work in one go.
+//! Bounds how many clients are answered in one pass of the event loop. An answer costs the server more than it costs
+//! the rules, and the server writes all answers of a pass in one go.
 
 use std::cell::Cell;
 

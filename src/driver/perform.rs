@@ -1,7 +1,7 @@
 //! Performs a request step by step.
 //!
 //! A server calls the module back in the middle of an effect (a key is unlinked, an event published). So the node is
-//! borrowed while the engine decides on the next step, but not while that is performed.
+//! borrowed while the engine decides on the next step, but not while the step is performed.
 
 use palisade_core::engine::{Event, Finding, Key, Reply as Answer, Request, Run, Step};
 use palisade_core::{Now, Refusal};
@@ -15,8 +15,8 @@ use crate::state;
 
 /// The outcome of a request.
 pub struct Performed {
-    /// True if the key holds another lock now, whose lease may end before all others. (A changed lock ends later than
-    /// before.)
+    /// True if the key holds another lock now, whose lease may end before all others. (The lease of a changed lock only
+    /// becomes longer.)
     pub is_stored: bool,
     /// True if waiting requests may have an answer now.
     pub touches_queue: bool,
@@ -38,7 +38,7 @@ pub fn perform<T>(
     let mut said = Finding::Yes;
     let (mut is_stored, mut has_more) = (false, false);
     let answer = loop {
-        // Filled in place, instead of being passed from call to call.
+        // Filled in place, which is faster than passing a step from call to call.
         let mut step = Step::LookAtSlots;
         state::with(|node| step = run.next(key.lock_mut(), said, node, now));
         said = Finding::Yes;

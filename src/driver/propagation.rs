@@ -1,21 +1,21 @@
-//! Tracks whether changes have to be propagated: to an AOF, or to replicas.
+//! Tracks whether changes have to be propagated to an AOF or to replicas.
 //!
-//! Telling the server of a change costs as much as making it, even if the server passes it on to nobody, as on a node
-//! of a quorum without replicas and AOF. So [`look`] asks ten times a second whether there is an AOF, a replica, or a
-//! backlog from which one could continue. If not, nobody receives changes until a listener comes. A listener begins
-//! with a copy of the data that a forked child writes, with the AOF switched on, with a load or with a change of role.
-//! The server reports each of these before the next change matters. From then on everything is propagated until
-//! [`look`] has asked again.
+//! Propagating a change through the server costs as much as making it, even if nobody receives it, as on a node of a
+//! quorum without replicas and AOF. So [`look`] asks ten times a second whether there is an AOF, a replica, or a
+//! backlog from which a replica could continue. If not, no changes are propagated until a receiver may have come. A
+//! receiver begins in one of four ways: with a copy of the data that a forked child writes, with the AOF switched on,
+//! with a load, or with a change of role. The server reports each of these before the next change matters. From then on
+//! everything is propagated until [`look`] has asked again.
 //!
-//! A future server may let in listeners in another way. At worst they lack locks: a replica that is promoted is
+//! A future server may let receivers begin in another way. At worst they lack locks: a replica that is promoted is
 //! guarded, and an AOF switched on while the server runs never proves an incarnation.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::ffi::Context;
 
-/// The flag of `nobody_listens`. Only the main thread uses it: commands read it each time, and a thread-local would
-/// cost more.
+/// The flag of `nobody_listens`. Only the main thread uses it, but a thread-local would cost more, and commands read it
+/// each time.
 static NOBODY_LISTENS: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether nobody receives changes: there is no AOF and no replica.
@@ -28,7 +28,7 @@ pub fn may_have_begun() {
     NOBODY_LISTENS.store(false, Relaxed);
 }
 
-/// Asks the server whether anybody receives changes. In a cluster that may begin at any time: slots move.
+/// Asks the server whether changes have receivers. In a cluster there may be one at any time: slots move.
 pub fn look(ctx: Context<'_>) {
     let none = |field| ctx.info_number(c"replication", field) == Some(0);
     let nobody_listens = nobody_listens()

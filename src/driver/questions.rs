@@ -1,4 +1,4 @@
-//! The engine's questions to the server.
+//! Answers the engine's questions to the server.
 
 use std::cell::Cell;
 
@@ -11,11 +11,11 @@ use crate::clock;
 use crate::durability::readiness;
 use crate::ffi::{Context, KeyName, is_poisoned};
 
-/// The time for which an answer counts whether enough replicas follow, in milliseconds. The server itself checks once a
-/// second.
+/// The time for which the answer whether enough replicas follow is valid, in milliseconds. The server itself checks
+/// once a second.
 const REPLICAS_STAND_MS: u64 = 100;
 
-/// The questions of one request.
+/// The answers to the questions of one request.
 #[derive(Default)]
 pub struct Questions {
     /// The error that redirects the key's clients.
@@ -40,16 +40,16 @@ impl Questions {
             Question::IsPermitted(waiter) if blocked_clients::is_permitted(waiter, name) => Finding::Yes,
             Question::IsPermitted(_) => Finding::Refused(Refusal::Forbidden),
             Question::MayGrant(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
-            // The server would refuse an ACQUIRE (NOREPLICAS). This refusal keeps a master that lost its replicas from
-            // granting what its successor grants too.
+            // The server itself would refuse an ACQUIRE (NOREPLICAS). Without this refusal a master that lost its
+            // replicas could grant a waiting request what its successor grants too.
             Question::MayGrant(By::Itself) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
             Question::MayGrant(_) => Finding::Yes,
             Question::MayRenew(_) if is_poisoned() => Finding::Refused(Refusal::Poisoned),
             Question::MayRenew(client) if !ctx.is_open(client) => Finding::No,
-            // The holder's EXTEND would be refused too.
+            // The server would refuse the holder's EXTEND too.
             Question::MayRenew(_) if !enough_replicas(ctx, now) => Finding::Refused(Refusal::NotYet),
             Question::MayRenew(_) => Finding::Yes,
-            // It is not blocked either then.
+            // The client cannot be blocked either in this case.
             Question::WhoAsks if !ctx.may_block() => Finding::No,
             Question::WhoAsks => askers::who_asks(ctx, asker.listener).map_or_else(Finding::Refused, Finding::Asks),
             Question::OnDisk => {
@@ -77,7 +77,7 @@ fn enough_replicas(ctx: Context<'_>, now: BootTime) -> bool {
     {
         return enough;
     }
-    // The field exists only if a number is demanded.
+    // INFO has the field only if a number of replicas is demanded.
     let enough = ctx.info_number(c"replication", c"min_slaves_good_slaves").is_none_or(|good| {
         let needed = ctx.parameter(c"min-replicas-to-write").and_then(|needed| needed.parse().ok());
         needed.is_none_or(|needed: u64| good >= needed)

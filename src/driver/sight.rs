@@ -1,4 +1,4 @@
-//! The visible state of a lock, the answer of LOCK.INFO and LOCK.WATCH, and that of a gate.
+//! The state of a lock that clients see in the answers of LOCK.INFO and LOCK.WATCH, and that of a gate.
 
 use palisade_core::engine::Key;
 use palisade_core::quorum::floors::Kind;
@@ -7,8 +7,8 @@ use palisade_core::{BootTime, Gate, Grant, Lock, Mode, Node};
 
 use crate::ffi::Reply;
 
-/// Returns the fields of a map for the lock of `key`, which is `held`, at `now`. With several grants they are those of
-/// the oldest; for a free lock texts are empty, and numbers 0.
+/// Returns the fields that describe the lock of `key`, whose content is `held`, at `now`. With several grants they
+/// describe the oldest; for a free lock texts are empty, and numbers 0.
 pub fn fields(held: Option<&Lock>, key: Key<'_>, node: &Node, now: BootTime) -> Vec<(&'static str, Reply)> {
     let held = held.filter(|lock| !lock.is_expired(now));
     let first = held.and_then(|lock| live(lock, now).next());
@@ -46,7 +46,8 @@ pub fn gate_fields(gate: &Gate, now: BootTime) -> Option<Reply> {
     })
 }
 
-/// Returns the milliseconds for which the lease of `grant` is kept alive, while its connection is open; 0 if it is not.
+/// Returns for how many more milliseconds the lease of `grant` is kept alive while its connection is open; 0 if it is
+/// not kept alive.
 pub fn kept_ms(key: Key<'_>, grant: &Grant, node: &Node, now: BootTime) -> u64 {
     let owner = Owner::new(grant.owner()).ok();
     owner.and_then(|owner| node.keepalives().left_ms(key, owner, grant.granted(), now)).unwrap_or(0)

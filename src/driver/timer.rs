@@ -1,7 +1,7 @@
 //! The one timer for all events that no command causes: leases that end, waits that are over, queues to check.
 //!
-//! Timers of the server run on the wall clock, so a step of that clock can keep one asleep. The cron event, which
-//! cannot sleep so, takes over then.
+//! Timers of the server run on the wall clock, so a step of that clock can delay one. The server's cron event, which
+//! does not depend on it, takes over then.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -16,26 +16,26 @@ use super::{gates, listeners, pass, watchers};
 use crate::ffi::{Context, KeyName, LockKey, OtherType, TimerId, put_together};
 use crate::{clock, state};
 
-/// The length of a slice of work that keeps the server from its clients, in microseconds: as long as they kept it from
-/// this work since the last slice, within these bounds. The least is less than a request over the loopback. A slice
-/// ends at the first reading of the clock after its time.
+/// The length of a slice of work, during which the server serves no clients, in microseconds: as long as it served
+/// clients since the last slice, within these bounds. The lower bound is less than a request over the loopback takes. A
+/// slice ends at the first reading of the clock after its time.
 const SLICE_US: RangeInclusive<u64> = 25..=500;
 
-/// The delay of the timer after which the cron event takes over, in microseconds: the wall clock was stepped, or writes
-/// were paused.
+/// The delay of the timer after which the cron event takes over, in microseconds. A timer is so late if the wall clock
+/// was stepped, or writes were paused.
 const LATE_US: u64 = 5_000;
 
-/// The delay of the next slice after which the cron event takes over, in microseconds: a slow command of a client may
-/// come between.
+/// The delay of the next slice after which the cron event takes over, in microseconds. It is long because a slow
+/// command of a client may run between slices.
 const STALLED_US: u64 = 1_000_000;
 
-/// The difference by which work must be due earlier than the timer for the timer to be set anew, in microseconds: less
-/// is not worth a new timer.
+/// The least time by which work must be due earlier than the timer for the timer to be set anew, in microseconds: less
+/// is not worth the cost.
 const EARLIER_US: u64 = 2_000;
 
-/// The longest sleep of a timer, in milliseconds; later work is checked again then. After a module's timer has run,
-/// Redis 7.0 calculates in 32 bits of microseconds when the next one is due. With more than 35 minutes left that
-/// overflows into the past, and its event loop never sleeps again.
+/// The longest time that a timer is set for, in milliseconds; later work is checked again then. After a module's timer
+/// has run, Redis 7.0 calculates in 32 bits of microseconds when the next one is due. With more than 35 minutes left
+/// that overflows into the past, and its event loop never sleeps again.
 const SLEEP_MS_MAX: i64 = 1_800_000;
 
 /// A timer, and the time of the work that it was set for.
@@ -47,16 +47,16 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// The end of the last slice, if more was due than it could do: the next one is scheduled.
+    /// The end of the last slice, if more work was due than fitted into it: the next slice is scheduled.
     static BUSY: Cell<Option<BootTime>> = const { Cell::new(None) };
 }
 
-/// Returns the time of the next due work. An answer left from an earlier pass is due in the next one.
+/// Returns the time of the next due work. An answer left from an earlier pass is due in the next pass.
 fn next_due() -> Option<BootTime> {
     if blocked_clients::has_more() { Some(BootTime::default()) } else { state::with(|node| node.next_due()) }
 }
 
-/// Ensures that a timer runs if nothing has changed except that new work is due at `due`.
+/// Ensures that a timer runs for new work that is due at `due`; nothing else may have changed.
 #[inline]
 pub fn arm_for(ctx: Context<'_>, due: BootTime) {
     if ARMED.get().is_none_or(|armed| due.plus_us(EARLIER_US) <= armed.due) {
@@ -73,7 +73,8 @@ pub fn arm(ctx: Context<'_>) {
     match ARMED.get() {
         Some(armed) if due.plus_us(EARLIER_US) > armed.due => {}
         _ => {
-            // A replica waits for its master, and loading data may be incomplete: cron arms later.
+            // A replica leaves this work to its master, and while data is loaded it is incomplete: cron arms the timer
+            // later.
             if ctx.is_master() && !ctx.is_loading() {
                 let ms = due.ms_since_rounded_up(clock::boot_now()) as i64;
                 // A lock is held through its deadline, so the timer is for the moment after it. Work that is already
@@ -81,7 +82,7 @@ pub fn arm(ctx: Context<'_>) {
                 set(ctx, if ms > 0 { (ms + 1).min(SLEEP_MS_MAX) } else { 0 }, due);
             } else {
                 disarm(ctx);
-                // A replica answers watchers too.
+                // A replica answers watchers, too.
                 if !ctx.is_loading() && state::with(|node| node.watching().next_due()) == Some(BootTime::default()) {
                     go_on_soon(ctx);
                 }
@@ -117,7 +118,7 @@ fn disarm(ctx: Context<'_>) {
     }
 }
 
-/// Does due work from the next pass of the event loop on.
+/// Starts due work in the next pass of the event loop.
 pub fn go_on_soon(ctx: Context<'_>) {
     if BUSY.get().is_none() {
         BUSY.set(Some(clock::boot_now()));
@@ -127,7 +128,7 @@ pub fn go_on_soon(ctx: Context<'_>) {
 
 fn on_timer(ctx: Context<'_>) {
     ARMED.set(None);
-    // Otherwise the next slice is scheduled.
+    // If the node is busy, the next slice is scheduled already.
     if BUSY.get().is_none() {
         run(ctx, *SLICE_US.start());
     }
@@ -139,15 +140,15 @@ fn go_on(ctx: Context<'_>) {
     run(ctx, since.clamp(*SLICE_US.start(), *SLICE_US.end()));
 }
 
-/// Does due work for one slice of `slice_us`, and sets the timer for the rest. If more is due now, it is done in
-/// slices, one in each pass of the event loop, after that has served its clients.
+/// Does due work for one slice of `slice_us`, and sets the timer for the rest. If more is due now, further slices
+/// follow, one in each pass of the event loop, after the pass has served its clients.
 fn run(ctx: Context<'_>, slice_us: u64) {
     let start = clock::boot_now();
     let mut now = start;
     pass::begin();
-    // Writing now could contradict the master, or be a failed assertion of the server: cron tries again.
+    // Writing now could contradict the master, or fail an assertion in the server: cron tries again.
     let may_write = ctx.is_master() && !ctx.is_loading() && !ctx.must_not_write();
-    // Loading data is incomplete.
+    // While data is being loaded it is incomplete.
     let may_look = !ctx.is_loading();
     let mut idle = false;
     while !idle && now.us_since(start) < slice_us {
@@ -180,7 +181,7 @@ fn do_one(ctx: Context<'_>, now: BootTime) -> bool {
     ctx.select(key.db);
     KeyName::with(key.name, |key_name| match LockKey::write(ctx, key_name) {
         Ok(mut lock) => {
-            // Nobody is answered, so nothing is refused either.
+            // Renewing a lease answers no client, so its refusal matters to none.
             perform(
                 ctx,
                 &mut lock,

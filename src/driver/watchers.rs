@@ -9,8 +9,8 @@ use super::{askers, cluster, pass, sight};
 use crate::ffi::{BlockedClients, Context, KeyName, LockKey, OtherType, Reply};
 use crate::state;
 
-/// Blocks the client of this command until the lock in `key` is not in the state that it knows, or its time is over, if
-/// there is room for it.
+/// Blocks the client of this command, if there is room for it, until the lock in `key` is not in the state that it
+/// knows, or its time is over.
 pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) -> Result<(), Refusal> {
     let asker = askers::who_asks(ctx, None)?;
     let name = key.name();
@@ -21,8 +21,8 @@ pub fn block(ctx: Context<'_>, key: &LockKey<'_>, ask: &Watch, now: BootTime) ->
     Ok(())
 }
 
-/// Answers the watchers of the lock in `key` that know another state of it, since it may have changed: as many as may
-/// be answered in this pass of the event loop. The lock is checked again for the others.
+/// Answers the watchers of the lock in `key` whose known state is no longer true: as many as one pass of the event loop
+/// may answer. The lock is checked again for the others.
 pub fn tell(ctx: Context<'_>, key: &LockKey<'_>, now: BootTime) {
     let name = key.name();
     let (at, count) = (Key { db: ctx.db(), name: name.bytes() }, pass::answers_left());
@@ -59,17 +59,17 @@ pub fn look_after(ctx: Context<'_>, now: BootTime) -> bool {
     true
 }
 
-/// Returns the error that redirects watchers of a lock that may not be served here: in a cluster its slot may have
-/// gone, together with the lock.
+/// Returns the error that redirects watchers of a lock that may be served elsewhere: in a cluster its slot may have
+/// moved, together with the lock.
 fn elsewhere(ctx: Context<'_>, key: &LockKey<'_>) -> Option<String> {
     if !ctx.is_cluster() || key.lock().is_some() {
         return None;
     }
-    // The server knows better what a replica may answer.
+    // On a replica the server itself decides what it may answer, so its client asks again.
     if ctx.is_master() { cluster::redirect(ctx, key.name()) } else { Some(ASK_AGAIN.to_owned()) }
 }
 
-/// The error for a watcher on a replica of a cluster whose lock is gone.
+/// The error for a watcher on a replica of a cluster whose lock has left the replica.
 const ASK_AGAIN: &str = "TRYAGAIN the lock, or its slot, left this replica: ask again";
 
 fn dismiss(key: Key<'_>, told: impl Fn() -> Result<Reply, Refusal>) {

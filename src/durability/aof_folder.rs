@@ -1,7 +1,7 @@
 //! The files of the server's AOF, and their lengths.
 //!
 //! A node that was killed proves by its AOF that it remembers every grant. So its state file names the file that the
-//! AOF was written to, and an AOF that was put there later does not pass for it.
+//! AOF was written to, and an AOF that was put there later is recognised as another one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub struct AofFolder {
 }
 
 impl AofFolder {
-    /// Returns the folder from the server's configuration, within its working folder. `None` if the server does not
-    /// say.
+    /// Returns the AOF's folder within the working folder, by the server's configuration. `None` if the server does not
+    /// tell its configuration.
     pub fn of(ctx: Context<'_>) -> Option<Self> {
         let folder = std::env::current_dir().ok()?.join(ctx.parameter(c"appenddirname")?);
         let manifest = folder.join(format!("{}.manifest", ctx.parameter(c"appendfilename")?));
@@ -34,14 +34,14 @@ impl AofFolder {
         manifest.lines().filter_map(listed).filter_map(|name| aof_file(&self.folder.join(name))).collect()
     }
 
-    /// Returns the file that is written to.
+    /// Returns the file that the server writes to.
     pub fn current(&self) -> Option<AofFile> {
         self.files().pop()
     }
 }
 
-/// Returns the name in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`; history is not
-/// loaded. A name in quotes contains unusual characters: such an AOF proves nothing.
+/// Returns the name in a line of the manifest such as `file appendonly.aof.1.incr.aof seq 1 type i`; files of type `h`
+/// (history) are not loaded. A name in quotes contains unusual characters: such an AOF proves nothing.
 fn listed(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let (mut name, mut is_loaded) = (None, false);

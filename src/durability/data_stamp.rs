@@ -1,7 +1,7 @@
 //! The stamp beside the server's data: the incarnation of the node that uses it.
 //!
 //! A state file says what an incarnation granted, and that all of it is in the data of the server's working folder. If
-//! another incarnation used that data since (under another port, with another state file or none), the statement is
+//! another incarnation used that data since (under another port, with another state file or none), the state file is
 //! about data that no longer exists. So every incarnation puts its stamp into the folder before it grants anything. The
 //! stamp that a start finds there must be of the incarnation that the state file is about.
 
@@ -32,14 +32,14 @@ impl DataStamp {
         parse(&fs::read_to_string(&self.0).ok()?)
     }
 
-    /// Notes on the disk that the incarnation `id` uses the data from now on.
+    /// Writes to the disk that the incarnation `id` uses the data from now on.
     ///
     /// # Errors
-    /// The stamp of another incarnation is there and stays: it could be believed later.
+    /// The stamp of another incarnation is there and cannot be replaced: a later start could believe it.
     pub fn put(&self, id: IncarnationId) -> Result<(), String> {
         let Err(error) = replace_file(&self.0, |_| text(id)) else { return Ok(()) };
         let why = format!("{} cannot be written: {error}", self.0.display());
-        // Without any stamp no incarnation is believed.
+        // Without any stamp a later start believes no incarnation.
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(why),
             _ => {

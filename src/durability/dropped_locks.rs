@@ -1,7 +1,7 @@
 //! Locks that are dropped while they are held: by FLUSHALL and similar commands, and by the server's evictions.
 //!
-//! Their holders do not know, so nobody else may be granted them before their leases have ended: after a flush nothing
-//! at all, after an eviction that key only.
+//! Their holders do not know, so nobody else may be granted these locks before their leases have ended. After a flush
+//! the node grants nothing at all; after an eviction, only that key is closed.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use super::incarnation;
 use crate::ffi::{self, Context, KeyName, LockKey};
 use crate::{clock, state};
 
-/// The server may evict keys.
+/// True if the server may evict keys.
 static EVICTS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -30,7 +30,7 @@ pub fn dropped(last: BootTime) {
     }
 }
 
-/// Handles the dropped locks `detached`; this may be the start of a reload, which brings them back.
+/// Handles the dropped locks `detached`, possibly at the start of a reload, which brings them back.
 pub fn dropped_perhaps(detached: Detached) {
     let now = clock::now();
     match state::with(|node| node.dropped_perhaps(detached, now.boot)) {
@@ -55,7 +55,7 @@ pub fn were_lifted(ctx: Context<'_>, locks: &Detached) -> bool {
         })
 }
 
-/// Logs a flush that is about to drop these locks, for those that the log may be about.
+/// Logs a flush that is about to drop these locks, at most as many as the log holds.
 pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     for (db, name) in locks.names().take(LOGGED_TOGETHER_MAX) {
         ctx.select(db);
@@ -69,10 +69,11 @@ pub fn log_flushed(ctx: Context<'_>, locks: &Detached) {
     }
 }
 
-/// Ends the guard after data was loaded, if every lock that was dropped right before is back: it was a reload.
+/// Ends the guard after data was loaded, if every lock that was dropped right before is back: the flush was part of a
+/// reload.
 pub fn reloaded(ctx: Context<'_>) {
     let Some(flush) = state::with(Node::take_flush) else { return };
-    // With several holders it is unknown which were dropped, so such locks never count as back.
+    // Of a lock with several holders it is unknown which of them were dropped, so it never counts as back.
     let is_same = |lock: &Lock, end| matches!(lock, Lock::Exclusive(_)) && lock.end() >= end;
     let is_back = |db, name: &[u8], end| {
         ctx.select(db);
@@ -112,8 +113,8 @@ pub fn unlinked(Key { db, name }: Key<'_>, lock: &Lock) {
     }
 }
 
-/// Handles the eviction of `key`. If it held the lock that was unlinked last, the lock's holder does not know. Nor
-/// would a restart, so nothing proves this incarnation any longer.
+/// Handles the eviction of `key`. If the key held the lock that was unlinked last, neither that lock's holder nor a
+/// later start knows of the eviction, so nothing proves this incarnation any longer.
 pub fn evicted(key: Key<'_>) {
     let now = clock::now();
     let unlinked = UNLINKED.take().filter(|(db, name, _)| Key { db: *db, name } == key);

@@ -1,9 +1,9 @@
 //! This incarnation of the node: its files, and the part of its state that is on the disk.
 //!
 //! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
-//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET, for the
-//! milliseconds of a write. The write is awaited only where an operator ends something that a later incarnation would
-//! believe (the AOF's settings, the role, a flush of live locks, an armed guard). Promises of the same transaction may
+//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
+//! takes a few milliseconds. The event loop waits for the write only where an operator's action makes the file untrue
+//! (the AOF's settings, the role, a flush of live locks, an armed guard), because promises of the same transaction may
 //! depend on it.
 
 use std::cell::RefCell;
@@ -34,12 +34,12 @@ thread_local! {
     static INCARNATION: RefCell<Option<Incarnation>> = const { RefCell::new(None) };
 }
 
-/// Drops the remains of an earlier load of the module, which the server did not keep, with its locks on the state file.
+/// Drops the remains of an earlier load of the module, which the server refused, with its locks on the state file.
 pub fn forget() {
     INCARNATION.take();
 }
 
-/// Begins this incarnation.
+/// Sets the files of this incarnation.
 pub fn begin(incarnation: Incarnation) {
     INCARNATION.set(Some(incarnation));
 }
@@ -50,7 +50,7 @@ pub fn with<T>(body: impl FnOnce(&mut Incarnation) -> T) -> T {
         .with_borrow_mut(|incarnation| body(incarnation.as_mut().expect("the module is loaded before it is called")))
 }
 
-/// Tells the node what is on the disk by now.
+/// Reports to the node what is on the disk by now.
 pub fn look_at_file() {
     with(|incarnation| {
         if let Some(writer) = &incarnation.state_writer {
@@ -62,8 +62,8 @@ pub fn look_at_file() {
     });
 }
 
-/// Puts the stamp of this incarnation beside the data. Promises wait for that, so every tick tries again. The log says
-/// once that it fails, and once that it no longer does.
+/// Puts the stamp of this incarnation beside the data. Promises wait for the stamp, so every tick tries again. The log
+/// says once that it fails, and once that it works again.
 pub fn put_stamp() {
     let id = state::with(|node| node.ledger().incarnation());
     let (result, was_failing) = with(|incarnation| {
@@ -84,20 +84,20 @@ pub fn put_stamp() {
     }
 }
 
-/// Requests a write of the state; promises continue meanwhile.
+/// Requests a write of the state, without waiting for it.
 pub fn save(now: Now) {
     give_to_writer(false, now, StateWriter::save);
 }
 
-/// Writes the state before anything else happens: something that a later incarnation would believe is no longer true,
-/// and promises of the present command may already depend on it. Only operators' actions come here. If the disk fails,
-/// promises wait until it works.
+/// Writes the state before anything else happens: the file on the disk is no longer true, and promises of the present
+/// command may already depend on the new state. Only operators' actions lead here. If the disk fails, promises are
+/// refused until it works.
 pub fn save_at_once(now: Now) {
     give_to_writer(true, now, StateWriter::save_now);
     look_at_file();
 }
 
-/// Gives the state to its writer, if there is anything to write.
+/// Hands the state to its writer, if there is one to write.
 fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u64, Stated)) {
     with(|incarnation| {
         if let Some((number, state)) = state::with(|node| node.state_to_write(is_needed, now))
@@ -108,8 +108,8 @@ fn give_to_writer(is_needed: bool, now: Now, write: impl FnOnce(&StateWriter, u6
     });
 }
 
-/// Handles a fork of the server. If that is to rewrite the AOF, a new file continues from here, and the state file
-/// should name it.
+/// Handles a fork of the server. If the child rewrites the AOF, the server continues with a new file, which the state
+/// file should name.
 pub fn forked() {
     if with(|incarnation| incarnation.aof.is_some()) {
         save(clock::now());

@@ -1,4 +1,4 @@
-//! The votes of the node on changes of its set: on the disk before they are answered.
+//! The node's votes on changes of its set. A vote is on the disk before it is answered.
 
 use palisade_core::{Accepted, Ballot, Member, Members, Now, Refusal, members_to_text};
 
@@ -6,8 +6,8 @@ use super::{incarnation, promotion};
 use crate::ffi::notice;
 use crate::{clock, state};
 
-/// Promises to take part in no earlier attempt. Returns the list that the node accepted before, and the highest token
-/// that it issued.
+/// Promises to take part in no attempt with a smaller ballot. Returns the list that the node accepted before, and the
+/// highest token that it issued.
 pub fn promise(version: u64, ballot: Ballot) -> Result<(Option<Accepted>, u64), Refusal> {
     let now = clock::now();
     let promised = state::with(|node| node.promise_members(version, ballot, now))?;
@@ -33,7 +33,8 @@ pub fn decide(members: Members) -> Result<bool, Refusal> {
     saved(now).map(|()| is_news)
 }
 
-/// If the disk fails, the node refuses. It knows the decision, and promises nothing until that is on the disk.
+/// Refuses if the disk fails. The node then knows its vote or the decision already, but promises nothing until the
+/// state is on the disk.
 fn saved(now: Now) -> Result<(), Refusal> {
     incarnation::save_at_once(now);
     state::with(|node| if node.ledger().is_ready() { Ok(()) } else { Err(Refusal::NotYet) })

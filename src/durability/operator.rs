@@ -1,4 +1,4 @@
-//! An operator's commands about the guard and about tokens: on the disk before they are answered.
+//! An operator's commands about the guard and about tokens. Their effect is on the disk before they are answered.
 
 use palisade_core::{Refusal, Token};
 
@@ -17,7 +17,7 @@ pub fn set_guard(ms: Option<u32>) -> Result<u64, Refusal> {
         _ => {}
     }
     dropped_locks::confirm_flush();
-    // Otherwise a crash right after could restore a lifted guard over newer grants, or forget an armed one.
+    // Without the write, a crash right after could restore a lifted guard over newer grants, or forget an armed one.
     if has_changed || !is_ready() {
         incarnation::save_at_once(now);
     }

@@ -1,4 +1,5 @@
-//! A replica's knowledge for its promotion: a master sends it, a replica receives it, and both act on a change of role.
+//! The data that a replica needs for its promotion: a master sends it, a replica receives it, and both act on a change
+//! of role.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -18,31 +19,31 @@ thread_local! {
     static TOLD: Cell<BootTime> = const { Cell::new(BootTime::from_us(0)) };
     /// The last change of stripe ceilings that was in a message.
     static TOLD_STRIPE_CHANGE: Cell<u64> = const { Cell::new(0) };
-    /// The migrations by which slots leave in one step. Valkey aborts them if replicas receive a command without a key,
-    /// as LOCK.CEILING is: meanwhile no message is sent.
+    /// The running migrations by which slots leave in one step. Valkey aborts them if replicas receive a command
+    /// without a key, as LOCK.CEILING is, so no message is sent meanwhile.
     static EXPORTS: RefCell<BTreeSet<Job>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Begins when the module is loaded: no message was sent yet.
+/// Initialises the messages when the module is loaded: none was sent yet.
 pub fn begin() {
     tell_soon();
     TOLD_STRIPE_CHANGE.set(0);
 }
 
-/// Notes a change that replicas should know at once: the next tick sends it.
+/// Notes that replicas should receive a change at once: the next tick sends it.
 pub fn tell_soon() {
     TOLD.set(BootTime::default());
 }
 
 /// Sends a message at once, since a replica has come, or is about to receive the present data. A timer sends it,
-/// because nothing may be written inside an event. If the timer must not write, the next tick sends it.
+/// because an event must not write. If the timer must not write either, the next tick sends it.
 pub fn tell_at_once(ctx: Context<'_>) {
     tell_soon();
     ctx.start_timer(0, |ctx| tell_replicas(ctx, clock::now()));
 }
 
-/// Notes that slots begin to leave in one step by the migration `job`, or that it is over: then the next tick sends
-/// what replicas missed.
+/// Notes that slots begin to leave in one step by the migration `job`, or that this migration is over: then the next
+/// tick sends what replicas missed.
 pub fn slots_leave(job: Job, is_under_way: bool) {
     if is_under_way {
         EXPORTS.with_borrow_mut(|exports| exports.insert(job));
@@ -51,9 +52,10 @@ pub fn slots_leave(job: Job, is_under_way: bool) {
     }
 }
 
-/// Sends replicas what they need to know when one of them is promoted, if this is a master.
+/// Sends replicas the data that one of them needs when it is promoted, if this node is a master.
 pub fn tell_replicas(ctx: Context<'_>, now: Now) {
-    // A key whose token was raised far ahead is sent at once: no later ceiling would cover it.
+    // The ceiling of a stripe whose token was raised far ahead is sent at once: no later general ceiling would cover
+    // it.
     let changes = state::with(|node| node.tokens().stripe_changes());
     let due = now.boot.ms_since(TOLD.get()) >= TELL_REPLICAS_MS || changes > TOLD_STRIPE_CHANGE.get();
     let slots_leave = EXPORTS.with_borrow(|exports| !exports.is_empty());

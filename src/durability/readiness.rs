@@ -1,5 +1,5 @@
-//! Decides whether the node may promise anything: its start is judged, and what a later incarnation must know is on the
-//! disk.
+//! Decides whether the node may promise anything: the start must be judged, and the disk must have what a later
+//! incarnation has to know.
 
 use palisade_core::{BootTime, Refusal};
 
@@ -16,7 +16,7 @@ pub fn ready(ctx: Context<'_>, now: BootTime) -> Result<(), Refusal> {
     })
 }
 
-/// Tells the node what is on the disk by now, and judges the start if it has not been judged.
+/// Reports to the node what is on the disk by now, and judges the start if it has not been judged.
 pub fn look_at_disk(ctx: Context<'_>) {
     if !state::with(|node| node.ledger().is_judged()) {
         start::decide(ctx);

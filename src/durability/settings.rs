@@ -14,7 +14,7 @@ pub fn configured(ctx: Context<'_>, names: &[&CStr]) {
     let any_of = |of: &[&[u8]]| names.iter().any(|name| of.iter().any(|of| name.to_bytes().eq_ignore_ascii_case(of)));
     let aof = any_of(&[b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite"]);
     let elsewhere = any_of(&[b"dir", b"appendfilename", b"appenddirname"]);
-    // Setting a parameter to its present value changes nothing; each change to a weaker one passes through here.
+    // Setting a parameter to its present value changes nothing. Every change that weakens the AOF is found here.
     if elsewhere || (aof && !everything_goes_to_aof(ctx)) {
         incarnation::not_all_in_aof();
     }

@@ -1,5 +1,5 @@
-//! The start and the end of an incarnation. The last one's state is read when the module is loaded, and judged when the
-//! data is. This one's state is written when the server shuts down.
+//! The start and the end of an incarnation. The state of the last incarnation is read when the module is loaded, and
+//! judged when the data is loaded. The state of this one is written when the server shuts down.
 
 use std::cell::{Cell, RefCell};
 
@@ -17,13 +17,13 @@ use crate::ffi::{Context, KeyName, LockKey, Source, notice};
 use crate::{clock, config, state};
 
 thread_local! {
-    /// The remains of the last incarnation, until they are judged.
+    /// The last incarnation's remains, until they are judged.
     static LAST: RefCell<Option<LastIncarnation>> = const { RefCell::new(None) };
     /// The source from which the server read its data at its start, if it had any.
     static LOADED_FROM: Cell<Option<Source>> = const { Cell::new(None) };
-    /// A record in the AOF was not understood.
+    /// True if a record in the AOF was not understood.
     static MISSED: Cell<bool> = const { Cell::new(false) };
-    /// The module was loaded with the server, not into a running one.
+    /// True if the module was loaded with the server, not into a running one.
     static WITH_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -35,8 +35,8 @@ struct LastIncarnation {
     found: Found,
 }
 
-/// Begins when the module is loaded, before the data is. Every token of an earlier incarnation is below the ceiling in
-/// the state file; without one, below the clock plus its greatest skew.
+/// Begins an incarnation when the module is loaded, before the data is. Every token of an earlier incarnation is below
+/// the ceiling in the state file; without a file, below the clock plus the largest skew.
 pub fn begin(ctx: Context<'_>) -> Result<(), String> {
     incarnation::forget();
     let skew_ms = config::max_clock_skew_ms();
@@ -87,14 +87,14 @@ pub fn loading(from: Source) {
     }
 }
 
-/// Notes that a lock in the AOF was not understood: it is damaged, or from another version of the module. The AOF then
-/// proves nothing.
+/// Notes that a record in the AOF was not understood: it is damaged, or from another version of the module. The AOF
+/// then proves nothing.
 pub fn missed_a_lock() {
     MISSED.set(true);
 }
 
-/// Judges the last incarnation's state once the data is loaded, and writes to the disk what a later one must know of
-/// this. Nothing is granted before that is done.
+/// Judges the last incarnation's state once the data is loaded, and writes to the disk what a later incarnation must
+/// know of this one. Nothing is granted before that is done.
 pub fn decide(ctx: Context<'_>) {
     if ctx.is_loading() || state::with(|node| node.ledger().is_judged()) {
         return;
@@ -123,7 +123,7 @@ pub fn decide(ctx: Context<'_>) {
 }
 
 /// Writes the proof of the present grants when the server ends. A replica writes none: its master may grant more
-/// meanwhile. Nor does a node that still remembers evicted locks, since no file has them.
+/// meanwhile. Nor does a node that still remembers evicted locks, which no file contains.
 pub fn end(ctx: Context<'_>) {
     let remembered = ctx.is_master() && state::with(|node| node.evicted().is_empty());
     let now = clock::now();

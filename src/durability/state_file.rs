@@ -1,12 +1,12 @@
 //! The state file on the disk: found, locked, read and replaced.
 //!
-//! Two record locks keep a second server away while this process lives; forked children have neither. The first is on
-//! `….lock`, which is never replaced. The second is on the state file itself, taken each time anew since the file is
-//! replaced as a whole: written beside, synced, renamed, and the folder synced. If someone removes the one, a second
-//! server still meets the other.
+//! Two record locks (`fcntl`) keep a second server away while this process lives; forked children do not inherit them.
+//! The first is on `….lock`, which is never replaced. The second is on the state file itself. It is taken anew at each
+//! write, because the file is replaced as a whole: written under another name, synced, renamed, and the folder synced.
+//! If someone removes one of the files, a second server still finds the other locked.
 //!
-//! Files of others are never moved or overwritten: neither a device or another file that was configured as a state
-//! file, nor whatever lies where a file has to be put beside it.
+//! Foreign files are never moved or overwritten: neither a device or another file that was configured as a state file,
+//! nor a file whose name is needed for one of the module's files.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -43,7 +43,8 @@ pub struct StateFile {
     path: PathBuf,
     /// The lock file; `None` if it could not be created yet.
     lock: Option<File>,
-    /// True if the lock file was gone or another one, and nothing was written since: another server may have been here.
+    /// True if the lock file was removed or replaced, and nothing was written since: another server may have used the
+    /// state file.
     lock_was_lost: bool,
     /// The file that was last read or written, locked.
     file: Option<File>,
@@ -61,7 +62,7 @@ pub struct Read {
 /// The reason why the state was not written.
 #[derive(Debug)]
 pub enum Failure {
-    /// The disk, or the file at the path.
+    /// The disk failed, or the file at the path cannot be used.
     Disk(String),
     /// Another server now has the state file: this node's name no longer belongs to it.
     Taken(String),
@@ -151,7 +152,7 @@ impl StateFile {
         (self.lock, self.file) = (None, None);
     }
 
-    /// Ensures that the lock file beside is the one that is locked: it may have been removed or replaced.
+    /// Ensures that the `….lock` file is the one that this process has locked: it may have been removed or replaced.
     fn keep_lock(&mut self) -> Result<(), Failure> {
         let beside = beside(&self.path, ".lock");
         if self.lock.as_ref().is_some_and(|lock| is_same(lock, &beside)) {
@@ -162,7 +163,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Refuses to replace a file that is not the module's, or that another server wrote while no lock kept it away.
+    /// Refuses to replace a file that is not the module's, or that another server wrote while it was not locked.
     fn look_at_what_is_there(&self) -> Result<(), Failure> {
         if self.file.as_ref().is_some_and(|file| is_same(file, &self.path)) {
             return Ok(());
@@ -195,7 +196,7 @@ fn rename_new(path: &Path, text: impl FnOnce(FileId) -> String) -> io::Result<Fi
         fs::rename(&new, path)
     };
     if let Err(error) = write() {
-        // A remainder would harm nobody, except for its space on a full disk.
+        // If this fails, the file left behind only takes space.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
@@ -206,8 +207,9 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }
 
-/// Returns `path` as an absolute one whose last part is not a link, so that a file renamed over it stays where the link
-/// points. A folder that cannot be found stays: the failure to create the lock file in it says more.
+/// Returns `path` as an absolute path whose last part is not a link, so that a file renamed over it stays where the
+/// link points. A path whose folder cannot be found is returned unchanged: the error when the lock file is created in
+/// it explains more.
 fn without_links(path: &Path) -> Result<PathBuf, String> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -285,21 +287,21 @@ fn is_same(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|held| fs::symlink_metadata(path).is_ok_and(|found| id(held) == id(found)))
 }
 
-/// Returns whether these bytes are of a file that starts with `beginning`, or of what a crash of the file system can
-/// leave of one.
+/// Returns whether these bytes are of a file that starts with `beginning`, possibly damaged by a crash of the file
+/// system.
 fn is_ours(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.starts_with(beginning) || beginning.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Returns whether the file at `path`, which is not held open here, starts with `beginning`.
+/// Returns whether the file at `path`, which this process must not have open, starts with `beginning`.
 fn starts_as_ours(path: &Path, beginning: &[u8]) -> io::Result<bool> {
     let mut bytes = Vec::new();
     open_carefully(OpenOptions::new().read(true), path)?.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(is_ours(&bytes, beginning))
 }
 
-/// Creates a new file beside the one at `path`, locked. Half-written files of an earlier incarnation are removed; files
-/// of others stay.
+/// Creates a new file beside the one at `path`, locked. Half-written files of an earlier incarnation are removed;
+/// foreign files stay.
 fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
     for name in names_beside(path, ".new") {
         if fs::symlink_metadata(&name).is_ok_and(|found| found.is_file()) && starts_as_ours(&name, ANY_BEGINNING)? {
@@ -307,8 +309,8 @@ fn beside_to_write(path: &Path) -> io::Result<(PathBuf, File)> {
         }
         match OpenOptions::new().create_new(true).write(true).open(&name) {
             Ok(file) => {
-                // It is locked before it becomes the state file. On a file system without locks `.lock` has none
-                // either.
+                // The new file is locked before it becomes the state file. On a file system without locks, the `….lock`
+                // file is not locked either.
                 let _ = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
                 return Ok((name, file));
             }

@@ -1,8 +1,8 @@
-//! Keeps the state file up to date: read when the module is loaded, then written by a thread of its own.
+//! Keeps the state file up to date: it is read when the module is loaded, then written by a thread of its own.
 //!
-//! The event loop gives it a state and continues; two numbers show what is on the disk. The event loop waits for a
-//! write only at the end of a start, at a shutdown, and for some commands. At the end of a start nothing has been
-//! granted yet. The commands are those by which an operator ends what a later incarnation would believe.
+//! The event loop hands over a state and continues; a number shows which state is on the disk. The event loop waits for
+//! a write only at the end of a start, when nothing has been granted yet, at a shutdown, and for commands of operators
+//! that make the file untrue.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,8 +47,8 @@ struct Written {
     file: StateFile,
 }
 
-/// An incarnation's state, without what is known only at the time of writing: the file's identity, and the length of
-/// the AOF.
+/// An incarnation's state without the parts that are known only at the time of writing: the file's identity, and the
+/// length of the AOF.
 #[derive(Clone, Debug)]
 pub struct Stated {
     /// The state.
@@ -78,8 +78,8 @@ impl StateWriter {
         Ok((Self { shared }, last))
     }
 
-    /// Requests a write of `state`, in place of any unwritten one; [`StateWriter::saved`] shows by its number when it
-    /// is done.
+    /// Requests a write of `state`, in place of any unwritten one. [`StateWriter::saved`] returns `number` or more once
+    /// it is done.
     pub fn save(&self, number: u64, state: Stated) {
         let mut wanted = relock(&self.shared.wanted);
         if !wanted.closed {
@@ -124,8 +124,8 @@ impl StateWriter {
     }
 }
 
-/// Ends the thread and the locks, which belong to the process. A server may unload the module and load it anew, and the
-/// next incarnation takes the locks.
+/// Ends the thread and releases the file locks, which belong to the process. A server may unload the module and load it
+/// anew, and the next incarnation takes the locks.
 impl Drop for StateWriter {
     fn drop(&mut self) {
         relock(&self.shared.wanted).closed = true;
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-/// Locks a mutex; nothing done under one can be left half done.
+/// Locks a mutex, also after a panic: no change under one can be left half done.
 fn relock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The work for durability ten times a second, with or without commands.
+//! The work for durability that is done ten times a second, with or without commands.
 
 use super::{dropped_locks, incarnation, promotion, readiness};
 use crate::ffi::Context;
@@ -6,7 +6,7 @@ use crate::{clock, state};
 
 /// Does the work of one tick.
 pub fn tick(ctx: Context<'_>) {
-    // Requests refused for lack of a write, or waiting for the end of a start, continue even without commands.
+    // Requests that wait for a write, or for the end of a start, are served even if no command arrives.
     readiness::look_at_disk(ctx);
     let now = clock::now();
     dropped_locks::confirm_flush();

@@ -1,9 +1,9 @@
 //! Clients that wait for their answer.
 //!
-//! A client is blocked by its command, and answered later by the code that learns the answer. The server may end its
-//! wait too: it disconnects, is killed, unblocked by an operator, or the server's role changes. Then the module gives
-//! the handle back. No key may be written there, since the write would be propagated together with the command that
-//! caused it.
+//! A client is blocked by its command, and answered later by the code that learns the answer. The server may end the
+//! wait too: the client disconnects, is killed or is unblocked by an operator, or the server's role changes. Then the
+//! module returns the client's handle. It must not write a key at that moment, since the write would be propagated
+//! together with the command that ended the wait.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -26,17 +26,17 @@ pub trait BlockedClients {
     fn gone(client: WaiterId);
 }
 
-/// A client that waits for its answer: it must be answered, or given back.
+/// A client that waits for its answer. It must be answered, or its handle returned to the server.
 #[derive(Debug)]
 #[must_use = "a blocked client waits until it is answered or given back"]
 pub struct Blocked {
     handle: NonNull<raw::RedisModuleBlockedClient>,
-    /// The user and the command: that user's ACL rules may change while the client waits.
+    /// The user and the command, because the user's ACL rules may change while the client waits.
     user: User,
     command: &'static str,
 }
 
-/// A client's answer, which the server carries from where it is known to where it can be sent.
+/// A client's answer, which the server carries to the callback that can send it.
 type Answer = Result<Reply, Refusal>;
 
 impl Blocked {
@@ -70,7 +70,7 @@ impl Blocked {
         unsafe { api!(RedisModule_UnblockClient(self.handle.as_ptr(), answer.cast())) };
     }
 
-    /// Gives the client back without an answer: the server has dealt with it.
+    /// Returns the handle to the server without an answer, because the server has dealt with the client.
     pub fn give_back(self) {
         // SAFETY: the handle was not given back yet.
         unsafe { api!(RedisModule_AbortBlock(self.handle.as_ptr())) };
@@ -127,6 +127,8 @@ extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, answer: *mut c_void) {
     });
 }
 
+/// Returns the answer for a client, if there is one.
+///
 /// # Safety
 /// `ctx` is that of a callback of a blocked client, which the answer outlives.
 unsafe fn answer_of<'a>(ctx: *mut raw::RedisModuleCtx) -> Option<&'a Answer> {

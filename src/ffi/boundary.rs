@@ -1,4 +1,4 @@
-//! The only place that calls from the server pass through: no panic reaches C.
+//! The boundary that all calls from the server pass through, so that no panic reaches C.
 //!
 //! Unwinding into C would end the server. A panic is caught here, its text and place are logged, and the module is
 //! *poisoned*: its work may be half done, so it grants nothing from then on, while releasing still works.
@@ -13,7 +13,7 @@ use super::log::warn;
 static POISONED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The place of the panic that is being unwound: only the hook receives it.
+    /// The place of the panic that is being unwound; only the panic hook knows it.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -24,7 +24,7 @@ pub fn is_poisoned() -> bool {
 
 /// Runs `body`; `None` if it panicked, which is logged and poisons the module.
 pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // The poison covers whatever a panic leaves half done, so it may be read afterwards.
+    // State that a panic left half done may be read afterwards, since the module is poisoned.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(payload) => {
@@ -40,7 +40,7 @@ pub fn run<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Installs a hook that remembers where a panic was raised, instead of printing it to the server's standard error.
+/// Installs a panic hook that stores where a panic was raised, instead of printing it to the server's standard error.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);

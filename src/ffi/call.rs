@@ -40,7 +40,8 @@ impl CallReply {
         NonNull::new(reply).map(Self)
     }
 
-    /// Calls `command key`. Also `None` if the server may not run it, as in a cluster that serves the key elsewhere.
+    /// Calls `command key`. Returns `None` also if the server may not run it, as in a cluster where another node serves
+    /// the key.
     pub fn of_key(ctx: Context<'_>, command: &CStr, key: KeyName<'_>) -> Option<Self> {
         // SAFETY: as above, with a module string.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"s".as_ptr(), key.raw())) };
@@ -56,14 +57,14 @@ impl CallReply {
     }
 
     /// Returns whether the server has no `command` of this name, because `rename-command` hid it. Only for commands
-    /// that need an argument: called without any, nothing happens.
+    /// that need an argument: called without one, they do nothing.
     pub fn is_hidden(ctx: Context<'_>, command: &CStr) -> bool {
         // SAFETY: the context is live; the format announces nothing.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), command.as_ptr(), c"".as_ptr())) };
         let error = std::io::Error::last_os_error();
         match NonNull::new(reply).map(Self) {
             Some(_) => false,
-            // Otherwise the number of arguments is wrong: EINVAL.
+            // The command exists, and the number of arguments is wrong: EINVAL.
             None => error.kind() == std::io::ErrorKind::NotFound,
         }
     }

@@ -23,7 +23,7 @@ pub trait Command {
     /// Runs the command.
     fn run(call: &Call<'_>) -> Result<Reply, Refusal>;
 
-    /// Tells the server of the command's keys after the first, if it names its keys itself.
+    /// Reports the command's keys after the first to the server, if the command declares its keys itself.
     fn tell_keys(_: &Call<'_>) {}
 }
 
@@ -39,10 +39,10 @@ pub struct Spec {
     pub acl: AclGroup,
     /// True if a replica must refuse the command, also one that accepts writes from clients.
     pub master_only: bool,
-    /// True if the command's answer promises something: then it is refused once a panic was caught, since nothing is
-    /// certain any longer.
+    /// True if the command's answer promises something. Once a panic was caught, such a command is refused, since the
+    /// module's state is uncertain.
     pub refused_when_poisoned: bool,
-    /// True if the command names its keys itself: which there are depends on its arguments.
+    /// True if the command reports its keys itself, because they depend on its arguments.
     pub names_its_keys: bool,
 }
 
@@ -70,18 +70,18 @@ impl Spec {
         Self { refused_when_poisoned: true, ..self }
     }
 
-    /// Returns the command as one that names its keys itself ([`Command::tell_keys`]).
+    /// Returns the command as one that reports its keys itself ([`Command::tell_keys`]).
     pub const fn names_its_keys(self) -> Self {
         Self { names_its_keys: true, ..self }
     }
 }
 
-/// The clients that a command is for: it becomes ACL categories if the server has them for modules.
+/// The clients that a command is for. If the server has ACL categories for modules, each becomes one of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AclGroup {
     /// Clients that use locks, and change them.
     Write,
-    /// Clients that write data behind a gate. Not among those that use locks, who need not touch any data.
+    /// Clients that write data behind a gate. They are not in `Write`, whose clients need not touch any data.
     Gate,
     /// Clients that read locks.
     Read,
@@ -123,7 +123,7 @@ pub struct Call<'a> {
     /// The server's context.
     pub ctx: Context<'a>,
     argv: &'a [*mut raw::RedisModuleString],
-    /// The place in `argv` where the arguments after the key begin.
+    /// The index in `argv` of the first argument after the key.
     after_key: usize,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The server asks a command for its keys, instead of running it.
+/// Returns whether the server asks a command for its keys, instead of running it.
 fn asks_for_keys(ctx: Context<'_>) -> bool {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_IsKeysPositionRequest(ctx.raw())) != 0 }
@@ -219,7 +219,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, spec: &Spec) {
     }
 }
 
-/// Sends the server the description that COMMAND DOCS and hints show.
+/// Registers the description that COMMAND DOCS shows.
 fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
     static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -236,11 +236,11 @@ fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> bool {
         ..END_OF_ARGUMENTS
     });
     let arguments = spec.command.arguments.iter().map(|argument| raw_argument(argument, &mut texts));
-    // Lists end with an entry of zeros.
+    // The server's lists end with an entry of zeros.
     let mut arguments: Vec<_> = key_argument.into_iter().chain(arguments).chain([END_OF_ARGUMENTS]).collect();
     let mut key_specs = [raw_key_spec(key), raw_key_spec(None)];
     if spec.names_its_keys {
-        // So that the server asks, and clients do.
+        // The flag makes server and clients ask for the keys.
         key_specs[0].flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
     }
     let info = raw::RedisModuleCommandInfo {
@@ -329,7 +329,7 @@ fn raw_key_spec(access: Option<KeyAccess>) -> raw::RedisModuleCommandKeySpec {
     }
 }
 
-/// Tells the server of all keys of a command: the first argument, and those that the command names.
+/// Reports all keys of a command to the server: the first argument, and those that the command declares.
 fn tell_keys<C: Command>(call: &Call<'_>) {
     if call.argv.len() < call.after_key {
         return;
@@ -365,8 +365,8 @@ extern "C" fn trampoline<C: Command>(
         }
         C::run(&call)
     };
-    // The answer is sent from where it is created. Passed on, it would be copied piece by piece, which takes as long as
-    // looking up the key. An integer, which nearly every answer is, has nothing to drop.
+    // The answer is sent where it is created. Returned, it would be copied in pieces, which takes as long as looking up
+    // the key. An integer, which nearly every answer is, has nothing to drop.
     boundary::run(C::SPEC.command.name, || {
         let answer = ManuallyDrop::new(run());
         is_decided = true;
@@ -377,8 +377,8 @@ extern "C" fn trampoline<C: Command>(
             drop(ManuallyDrop::into_inner(answer));
         }
     });
-    // A failure while an answer is being sent cannot be answered: the error would be taken for the next command's
-    // answer.
+    // A failure while an answer is being sent cannot be answered: the client would take the error for the answer to its
+    // next command.
     if !is_decided {
         boundary::run(C::SPEC.command.name, || send(ctx, &Err(Refusal::Panicked)));
     }

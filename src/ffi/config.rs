@@ -68,7 +68,7 @@ pub struct TextConfig {
     pub name: &'static CStr,
     /// The present value.
     pub value: Mutex<String>,
-    /// The function that returns the text to store for an operator's value, or why it is refused.
+    /// The function that checks an operator's value. It returns the text to store, or why the value is refused.
     pub read: fn(&[u8]) -> Result<String, &'static str>,
     /// True if the parameter is fixed once the server runs.
     pub immutable: bool,
@@ -81,7 +81,7 @@ impl TextConfig {
     }
 }
 
-/// Registers `config`, with `default` in place of its own if the module was given one as an argument.
+/// Registers `config`, with `default` as its default if the module was given one as an argument.
 pub fn register(ctx: Context<'_>, config: &'static NumericConfig, default: Option<i64>) -> Result<(), String> {
     // SAFETY: the module is being loaded; name and config are statics, the config is what the callbacks are given back.
     taken(config.name, unsafe {
@@ -152,7 +152,7 @@ fn taken(name: &CStr, status: c_int) -> Result<(), String> {
     }
 }
 
-/// Makes the server set every parameter, from redis.conf or to its default.
+/// Makes the server set every parameter, to the value in redis.conf or to its default.
 pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
     // SAFETY: the module is being loaded and has registered its parameters.
     if unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == raw::REDISMODULE_OK as c_int {
@@ -164,7 +164,7 @@ pub(super) fn load(ctx: Context<'_>) -> Result<(), String> {
 
 extern "C" fn get_text(_name: *const c_char, config: *mut c_void) -> *mut raw::RedisModuleString {
     thread_local! {
-        /// The last answer. The server reads it and leaves it to the module: it lives until the next one.
+        /// The last answer to CONFIG GET. The server reads it but does not free it, so it lives until the next one.
         static ANSWER: Cell<*mut raw::RedisModuleString> = const { Cell::new(null_mut()) };
     }
     boundary::run("reading a parameter", || {
@@ -208,7 +208,7 @@ extern "C" fn set_text(
     raw::REDISMODULE_ERR as c_int
 }
 
-// None of the following can panic: they read or write an atomic.
+// The callbacks below cannot panic: they read or write an atomic.
 
 extern "C" fn get_choice(_name: *const c_char, config: *mut c_void) -> c_int {
     // SAFETY: `register_choice` handed over a static.

@@ -13,7 +13,8 @@ use super::string::KeyName;
 /// The client id of the AOF loader (`CLIENT_ID_AOF`).
 const AOF_CLIENT_ID: u64 = u64::MAX;
 
-/// Kept from the server's events: asking the server for all its flags costs as much as looking up a key.
+/// True if the server is a master. It is kept up to date by the server's events, because asking the server costs as
+/// much as looking up a key.
 static IS_MASTER: AtomicBool = AtomicBool::new(true);
 
 /// Notes that the server is a master from now on, or a replica.
@@ -24,16 +25,16 @@ pub(super) fn set_master(is_master: bool) {
 /// True in a cluster. Stored at the load: it never changes while a server runs.
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// A context that outlives calls, for callbacks that come without one.
+/// A context that outlives calls, for callbacks that are not given one.
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 
-/// Reads, when the module is being loaded, the facts that commands ask for all the time.
+/// Reads the facts that nearly every command needs, when the module is being loaded.
 pub(super) fn look_at_server(ctx: Context<'_>) {
     set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
     IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
 }
 
-/// Creates what callbacks need, when the module is loaded except for its subscriptions.
+/// Creates the detached context, at the end of the module's load.
 pub(super) fn begin(ctx: Context<'_>) {
     // SAFETY: the context is live; the new one is never freed, and used on the main thread alone.
     DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) }, Ordering::Relaxed);
@@ -58,12 +59,16 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Wraps a context of the server.
+    ///
     /// # Safety
     /// `raw` is the context of a call from the server that lasts for `'a`.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
         Self { raw, has_command: false, call: PhantomData }
     }
 
+    /// Wraps the context of a command.
+    ///
     /// # Safety
     /// As for `new`, and the call is that of a command.
     pub(super) unsafe fn of_command(raw: *mut raw::RedisModuleCtx) -> Self {
@@ -127,8 +132,8 @@ impl<'a> Context<'a> {
         )
     }
 
-    /// Returns the connection that this command came over, if there is one: a script's commands come over none. (Valkey
-    /// names the connection of the script's caller.)
+    /// Returns the connection that sent this command, if there is one: a script's commands have none. (Valkey names the
+    /// connection of the script's caller.)
     pub fn connection(self) -> Option<ClientId> {
         if self.has(raw::REDISMODULE_CTX_FLAGS_LUA) {
             return None;
@@ -172,12 +177,12 @@ impl<'a> Context<'a> {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
     }
 
-    /// Returns whether the command is not a request, but comes from the AOF or over a replication link, and reports the
-    /// outcome of one.
+    /// Returns whether the command comes from the AOF or over a replication link: then it reports the outcome of a
+    /// request, and is none itself.
     #[inline]
     pub fn is_told(self) -> bool {
-        // A master receives nothing over a link, unless slots of a cluster move here. Asking for all flags costs as
-        // much as looking up a key.
+        // A master receives nothing over a link, unless slots of a cluster move here. This check comes first, since
+        // asking for all flags costs as much as looking up a key.
         self.is_from_aof() || (!self.is_master() || self.is_cluster()) && self.is_from_master()
     }
 

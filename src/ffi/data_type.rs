@@ -13,7 +13,7 @@ use super::string::{KeyName, string_bytes};
 use super::value::Value;
 use super::{boundary, freeing, key, value};
 
-/// The version of the encoding. The record has a version of its own, so this one stays.
+/// The version of the encoding. It never changes, because the record has a version of its own.
 const ENCODING_VERSION: c_int = 1;
 
 /// The version of the struct of callbacks: that of Redis 7.0, since servers refuse one newer than their own.
@@ -33,22 +33,22 @@ pub trait DataType {
     /// Appends the value's record to `out`.
     fn save(value: &Self::Value, out: &mut Vec<u8>);
 
-    /// Returns the value of a record that arrives for the key `name`, if it is a possible one. The server may still drop
-    /// it: once it is stored, an event of the key follows.
+    /// Decodes the record of a value for the key `name`, if it is a possible one. The server may still drop the value:
+    /// once it is stored, an event of the key follows.
     fn load(ctx: Context<'_>, name: KeyName<'_>, bytes: &[u8]) -> Option<Box<Self::Value>>;
 
-    /// Adds to `digest` what DEBUG DIGEST compares between a master and its replica: everything except times, which differ
-    /// between machines.
+    /// Adds to `digest` the parts that must be equal on a master and its replica (DEBUG DIGEST): everything except
+    /// times, which differ between machines.
     fn digest(value: &Self::Value, digest: &mut Digest);
 
-    /// Handles a value whose key `name` leaves `db`, or its name there, when the module does not delete it. The context
-    /// is only good for flags of the server.
+    /// Handles a value that loses its key `name` in `db`, unless the module itself deletes it. The context is only good
+    /// for flags of the server.
     fn unlink(ctx: Context<'_>, db: u32, name: &[u8], value: &mut Self::Value);
 
-    /// Handles the consequences of a removed value for others. The context is only good for timers.
+    /// Handles the consequences of the removal, such as waiting requests. The context is only good for timers.
     fn unlinked(ctx: Context<'_>, db: u32, name: &[u8]);
 
-    /// Returns the memory of a value under a name of this length, beside the key itself, in bytes.
+    /// Returns the memory of a value under a name of this length, without the key itself, in bytes.
     fn memory(value: &Self::Value, name_bytes: usize) -> usize;
 }
 
@@ -67,7 +67,8 @@ pub fn register<D: DataType>(ctx: Context<'_>) -> Result<(), String> {
         aux_save_triggers: 0,
         free_effort: None,
         unlink: None,
-        // Without a copy callback COPY refuses: one grant must not become two, and a copied gate would lag behind.
+        // Without a copy callback the server refuses COPY: one grant must not become two, and a copied gate would lag
+        // behind.
         copy: None,
         // Locks live for seconds: they are gone before a defragmentation pays.
         defrag: None,
@@ -107,7 +108,7 @@ extern "C" fn rdb_load<D: DataType>(io: *mut raw::RedisModuleIO, encoding: c_int
             }
             let bytes = std::slice::from_raw_parts(buffer.cast::<u8>(), len);
             let name = KeyName::new(api!(RedisModule_GetKeyNameFromIO(io)).cast_mut());
-            // Flags of the server as a whole need no context, and this one has no client.
+            // The flags of the whole server need no context, and here there is no client.
             let loaded = D::load(Context::new(null_mut()), name, bytes);
             api!(RedisModule_Free(buffer.cast()));
             loaded.map_or(null_mut(), |loaded| value::give(loaded).as_ptr().cast())
@@ -184,7 +185,7 @@ extern "C" fn free<V: Value>(value: *mut c_void) {
 }
 
 extern "C" fn unlink<D: DataType>(ctx: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
-    // The caller that deletes it knows.
+    // If the module deletes the value itself, its caller updates the node.
     if key::is_deleting() {
         return;
     }

@@ -1,7 +1,7 @@
-//! The server's events: its cron, role, loading and end, emptied and swapped databases, and keys that appear under a
-//! name other than by a command of ours, or are evicted.
+//! The server's events: cron, change of role, loading, shutdown, emptied and swapped databases, keys that get a new
+//! name by another module's or the server's command, and evicted keys.
 //!
-//! Callbacks of key events change only memory: anything that they wrote would precede its own cause in the AOF.
+//! Callbacks of key events change only memory: anything that they wrote would be in the AOF before its own cause.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -15,7 +15,7 @@ use super::string::KeyName;
 
 /// The module's handlers of events.
 pub trait Events: SlotEvents {
-    /// Called about ten times a second (`hz`), whatever the wall clock does.
+    /// Called about ten times a second, whatever the wall clock does.
     fn cron(ctx: Context<'_>);
 
     /// Called when a database, or all (`None`), is about to be emptied.
@@ -30,16 +30,16 @@ pub trait Events: SlotEvents {
     /// Called when the server has read its data, or failed to (not `complete`).
     fn loaded_all(ctx: Context<'_>, complete: bool);
 
-    /// Called when a replica has come and is in step.
+    /// Called when a replica has connected and received all data.
     fn replica_came(ctx: Context<'_>);
 
-    /// Called when the server has forked: a child writes its present data to a file or to replicas.
+    /// Called when the server has forked: the child writes the present data to a file or to replicas.
     fn forked(ctx: Context<'_>);
 
-    /// Called when the server is a master from now on, or a replica.
+    /// Called when the server has become a master or a replica.
     fn role(ctx: Context<'_>, is_master: bool);
 
-    /// Called when CONFIG SET has named these parameters.
+    /// Called when CONFIG SET has set these parameters.
     fn configured(ctx: Context<'_>, names: &[&CStr]);
 
     /// Called when the server ends, after its data is saved if it is saved at all.
@@ -55,7 +55,7 @@ pub trait Events: SlotEvents {
     fn arrived(ctx: Context<'_>, name: KeyName<'_>, by: Arrival);
 }
 
-/// The way by which a key got its name.
+/// The way in which a key got its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The key had another name, or was in another database.
@@ -151,7 +151,7 @@ extern "C" fn on_event<E: Events>(
                 E::configured(ctx, &names);
             }
             raw::REDISMODULE_EVENT_SHUTDOWN => E::shutdown(ctx),
-            // A server reports no module to itself.
+            // The server does not report a module's load to that module, so this is another one.
             raw::REDISMODULE_EVENT_MODULE_CHANGE => notify::another_module_came(),
             raw::REDISMODULE_EVENT_FLUSHDB if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START => {
                 // SAFETY: the event carries this struct for the length of the call.
@@ -187,7 +187,8 @@ extern "C" fn on_key<E: Events>(
     // SAFETY: context and name last for the call.
     let (ctx, name) = unsafe { (Context::new(ctx), KeyName::new(key)) };
     boundary::run("a key event", || match event.to_bytes() {
-        // This name lies on the server's stack: opening the key would keep it, which the server does not survive.
+        // This name is on the server's stack, and opening the key would keep a reference to it, which crashes the
+        // server. So a copy is used.
         b"loaded" => KeyName::with(name.bytes(), |name| E::loaded(ctx, name)),
         b"evicted" => E::evicted(ctx, name),
         b"restore" => E::arrived(ctx, name, Arrival::Restored),

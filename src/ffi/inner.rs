@@ -1,4 +1,4 @@
-//! A command among the arguments of another one: which keys it has, whether rules permit it, and its run.
+//! A command among the arguments of another one: returns its keys, checks rules about it, and runs it.
 
 use std::ffi::{CString, c_int};
 use std::io::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use super::context::Context;
 use super::reply::Reply;
 use super::string::string_bytes;
 
-/// The server's flags that say what a command does to a key.
+/// The server's flags for the ways in which a command uses a key.
 const USES: c_int = (raw::REDISMODULE_CMD_KEY_ACCESS
     | raw::REDISMODULE_CMD_KEY_INSERT
     | raw::REDISMODULE_CMD_KEY_UPDATE
@@ -23,7 +23,7 @@ pub struct Inner<'a> {
     ctx: Context<'a>,
     /// The command's name, and its arguments.
     argv: &'a [*mut raw::RedisModuleString],
-    /// The place of its name among the arguments of the command that is being run.
+    /// The index of the name among the arguments of the command that is being run.
     place: usize,
 }
 
@@ -38,7 +38,7 @@ pub enum NoKeys {
     None,
 }
 
-/// The places of a command's keys among its words, with the server's flags for each.
+/// The indexes of a command's keys among its words, with the server's flags for each.
 pub struct InnerKeys {
     places: *mut c_int,
     flags: *mut c_int,
@@ -56,7 +56,7 @@ impl InnerKeys {
         unsafe { std::slice::from_raw_parts(self.flags, self.count) }
     }
 
-    /// Iterates over the names of the keys of `inner`, whose keys these are.
+    /// Iterates over the names of the keys, which are those of `inner`.
     pub fn names<'a>(&self, inner: &Inner<'a>) -> impl Iterator<Item = &'a [u8]> {
         // SAFETY: the server keeps the arguments for the length of the call.
         self.places()
@@ -114,7 +114,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Tells the server, which asks for the keys of the command that is being run, of those of this one.
+    /// Reports the keys of this command to the server, which asks for the keys of the command that is being run.
     pub fn tell_keys(&self) {
         let Ok(keys) = self.keys() else { return };
         for (place, &flags) in keys.places().iter().zip(keys.flags()) {
@@ -124,8 +124,8 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Returns the server's flags for what the command does to its keys, where the server does not say that of each (Redis
-    /// 7.0, for most commands). If it does different things to them, they are for all of them together.
+    /// Returns the server's flags for the use of all keys together. Needed where the server has no flags for each key
+    /// (Redis 7.0, for most commands).
     fn uses(&self) -> c_int {
         use raw::*;
         static READERS: CommandRules = CommandRules::new();
@@ -143,10 +143,10 @@ impl<'a> Inner<'a> {
         flags as c_int
     }
 
-    /// Runs the command, and answers the client with its reply. Its effects go to replicas and the AOF. The server refuses
-    /// it as it refuses a script's command: without memory, on a replica, without enough replicas.
+    /// Runs the command, and answers the client with its reply. Its effects go to replicas and the AOF. The server
+    /// refuses it for the same reasons as a script's command: no memory, a replica, too few replicas.
     pub fn run(self) -> Reply {
-        // A name with a NUL byte is no command's.
+        // No command has a NUL byte in its name.
         let name = CString::new(self.name()).unwrap_or_default();
         let arguments = self.argv.get(1..).unwrap_or_default();
         // SAFETY: the context is live; the format announces a vector of module strings with its length, which follow and
@@ -167,7 +167,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Rules about commands: the server's user that has them; null before the first use.
+/// Rules about commands, held by a user of the server, who is null before the first use.
 pub struct CommandRules(AtomicPtr<raw::RedisModuleUser>);
 
 impl CommandRules {
@@ -176,8 +176,8 @@ impl CommandRules {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Sets the rules, as those of a user of the server: words that begin with + or -. Returns false, and changes nothing, if
-    /// one is none.
+    /// Sets the rules, as ACL rules of the user: words that begin with + or -. Returns false, and changes nothing, if a
+    /// word is invalid.
     pub fn set(&self, rules: &[u8]) -> bool {
         let words: Vec<_> = rules.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
         let is_about_commands = words.iter().all(|word| matches!(word[0], b'+' | b'-'));

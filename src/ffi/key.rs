@@ -14,8 +14,8 @@ use super::string::KeyName;
 use super::value::Value;
 use super::{freeing, value};
 
-/// The value whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it: commands
-/// read it each time, and a thread-local would cost more.
+/// The value whose key the module itself is deleting. Only the main thread, where keys are deleted, sets it. A
+/// thread-local would cost more, and commands read it each time.
 static DELETING: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Returns whether the module itself deletes the key that is being unlinked.
@@ -24,11 +24,12 @@ pub(super) fn is_deleting() -> bool {
 }
 
 thread_local! {
-    /// The mark of the thread that is deleting that key.
+    /// True on the thread that is deleting that key.
     static DELETES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether [`ValueKey::delete`], which runs on this thread, will free `value`: the server need not.
+/// Returns whether [`ValueKey::delete`], which is running on this thread, will free `value`, so that the server's
+/// callback must not.
 pub(super) fn leaves_freeing<V>(value: NonNull<V>) -> bool {
     let is_left = DELETING.load(Relaxed) == value.as_ptr().cast() && DELETES.get();
     if is_left {
@@ -54,7 +55,7 @@ pub type GateKey<'a> = ValueKey<'a, Gate>;
 pub struct ValueKey<'a, V: Value> {
     ctx: Context<'a>,
     name: KeyName<'a>,
-    /// The server's key; null if it was opened for reading, and is absent.
+    /// The server's key; null if an absent key was opened for reading.
     raw: *mut raw::RedisModuleKey,
     value: Option<NonNull<V>>,
     /// True if the key did not exist before, so it has no expiry.
@@ -74,7 +75,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         Self::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
-    // Inlined, so that it is created in place, and not copied there.
+    // Inlined, so that the key is created in place instead of being copied.
     #[inline(always)]
     fn open(ctx: Context<'a>, name: KeyName<'a>, mode: u32) -> Result<Self, OtherType> {
         // SAFETY: context and name are live for 'a.
@@ -101,8 +102,8 @@ impl<'a, V: Value> ValueKey<'a, V> {
         self.name
     }
 
-    /// Returns the database of an existing key. In a transaction Valkey 9.1 calls back about a key of another database
-    /// with a context that names the client's database. The opened key is right where [`Context::db`] is not.
+    /// Returns the database of an existing key. In a transaction, Valkey 9.1 may call back about a key of another
+    /// database with a context that names the client's database. So this is right where [`Context::db`] is not.
     pub fn db(&self) -> u32 {
         // SAFETY: the key is open, or null: then the server says -1.
         let db = unsafe { api!(RedisModule_GetDbIdFromModuleKey(self.raw)) };
@@ -141,7 +142,7 @@ impl<'a, V: Value> ValueKey<'a, V> {
         (self.value, self.is_new) = (Some(value), true);
     }
 
-    /// Clears an expiry that a client set on the key: a value of the module ends only by its own deadline.
+    /// Clears an expiry that a client set on the key: a value of the module ends only at its own deadline.
     pub fn clear_expiry(&mut self) {
         if self.is_new {
             return;

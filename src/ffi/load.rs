@@ -1,7 +1,7 @@
-//! The loading of the module by the server.
+//! Loads the module into the server.
 //!
-//! `redis_module!` is not used, for two reasons. It registers through calls that servers below the supported ones lack,
-//! and would end such a server instead of logging a clear line. And its handlers let panics pass.
+//! `redis_module!` is not used, for two reasons. It registers through functions that servers older than the supported
+//! ones lack, and would crash such a server instead of logging a clear message. And its handlers do not catch panics.
 
 use std::ffi::c_int;
 
@@ -14,14 +14,14 @@ use super::{boundary, command, config};
 /// The module's name: the prefix of its parameters and of its fields in INFO.
 const NAME: &std::ffi::CStr = c"lock";
 
-/// The option by which the module accepts slots that move in one step with their keys (Valkey 9). Without it no slot of
-/// the server does.
+/// The option that declares that the module accepts slots which move in one step with their keys (Valkey 9). Without it
+/// the server moves no slot in this way.
 const OPTION_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The oldest server with everything that the module needs, in the API's form of versions: 0x00MMmmpp.
+/// The oldest supported server, in the API's form of versions: 0x00MMmmpp.
 const OLDEST_SERVER: c_int = 0x0007_0000;
 
-/// The version 0.1.0 as MODULE LIST shows it: major × 10000 + minor × 100 + patch.
+/// The module's version as MODULE LIST shows it: major × 10000 + minor × 100 + patch. This is 0.1.0.
 const VERSION: c_int = 100;
 
 /// The module's steps when the server loads it.
@@ -29,17 +29,17 @@ pub trait Module {
     /// Registers the module's type, commands, parameters and events with the server.
     fn register(ctx: Context<'_>, arguments: &[&[u8]]) -> Result<(), String>;
 
-    /// Begins the module's work: parameters are set, data is not loaded yet.
+    /// Starts the module's work: parameters are set, data is not loaded yet.
     fn begin(ctx: Context<'_>) -> Result<(), String>;
 }
 
-/// The context that the entry receives.
+/// The context, as the entry receives it.
 pub type EntryContext = *mut raw::RedisModuleCtx;
 
-/// The module's arguments that the entry receives.
+/// The module's arguments, as the entry receives them.
 pub type EntryArguments = *mut *mut raw::RedisModuleString;
 
-/// Makes a [`Module`] the one that the server finds in this library.
+/// Makes a [`Module`] the one that the server loads from this library.
 macro_rules! entry_point {
     ($module:ty) => {
         /// The entry that the server looks for.

@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 
 use super::api::api;
 
-/// Writes a warning to the server's log: an operator has to act.
+/// Writes a warning to the server's log, for something that needs an operator.
 pub fn warn(text: &str) {
     log(c"warning", text);
 }
 
-/// Writes a notice to the server's log: worth a line in production.
+/// Writes a notice to the server's log, for something that is worth a line in production.
 pub fn notice(text: &str) {
     log(c"notice", text);
 }

@@ -1,9 +1,9 @@
-//! The module's values on the server's main thread.
+//! Values that only the server's main thread uses.
 
 use std::cell::{RefCell, RefMut};
 use std::thread::ThreadId;
 
-/// A value for the main thread only, which is cheaper for each command than a thread-local. A second borrow is a panic.
+/// A value for the main thread only, cheaper to use than a thread-local. A second borrow at the same time panics.
 pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: commands, timers and events come only on the server's main thread. The other threads, which write the state
@@ -25,7 +25,7 @@ impl<T> MainThread<T> {
     }
 }
 
-/// Returns whether this is the main thread, which is the first that asked: the one that loaded the module.
+/// Returns whether this is the main thread: the first thread that called this, which is the one that loaded the module.
 fn is_main_thread() -> bool {
     static MAIN: std::sync::OnceLock<ThreadId> = std::sync::OnceLock::new();
     let this = std::thread::current().id();

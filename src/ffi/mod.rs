@@ -1,9 +1,9 @@
 //! The seam to the server's C API: the only folder with `unsafe`.
 //!
-//! It offers the server to the rest of the module as safe functions and types: [`Context`] to talk to it, [`KeyName`]
-//! and [`LockKey`] to reach a lock, traits to be called back by it. Nothing here knows a rule of locks. All callbacks
-//! come from the server through the one boundary in [`boundary`], which no panic passes. They come on the main thread,
-//! except for `free` of the data type.
+//! It wraps the server in safe functions and types: [`Context`] calls it, [`KeyName`] and [`LockKey`] reach a lock, and
+//! traits are implemented by the rest of the module to be called back. Nothing here knows a rule of locks. All
+//! callbacks come from the server through the one boundary in [`boundary`], which no panic passes. They come on the
+//! main thread, except for `free` of the data type.
 //!
 //! The API's functions are pointers that the server fills in when the module is loaded. Functions newer than the oldest
 //! supported server (Redis 7.0) may be absent and are checked at each use.

@@ -10,7 +10,7 @@ use super::string::KeyName;
 /// The kind of the modules' own key events.
 const KIND: i32 = raw::REDISMODULE_NOTIFY_MODULE;
 
-/// The server has or had another module, which may listen: the server does not say which modules do.
+/// True if the server has or had another module, which may subscribe: the server does not tell which modules do.
 static HAS_OTHER_MODULES: AtomicBool = AtomicBool::new(true);
 
 /// Asks the server for its other modules, while this one is being loaded and is not among them.
@@ -24,8 +24,8 @@ pub(super) fn another_module_came() {
 }
 
 impl Context<'_> {
-    /// Publishes `event` of `key` to subscribers of modules' key events. Without any, the server is not called: it takes
-    /// as long to find that out as to look a key up (`make instructions`).
+    /// Publishes `event` of `key` to subscribers of modules' key events. If there are none, the server is not called,
+    /// because it takes as long to find that out as to look up a key (`make instructions`).
     pub fn notify(self, event: &'static CStr, key: KeyName<'_>) {
         // SAFETY: takes nothing.
         if HAS_OTHER_MODULES.load(Relaxed) || unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) } & KIND != 0 {

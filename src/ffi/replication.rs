@@ -7,8 +7,8 @@ use super::context::Context;
 use super::string::KeyName;
 
 impl Context<'_> {
-    /// Sends the command that is being run to the replicas and the AOF, as it came, at a fraction of the cost of any
-    /// other. Returns false in a timer or an event, where it cannot.
+    /// Sends the command that is being run, unchanged, to the replicas and the AOF. This costs a fraction of any other
+    /// way. Returns false in a timer or an event, where there is no command.
     pub fn replicate_command(self) -> bool {
         if self.has_command() {
             // SAFETY: the context is live for the call and has a command.
@@ -17,10 +17,10 @@ impl Context<'_> {
         self.has_command()
     }
 
-    /// Counts one change of the data towards the next RDB file, while nobody receives changes. The other functions do
-    /// that too, at a far higher cost. Returns false in a timer or an event, where it cannot.
+    /// Counts one change of the data towards the next RDB file, if there is no replica and no AOF. The other functions
+    /// count too, but cost far more. Returns false in a timer or an event, where there is no command.
     pub fn count_change(self) -> bool {
-        // It is not sent, as nobody listens.
+        // The server counts the command but sends it nowhere, as there is no receiver.
         self.replicate_command()
     }
 
@@ -46,7 +46,7 @@ impl Context<'_> {
         unsafe { api!(RedisModule_Replicate(self.raw(), c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) };
     }
 
-    /// Sends `command one other option text` to the replicas, but not to the AOF. The last two are left out if the text
+    /// Sends `command one other option text` to the replicas, but not to the AOF. `option text` is left out if the text
     /// is empty.
     pub fn replicate_to_replicas(
         self,

@@ -11,7 +11,7 @@ use super::log::c_text;
 /// A command's answer.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Null: the honest "no" of a command, not an error.
+    /// Null: the answer "no" of a command, which is not an error.
     Null,
     /// An integer.
     Integer(u64),
@@ -25,11 +25,11 @@ pub enum Reply {
     List(Vec<Reply>),
     /// A map; for clients that speak RESP2 a flat array of names and values.
     Map(Vec<(&'static str, Reply)>),
-    /// An error of the server's own kinds, code first.
+    /// An error in the server's own words, code first.
     Error(String),
-    /// No answer now: the client is blocked, and answered later.
+    /// No answer now: the client is blocked, and is answered later.
     Later,
-    /// No answer any more: the reply of another command was passed on.
+    /// No answer is left to send: the reply of another command was passed on.
     PassedOn,
 }
 

@@ -1,9 +1,9 @@
-//! Slots that come to and leave a server of a cluster. The server reports little, so the module watches operators'
+//! Slots that move to and from a server of a cluster. The server reports little, so the module watches operators'
 //! commands.
 //!
-//! An import of an empty slot takes a millisecond. To see it as one, the module notices the CLUSTER commands that give
-//! or take slots when they come. It reads the slots before such a command is performed, because a slot may have left a
-//! moment ago. It reads them again after it, before the client can have sent the next command. Only in a cluster: it
+//! Importing an empty slot takes a millisecond. To notice even that, the module reacts to the CLUSTER commands that
+//! give or take slots. It reads the slots before such a command is performed, because a slot may have left a moment
+//! ago, and again after it, before the client can have sent the next command. This happens only in a cluster, since it
 //! costs every command a few instructions.
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use super::boundary;
 use super::context::{self, Context};
 use super::string::string_bytes;
 
-/// The module's handlers for slots that come and go.
+/// The module's handlers for slots that move.
 pub trait SlotEvents {
     /// Called before one of a client's [`CHANGE_SLOTS`] is performed (or refused), and after it.
     fn slots_change(ctx: Context<'_>);
@@ -23,8 +23,8 @@ pub trait SlotEvents {
     /// Called when these slots come here in one step with their keys.
     fn slots_migrate(slots: RangeInclusive<u16>, import: Import);
 
-    /// Called when slots begin to leave in one step with their keys, by the migration `job`, or that is over (not
-    /// `is_under_way`).
+    /// Called when slots begin to leave in one step with their keys, by the migration `job`, or when that migration is
+    /// over (not `is_under_way`).
     fn slots_leave(job: Job, is_under_way: bool);
 }
 
@@ -34,9 +34,9 @@ pub type Job = [u8; 40];
 /// The progress of a migration of slots to this node.
 #[derive(Clone, Copy, Debug)]
 pub enum Import {
-    /// The keys begin to come; the node does not serve the slots yet.
+    /// The keys begin to arrive; the node does not serve the slots yet.
     Begins,
-    /// The slots do not come after all.
+    /// The import is given up: the slots stay elsewhere.
     Fails,
     /// The node serves the slots from now on.
     Ends,
@@ -73,13 +73,13 @@ struct Range {
 }
 
 thread_local! {
-    /// The module reads the slots in this pass of the event loop.
+    /// True if the module will read the slots in this pass of the event loop.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Subscribes the handlers `E`.
 pub(super) fn subscribe<E: SlotEvents>(ctx: Context<'_>) -> Result<(), String> {
-    // A failed load may have left a mark whose pass never came.
+    // A failed load may have set the mark for a pass that never ran.
     LOOKS.set(false);
     // SAFETY: the module is being loaded.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx.raw(), Some(on_command::<E>), 0)) };

@@ -12,18 +12,19 @@ use super::context::{Context, detached};
 pub struct TimerId(raw::RedisModuleTimerID);
 
 impl Context<'_> {
-    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock: too early or too late after a step of it.
+    /// Calls `callback` once, `ms` milliseconds from now by the *wall* clock, so a step of that clock makes the call
+    /// early or late.
     pub fn start_timer(self, ms: i64, callback: fn(Context<'_>)) -> TimerId {
         // SAFETY: the context is live; the timer's data is the callback itself, which lives as long as the module.
         TimerId(unsafe { api!(RedisModule_CreateTimer(self.raw(), ms, Some(on_timer), callback as *mut c_void)) })
     }
 
-    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then; the loop
-    /// does not sleep before. (A timer of 0 ms does that too, but not from a timer: then the loop sleeps for a
-    /// millisecond.)
+    /// Calls `callback` in the next pass of the event loop, after the commands that clients have sent by then. The loop
+    /// does not sleep before that. (A timer of 0 ms does the same, except if a timer starts it: then the loop sleeps
+    /// for a millisecond.)
     pub fn in_next_pass(self, callback: fn(Context<'_>)) {
         extern "C" fn on_wake(data: *mut c_void) {
-            // Writes from here would be sent to nobody, so a timer does the work, in this very pass.
+            // Nothing written here would reach replicas or AOF, so a timer does the work, in this very pass.
             detached(|ctx| {
                 // SAFETY: the context is live; the timer's data is the callback, as in `start_timer`.
                 unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer), data)) };
@@ -33,14 +34,14 @@ impl Context<'_> {
         unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake), callback as *mut c_void)) };
     }
 
-    /// Stops a timer; one that has already run is left alone.
+    /// Stops a timer, if it has not run yet.
     pub fn stop_timer(self, timer: TimerId) {
         // SAFETY: the context is live; the server looks the id up; the data is not asked for.
         unsafe { api!(RedisModule_StopTimer(self.raw(), timer.0, null_mut())) };
     }
 }
 
-/// Calls `callback` as [`Context::in_next_pass`] does, for a callback of the server that comes without a context.
+/// Calls `callback` as [`Context::in_next_pass`] does, from a callback of the server that has no context.
 pub fn in_next_pass(callback: fn(Context<'_>)) {
     detached(|ctx| ctx.in_next_pass(callback));
 }

@@ -1,4 +1,4 @@
-//! Values on the heap that the server keeps for the module in keys, and how it identifies their types.
+//! Values on the heap that the server keeps for the module in keys, and the registered types of these values.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use super::api::raw;
 
 /// A value that the server keeps for the module.
 pub trait Value: Send + Sized + 'static {
-    /// Returns what the server and the module know of this type.
+    /// Returns the type's handle and counts.
     fn kept() -> &'static Kept;
 
-    /// Takes the place of this value in memory for `next`, a later value of the same key. Returns the old one.
+    /// Replaces this value in memory by `next`, a later value of the same key. Returns the old one.
     fn replaced_by(&mut self, next: Self) -> Self;
 
-    /// Returns the number of entries, of which a value with many takes a while to drop.
+    /// Returns the number of entries: a value with many takes a while to drop.
     fn entries(&self) -> usize;
 }
 
@@ -49,13 +49,13 @@ impl Value for Gate {
     }
 }
 
-/// The server's handle of a data type, and the number of its values.
+/// The server's handle of a data type, and how many of its values there are.
 pub struct Kept {
-    /// Not kept from a failed load: the server forgets that type.
+    /// The server's handle, set anew at each load of the module: after a failed load the server forgets the type.
     handle: AtomicPtr<raw::RedisModuleType>,
     /// The number of values given to the server. Only the main thread gives any, so it needs no atomic increment.
     given: AtomicUsize,
-    /// The number of values that came back.
+    /// The number of values that the server gave back.
     taken_back: AtomicUsize,
 }
 

@@ -1,6 +1,6 @@
 //! The addresses of the nodes, from the command line or the environment.
 
-/// Returns the addresses of the nodes. Without any, prints how to give them and ends the process.
+/// Returns the addresses of the nodes. If there are none, prints how to give them and ends the process.
 pub fn of_nodes() -> Vec<String> {
     let mut nodes: Vec<String> = std::env::args().skip(1).collect();
     if nodes.is_empty() {

@@ -78,19 +78,19 @@ impl Holder {
         Ok((holder, look))
     }
 
-    /// Returns the state of its lock.
+    /// Returns the state of the process's lock.
     pub async fn look(&mut self) -> Result<Look, Failure> {
         self.say("look").await?;
         self.answer().await
     }
 
-    /// Returns the state of its lock before a write.
+    /// Returns the state of the process's lock, for the check before a write.
     pub async fn check(&mut self) -> Result<Look, Failure> {
         self.say("check").await?;
         self.answer().await
     }
 
-    /// Returns the token of its write: that of its check.
+    /// Returns the token with which the process writes: that of its last check.
     pub async fn write(&mut self) -> Result<u64, Failure> {
         self.say("write").await?;
         Ok(self.answer().await?.token)

@@ -12,7 +12,7 @@ mod story;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The story takes half a minute; one that takes this long is stuck.
+/// The longest time for the story. It takes half a minute, so after this it is stuck.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A failure, which ends the story with its text.

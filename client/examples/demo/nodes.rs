@@ -14,10 +14,10 @@ use crate::Failure;
 /// Ports below those that systems assign, so that no other process gets the port of a node that is down for a while.
 const PORTS: std::ops::Range<u16> = 21_000..31_000;
 
-/// The longest lease, and with it the guard of a node that restarts: short, for the story.
+/// The longest lease, and so the length of the guard of a node that restarts: short, for the story.
 const MAX_TTL_MS: &str = "3000";
 
-/// A server, which is killed when this is dropped.
+/// A server, which is killed when this value is dropped.
 pub struct Node {
     server: PathBuf,
     module: PathBuf,
@@ -51,7 +51,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Returns their addresses, as clients take them.
+    /// Returns the servers' addresses, as clients take them.
     pub fn addresses(&self) -> Vec<String> {
         self.list.iter().map(|node| format!("redis://127.0.0.1:{}", node.port)).collect()
     }
@@ -92,7 +92,7 @@ impl Node {
         self.port
     }
 
-    /// Returns the server's answer to a command, written as a person would type it.
+    /// Sends a command, written as a person would type it, and returns the server's answer.
     pub async fn say<T: FromRedisValue>(&self, line: &str) -> Result<T, RedisError> {
         ask(self.port, line).await
     }

@@ -1,6 +1,6 @@
-//! The resource that the lock protects: it refuses tokens that fall.
+//! The resource that the lock protects: it refuses a token that is smaller than an earlier one.
 
-/// A value, and the largest token it was written with.
+/// A value, and the largest token with which it was written.
 #[derive(Default)]
 pub struct Register {
     largest: u64,

@@ -22,7 +22,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Begins now. Uses colours on a terminal, unless NO_COLOR is set.
+    /// Starts the clock of the story. Uses colours on a terminal, unless NO_COLOR is set.
     pub fn begin() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self { start: Instant::now(), colours: wanted && std::io::stdout().is_terminal() }

@@ -88,7 +88,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.more(&format!("Asked for another lock it says {}:", teller.refusal(&format!("GUARDED {ms}"))));
     teller.more(&format!("it grants nothing for {ms} ms, until all it may have granted has ended."));
 
-    // It gets the lock back, which is still held.
+    // The node gets the lock again, which is still held by the majority.
     until("the node that restarted has the lock again", async || info(back).await.is_some()).await?;
     let healed = restarted.elapsed().as_secs_f64();
     let there = info(back).await.ok_or("the node that restarted has lost the lock again")?;
@@ -140,7 +140,7 @@ pub async fn tell(server: &str, module: &str) -> Result<(), Failure> {
     teller.tell(Who::First, "knows by now that its lock is lost; only the register could stop that write");
     sleep(BREATH).await;
 
-    // The second client is done.
+    // The second client is done and releases the lock.
     ensure(second.is_valid(), "the second client has the lock")?;
     ensure(second.release().await == Released::Released, "a majority has released the lock")?;
     for node in &nodes.list[..4] {
@@ -173,7 +173,7 @@ async fn until(what: &str, mut fact: impl AsyncFnMut() -> bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns the LOCK.INFO of the node; `None` if the lock is free.
+/// Returns the node's LOCK.INFO; `None` if the lock is free.
 async fn info(node: &Node) -> Option<HashMap<String, Value>> {
     node.say::<Option<HashMap<String, Value>>>(&format!("LOCK.INFO {KEY}")).await.ok().flatten()
 }

@@ -1,4 +1,4 @@
-//! The output of Prometheus and OpenTelemetry for a lock that is acquired, held for a moment and released.
+//! Prints the output of Prometheus and OpenTelemetry for a lock that is acquired, held for a moment and released.
 //!
 //! ```text
 //! cargo run --features metrics --example telemetry redis://127.0.0.1:6379

@@ -7,10 +7,10 @@ use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// Installs both; call it before the first use of a client. Prometheus scrapes the handle's `render()`. Shut the
-/// provider down at the end, so that no span is left behind.
+/// Installs both exporters; call it before the first use of a client. Prometheus scrapes the handle's `render()`. Shut
+/// the provider down at the end, so that no span is lost.
 pub fn install(exporter: impl SpanExporter + 'static) -> (PrometheusHandle, SdkTracerProvider) {
-    // Buckets in seconds: from an idle lock on a near node to a queue of minutes.
+    // Buckets in seconds: from a free lock on a near node to a queue of minutes.
     let buckets = [0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0];
     let prometheus = PrometheusBuilder::new().set_buckets(&buckets).expect("there are some");
     let scraped = prometheus.install_recorder().expect("no other recorder is installed");

@@ -9,10 +9,10 @@ use crate::net::certificates::Tls;
 use crate::net::nodes::Nodes;
 use crate::{Client, Error, ErrorKind, Options};
 
-/// A builder of a [`Client`].
+/// Builds a [`Client`].
 #[derive(Clone, Default)]
 pub struct Builder {
-    /// The nodes, each with its parsed address or the reason why that is invalid.
+    /// The parsed addresses of the nodes, each valid or with the reason why it is not.
     addresses: Vec<Result<Address, String>>,
     access: Access,
     defaults: Options,
@@ -85,7 +85,7 @@ impl Builder {
         addresses.into_iter().fold(self, Self::node)
     }
 
-    /// Sets the certificates for `rediss://` addresses, where the system's do not fit or the nodes ask for a client
+    /// Sets the certificates for `rediss://` addresses, if the system's are not right or the nodes ask for a client
     /// certificate.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::net::nodes::Nodes;
 use crate::run::thread::{Running, Thread};
 
-/// Maximum number of unread changes. A slow reader misses states in between, but the last one it reads is current.
+/// Maximum number of unread changes. A reader that is slower misses some states, but the last one it reads is current.
 const UNREAD_MAX: usize = 16;
 
 /// A stream of changes, beginning with the present state: of [`Election::observe`](crate::Election::observe) and
@@ -24,7 +24,7 @@ pub struct Changes<T> {
 }
 
 impl<T: Send + 'static> Changes<T> {
-    /// Begins a stream of what `tell` sends, until the client is closed or the stream is dropped.
+    /// Begins a stream of the changes that `tell` sends, until the client is closed or the stream is dropped.
     pub(crate) fn begin<F>(thread: Arc<Thread>, nodes: &Arc<Nodes>, tell: impl FnOnce(mpsc::Sender<T>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -31,7 +31,8 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    /// The nodes of the version of the set that the client works with, or of an earlier one.
+    /// The nodes of the version of the set that the client works with; an earlier one if the thread has not noticed a
+    /// change yet.
     nodes: Mutex<Arc<Nodes>>,
     turns: Arc<Turns>,
     /// The client's thread; `None` before the first use and after the client was closed.
@@ -80,7 +81,7 @@ impl Client {
         self.thread()?.run(connect).await?
     }
 
-    /// Acquires the lock if it is free now. Extends it in the background while the guard lives, unless
+    /// Acquires the lock if it is free now. The lease is extended in the background while the guard lives, unless
     /// [`Options::auto_extend`] is off.
     ///
     /// ```no_run
@@ -104,7 +105,7 @@ impl Client {
         self.take(key.as_ref(), Wanted::Exclusive, false, None).await
     }
 
-    /// Acquires the lock, waiting for it in turn. Extends it in the background while the guard lives, unless
+    /// Acquires the lock, waiting for it in turn. The lease is extended in the background while the guard lives, unless
     /// [`Options::auto_extend`] is off.
     ///
     /// While nodes hang, load their data or are down, the call keeps trying until the limit of [`Options::wait`];
@@ -123,7 +124,7 @@ impl Client {
     ///
     /// # Errors
     /// `TimedOut` after the limit of [`Options::wait`], with the last obstacle seen: the holder, or each node's
-    /// failure. `NoQuorum` if, as they are, too few nodes can ever answer. Without a limit, `Expired` if the nodes
+    /// failure. `NoQuorum` if too few nodes can ever answer until somebody repairs them. Without a limit, `Expired` if the nodes
     /// grant too late again and again.
     pub async fn lock(&self, key: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.take(key.as_ref(), Wanted::Exclusive, true, None).await
@@ -166,8 +167,8 @@ impl Client {
         }
     }
 
-    /// Reports each change of the holder from now on, beginning with the present state. Acquires nothing, and stands in
-    /// no queue. Each node is watched on a connection of its own (LOCK.WATCH); nobody polls.
+    /// Reports each change of the holder from now on, beginning with the present state. Acquires nothing, and does not
+    /// join a queue. Each node is watched on a connection of its own (LOCK.WATCH); nothing is polled.
     ///
     /// `Some`: a majority of the nodes names this owner as holder (of several holders, the first). Repeated when the
     /// holder's note is replaced, and when its token rises: nodes may grant one lock under different tokens until its
@@ -194,9 +195,9 @@ impl Client {
         Ok(Changes::begin(self.thread()?, &nodes, |tell| watch::watch(Arc::clone(&nodes), key, given, tell)))
     }
 
-    /// Runs `future` on the client's own thread, beside its connections, to its end. For a program that only acquires
-    /// locks on behalf of others: its requests then need no change of threads. A long computation there keeps locks
-    /// from being extended.
+    /// Runs `future` to its end on the client's own thread, which also serves its connections. This suits a program
+    /// that only acquires locks on behalf of others, because its requests then need no change of threads. A long
+    /// computation there keeps locks from being extended.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -214,7 +215,7 @@ impl Client {
     #[doc(hidden)]
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let thread = self.thread()?;
-        // The future runs on after the client was closed or dropped.
+        // `future` may run on after the client was closed or dropped.
         let own = Arc::clone(&thread);
         thread.spawn(async move {
             let _thread = own;
@@ -240,14 +241,14 @@ impl Client {
     /// Replaces the set of nodes with these, while locks are held and acquired. All other clients follow by themselves,
     /// and no lock is lost. Addresses are as in [`Builder::node`](crate::Builder::node), each of one server.
     ///
-    /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended: for
-    /// the longest lease that they allow (`lock.max-ttl`). A node that is added must answer within 10 s, and is added once
-    /// it is no longer guarded, however long its guard is armed for. Drop the future to stop waiting, and call again to
-    /// continue. A node that is removed may be dead. The first change writes the set down on the nodes; before it they
-    /// know of no set, and all clients must have been given the same nodes.
+    /// Each added or removed node takes one step. Between two steps the nodes wait until earlier leases have ended:
+    /// which takes the longest lease that they allow (`lock.max-ttl`). A node that is added must answer within 10 s. It
+    /// is added once its guard has ended, however long that takes. Drop the future to stop waiting, and call again to
+    /// continue. A node that is removed may be dead. The first change stores the set on the nodes. Before that the
+    /// nodes know no set, so all clients must be configured with the same nodes.
     ///
     /// A repeated call continues where it, or another client's, stopped. Two concurrent calls do no harm, but if they
-    /// want different sets, each goes on until it has its own.
+    /// want different sets, each continues until it has its own.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -268,8 +269,8 @@ impl Client {
         self.thread()?.run(async move { members::set_nodes(&nodes, &addresses).await }).await?
     }
 
-    /// Waits until all releases have been done, those of released and dropped guards and of cancelled acquisitions,
-    /// then closes the connections. For the end of a program: nothing is released afterwards.
+    /// Waits until all released and dropped guards and all cancelled acquisitions have released their locks, then
+    /// closes the connections. Call it at the end of a program: nothing is released after that.
     ///
     /// From this call on, neither this client nor its clones acquire locks. A lock that a guard still holds stays
     /// valid, is extended as before, and can be released.
@@ -315,7 +316,7 @@ impl Client {
         Err(Error::new(ErrorKind::NotGivenBack, what.join("; ")).with_nodes(errors))
     }
 
-    /// Returns the options of its locks.
+    /// Returns the options of the client's locks.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -335,7 +336,8 @@ impl Client {
         Ok(started)
     }
 
-    /// Acquires a lock in mode `wanted`, waiting for it if `waits`, and keeps it; as one of `session`, if there is one.
+    /// Acquires a lock in mode `wanted`, waiting for it if `waits`, and keeps it; if `session` is given, as one of its
+    /// locks.
     pub(crate) async fn take(
         &self,
         key: &[u8],

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::run::observing;
 use crate::{Changes, Client, Error, ErrorKind, Guard, Leader, Released};
 
-/// An election; of [`Client::election`].
+/// An election, created by [`Client::election`].
 ///
 /// The leader holds the lock of this name on a majority of the nodes, and has proclaimed that. Its *term* is larger
 /// than that of every earlier leader. A leader sends its term with each write to a shared resource, which refuses a
@@ -77,7 +77,7 @@ impl Election {
             let guard = self.client.with(&options).take(&self.name, Wanted::Exclusive, true, None).await?;
             match guard.proclaim(value.clone()).await {
                 Ok(term) => return Ok(Leadership { guard, term }),
-                // The candidate had won, but nobody heard of it.
+                // The candidate had won, but observers may not have seen it.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => {
                     guard.release().await;
@@ -87,11 +87,11 @@ impl Election {
         }
     }
 
-    /// Returns the leader that a majority of the nodes reports now, or `None` if nobody has proclaimed to lead. Takes
+    /// Returns the leader that a majority of the nodes reports now, or `None` if nobody leads. Takes
     /// one round trip, and a second one if the nodes disagree.
     ///
-    /// The leader may have gone by the time this returns. Send it nothing that must not be done twice, unless with its
-    /// term.
+    /// The leader may have gone by the time this returns. If you send it something that must not be done twice, send
+    /// its term along.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -116,9 +116,9 @@ impl Election {
     }
 
     /// Reports each change of the leader from now on, beginning with the present state. Each node is watched on a
-    /// connection of its own; nobody polls.
+    /// connection of its own; nothing is polled.
     ///
-    /// `Some`: this leader was proclaimed, or proclaims a new value. Terms grow, and within one term the sequence.
+    /// `Some`: this leader has proclaimed itself or a new value. Terms grow, and within a term the sequence numbers.
     /// `None`: a majority of the nodes reports that nobody leads. While too few nodes answer, nothing is reported, and
     /// the last report is the best knowledge there is.
     ///

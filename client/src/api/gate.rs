@@ -1,4 +1,4 @@
-//! Commands that the data's server performs only for a lock that no newer holder has followed.
+//! Commands that the server with the data performs only if no newer holder of the lock has come.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use redis::{Cmd, RedisError, cmd};
 
 use crate::Guard;
 
-/// Makes commands that a gate protects: the server that has the data performs them only if no grant that excludes this
-/// lock's has passed the gate before. Created by [`Guard::gate`].
+/// Builds commands that a gate protects: the server that has the data performs them only if no later grant that
+/// excludes this one has passed the gate. Created by [`Guard::gate`].
 ///
-/// Each command carries the token and the mode that the lock has when the command is made.
+/// Each command carries the token and the mode that the lock has when the command is built.
 #[derive(Clone, Debug)]
 pub struct Gate<'a> {
     guard: &'a Guard,
@@ -20,9 +20,9 @@ pub struct Gate<'a> {
 
 impl Guard {
     /// Returns the gate `name` on the server that has the data, for this lock. That server needs the module; the lock
-    /// may be elsewhere. One gate serves all that a lock protects: name it after the lock.
+    /// may be elsewhere. One gate is enough for all data that a lock protects: name it after the lock.
     ///
-    /// The commands are of the crate `redis` (version 1), and go over a connection of its own.
+    /// The commands are of the crate `redis` (version 1), and are sent on a connection that you open.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, GateError};
@@ -45,7 +45,7 @@ impl Guard {
 }
 
 impl Gate<'_> {
-    /// Asks the lock of this name on that server instead of a gate: this guard's grant must be present there. For one
+    /// Uses the lock of this name on that server instead of a gate: this guard's grant must be present there. For one
     /// node that has both the lock and the data.
     ///
     /// ```no_run
@@ -60,8 +60,8 @@ impl Gate<'_> {
         self
     }
 
-    /// Returns the command that lets the token pass by itself. From its success on, no earlier holder writes: send it
-    /// as soon as the lock is held, before anything is read.
+    /// Returns the command that passes the token through the gate without another command. Once it has succeeded, no
+    /// earlier holder can write: send it as soon as the lock is held, before anything is read.
     ///
     /// ```no_run
     /// # use palisade_client::{GateError, Guard};
@@ -74,7 +74,7 @@ impl Gate<'_> {
         let mut command = cmd("LOCK.GATE");
         command.arg(&self.name).arg(self.guard.token());
         match self.guard.lease().wanted() {
-            // A lock of one permit is exclusive.
+            // A lock with one permit is exclusive.
             Wanted::Exclusive | Wanted::Permit { limit: 1, .. } => {}
             Wanted::Shared => {
                 command.arg("SHARED");
@@ -109,7 +109,7 @@ impl Gate<'_> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GateError {
-    /// Nothing was done: a grant that excludes this one has passed the gate. The lock is lost.
+    /// Nothing was done: a later grant that excludes this one has passed the gate. The lock is lost.
     Fenced {
         /// The largest token of such a grant.
         largest: u64,

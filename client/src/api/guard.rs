@@ -19,9 +19,9 @@ use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
 /// A held lock, for as long as it [is valid](Guard::is_valid).
 ///
-/// Check that before each step that must not happen without the lock. Give the [token](Guard::token) to the resource,
-/// which refuses a smaller one than it has seen: no check on this side can catch a process that is paused right after
-/// it.
+/// Check [`Guard::is_valid`] before each step that must not happen without the lock. Give the [token](Guard::token) to
+/// the resource, which refuses a smaller one than it has seen: no check on this side can catch a process that is paused
+/// right after it.
 ///
 /// Dropping a guard releases the lock in the background. At the end of a program nothing runs in the background any
 /// longer: [release](Guard::release) guards there, or [close](crate::Client::close) the client after them. Otherwise
@@ -95,7 +95,7 @@ impl Guard {
         &self.lease.owner
     }
 
-    /// Returns the lease: its name on the nodes, and the commands for it.
+    /// Returns the lease: the owner's name on the nodes, and the commands with it.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }
@@ -112,7 +112,7 @@ impl Guard {
 
     /// Starts or stops extending the lease in the background.
     pub(crate) fn keep(&self, auto: Option<Auto>) {
-        // If nobody receives it, the lock is lost.
+        // If this fails, the lock is lost.
         let _ = self.orders.send(Order::Keep { auto });
     }
 
@@ -120,7 +120,7 @@ impl Guard {
         self.lease.number()
     }
 
-    /// Makes its owner a reader. Returns once a majority knows.
+    /// Makes the lock's owner a reader. Returns once a majority has made the change.
     pub(crate) async fn share(&self) -> Result<(), Error> {
         if self.shared.holds.load(Ordering::Acquire) > 1 {
             let text = "other guards of this lock rely on it as a writer: release them before it is downgraded";
@@ -141,7 +141,7 @@ impl Guard {
         }
     }
 
-    /// Proclaims `value` on all nodes. Returns its term once a majority has it.
+    /// Proclaims `value` on all nodes. Returns the term once a majority has it.
     pub(crate) async fn proclaim(&self, value: Vec<u8>) -> Result<u64, Error> {
         self.order(|done| Order::Proclaim { value, done }).await.map(|(term, _)| term)
     }
@@ -234,8 +234,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Sends `command` to all nodes, and returns the numbers that a majority answered. `what` says in the error what
-    /// too few nodes did.
+    /// Sends `command` to all nodes, and returns the numbers that a majority answered. `what` is the end of the error's
+    /// sentence about too few nodes.
     ///
     /// # Errors
     /// `NoQuorum`; `Lost` if no majority can hold the lock any longer.
@@ -300,7 +300,7 @@ impl Guard {
         self.shared.ended.borrow().is_some() || !self.is_valid()
     }
 
-    /// Returns what the nodes said in the last round of extension, if that did not extend the lock.
+    /// Returns the nodes' failures in the last round of extension, if that round did not extend the lock.
     #[doc(hidden)]
     pub fn not_extended(&self) -> Vec<NodeError> {
         self.shared.not_extended()

@@ -1,6 +1,6 @@
 //! Guards of one mode, async and blocking.
 
-/// Declares a guard of one mode, which offers all methods of a guard and its release.
+/// Declares a guard for one mode, with all methods of a guard and a release.
 macro_rules! held {
     ($(#[$meta:meta])* $name:ident($guard:ty), release: $(#[$of_release:meta])* [$($asyncness:tt)?] [$($then:tt)*]) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! Options of acquiring and keeping a lock.
+//! Options for acquiring and keeping a lock.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ const TTL_DEFAULT: Duration = Duration::from_secs(10);
 /// Default limit of extending a lock: a holder that hangs for longer than this loses it.
 const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(3_600);
 
-/// Upper bound of all times, ten years: clocks cannot count much further.
+/// Upper bound of all times: ten years, so that sums of times do not overflow.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Lower bound of a node's default timeout: this part of the ttl, or this duration if that is less. Nodes answer within
-/// a millisecond or two.
+/// Lower bound of the default time that a node has to answer: this part of the ttl, or this duration if that is less.
+/// Nodes answer within a millisecond or two.
 const NODE_TIME_LEAST: (u32, Duration) = (10, Duration::from_millis(50));
 
-/// Upper bound of a node's default timeout: this part of the ttl, or this duration if that is less. A later answer is
-/// worth little.
+/// Upper bound of the default time that a node has to answer: this part of the ttl, or this duration if that is less. A
+/// later answer is worth little.
 const NODE_TIME_MOST: (u32, Duration) = (3, Duration::from_secs(1));
 
 /// Maximum length of a lock's class, in bytes.
 #[cfg(feature = "metrics")]
 const CLASS_BYTES_MAX: usize = 64;
 
-/// Options of acquiring and keeping a lock.
+/// Options for acquiring and keeping a lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults: a lease of 10 s, extended for up to an hour, and no limit of waiting.
+    /// Returns the defaults: a lease of 10 s, extended for up to an hour, and no limit for waiting.
     ///
     /// ```
     /// # use palisade_client::Options;
@@ -212,13 +212,13 @@ impl Options {
         self
     }
 
-    /// Removes the limit of extending unless one is set: a leader leads until it resigns or is lost.
+    /// Removes the default limit of extending, if no limit is set: a leader leads until it resigns or is lost.
     pub(crate) fn of_leader(mut self) -> Self {
         self.max_hold = self.max_hold.or(Some(FOR_EVER));
         self
     }
 
-    /// Returns the class that metrics count these locks in.
+    /// Returns the class under which metrics count these locks.
     pub(crate) fn counted_as(&self) -> Class {
         #[cfg(feature = "metrics")]
         if let Some(name) = &self.class {
@@ -258,7 +258,8 @@ impl Options {
             Some(timeout) => Given::Exactly(timeout.min(FOR_EVER)),
             None => Given::Within { least: of_ttl(NODE_TIME_LEAST), most: of_ttl(NODE_TIME_MOST) },
         };
-        // Nobody waits for an extension, and a missed answer may be the news that the lock is lost there.
+        // An extension may take longer: no caller waits for it, and an answer that is missed may be the one that shows
+        // a loss.
         let extending = match given {
             Given::Exactly(_) => given,
             Given::Within { most, .. } => Given::Within { least: (self.ttl / NODE_TIME_LEAST.0).min(most), most },

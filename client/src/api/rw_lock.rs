@@ -5,13 +5,13 @@ use palisade_quorum::Wanted;
 use crate::api::held::held;
 use crate::{Client, Error, Guard};
 
-/// A lock that many readers hold together, or one writer alone; of [`Client::rw_lock`].
+/// A lock that many readers hold together, or one writer alone, created by [`Client::rw_lock`].
 ///
-/// The servers serve waiting readers and writers first in, first out, so neither starve. Readers that are next to each
-/// other in the queue get in together.
+/// The servers serve waiting readers and writers first in, first out, so neither starves. Adjacent readers in the queue
+/// get the lock together.
 ///
-/// A resource remembers the largest token of a writer, X, and the largest token of all, A. It accepts a write with a
-/// token of at least A, and answers a read with a token of at least X. Readers need no order among themselves.
+/// A resource remembers the largest token of a writer, X, and the largest token of all, A. It accepts a write if its
+/// token is at least A, and a read if its token is at least X. The tokens of readers need no order among each other.
 #[derive(Clone, Debug)]
 pub struct RwLock {
     client: Client,
@@ -70,7 +70,7 @@ held! {
 }
 
 impl RwLock {
-    /// Waits until no writer holds the lock or is ahead of this reader, within the limit of
+    /// Waits until no writer holds the lock or is ahead in the queue, within the limit of
     /// [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run
@@ -107,7 +107,7 @@ impl RwLock {
         self.client.take(&self.key, Wanted::Shared, false, None).await.map(ReadGuard)
     }
 
-    /// Waits until nobody holds the lock or is ahead of this writer, within the limit of
+    /// Waits until nobody holds the lock or is ahead in the queue, within the limit of
     /// [`Options::wait`](crate::Options::wait).
     ///
     /// ```no_run
@@ -144,8 +144,9 @@ impl RwLock {
 }
 
 impl WriteGuard {
-    /// Makes this writer a reader, without letting another writer in between. The token stays. The lock is a reader's
-    /// from the call on; the call returns once a majority of the nodes knows, so that other readers get in.
+    /// Makes this writer a reader, without letting another writer in between. The token stays. From the call on, rely
+    /// on the lock as a reader only. The call returns once a majority of the nodes has made the change, so that other
+    /// readers get in.
     ///
     /// Nodes that do not answer are asked again while the lock is valid, and it is extended as before. If this call is
     /// cancelled, the lock is released.

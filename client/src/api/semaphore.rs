@@ -1,13 +1,13 @@
-//! Semaphores: a limited number of permits, each with a number of its own.
+//! Semaphores: a limited number of permits, which are numbered.
 
 use palisade_quorum::Wanted;
 
 use crate::api::held::held;
 use crate::{Client, Error, ErrorKind, Guard};
 
-/// A limited number of permits; of [`Client::semaphore`].
+/// A limited number of permits, created by [`Client::semaphore`].
 ///
-/// Each permit has a number, from 1 to the limit, that no other holder has at the time: it can be a worker's id, a
+/// Each permit has a number, from 1 to the limit, that no other holder has at the same time: it can be a worker's id, a
 /// shard or a port. Its token is larger than that of every earlier permit with its number, so a resource remembers one
 /// largest token per number.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Semaphore {
         self.client.take(&self.key, self.wanted()?, false, None).await.map(Permit)
     }
 
-    /// Returns the wish for any permit. The only permit of a semaphore of one is the lock itself.
+    /// Returns the mode that asks for any permit. The only permit of a semaphore of one is an exclusive lock.
     fn wanted(&self) -> Result<Wanted, Error> {
         let text = "the limit of a semaphore must be from 1 to 65535";
         palisade_quorum::request::permit(self.limit.into(), None).map_err(|_| Error::new(ErrorKind::BadArgument, text))

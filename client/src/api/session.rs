@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::run::kept::{SessionEnd, SessionLife};
 use crate::{Client, Error, ErrorKind, Guard, Released};
 
-/// Several locks that are kept together. They are extended in the same rounds, in one write to each node. The first
-/// loss ends the session, and closing the session releases all of them.
+/// Several locks that are kept together. They are extended in the same rounds, in one write to each node. The loss of
+/// one ends the session, and closing the session releases all of them.
 ///
 /// For a process whose work needs all of its locks, or none. Dropping a session closes it in the background; at the end
 /// of a program [close](Session::close) it, as guards are released there.
@@ -45,7 +45,7 @@ pub struct Session {
 }
 
 impl Client {
-    /// Returns a session without locks. The first loss of one of its locks ends it, and closing it releases all of
+    /// Returns a session without locks. The loss of one of its locks ends it, and closing it releases all of
     /// them.
     ///
     /// ```no_run
@@ -155,8 +155,8 @@ impl Session {
     /// [`Options::wait`](crate::Options::wait) covers all of them together.
     ///
     /// The locks are acquired one after the other, in the order of their bytes, so callers that acquire several like
-    /// this never deadlock. That holds only for callers without other locks: a session that already has locks may still
-    /// wait in a circle.
+    /// this never deadlock. This is true only if callers have no other locks: sessions that already have locks can
+    /// still wait for each other in a circle.
     ///
     /// ```no_run
     /// # use palisade_client::{Client, Error};
@@ -194,7 +194,8 @@ impl Session {
     async fn take(&self, key: &[u8], wanted: Wanted, client: &Client, waits: bool) -> Result<Arc<Guard>, Error> {
         self.is_open()?;
         let owned = |text| Error::new(ErrorKind::Owned, text);
-        // A task that waited for a lock which its own session is about to get would wait for ever.
+        // Without this check, a task could wait forever for a lock that another task of its session is about to
+        // acquire.
         let _asked =
             PendingKey::begin(self, key).ok_or_else(|| owned("another task of this session asks for the lock"))?;
         if self.get(key).is_some() {
@@ -282,7 +283,7 @@ impl Session {
         Some(lock.give_back().await)
     }
 
-    /// Waits until the session is over, and returns why: one of its locks was lost, or it was closed. Nothing more can
+    /// Waits until the session is over, and returns why: one of its locks was lost, or it was closed. No more locks can
     /// be acquired in it then. Its remaining locks are no longer extended, and are released when the session is closed
     /// or dropped.
     ///
@@ -343,7 +344,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.kept.end(SessionEnd::Closed);
-        // Other parts of the program may still have guards of its locks.
+        // Other parts of the program may still have guards of the session's locks.
         self.locks().values().for_each(|lock| lock.give_back_later());
     }
 }
@@ -367,7 +368,7 @@ impl Drop for PendingKey<'_> {
     }
 }
 
-/// The locks acquired so far of several; dropping it releases them.
+/// The locks acquired so far by a call that acquires several; dropping this value releases them.
 struct Taken<'a> {
     session: &'a Session,
     keys: Vec<Vec<u8>>,

@@ -12,7 +12,8 @@ use crate::net::nodes::Nodes;
 use crate::run::checked::Checked;
 use crate::{Error, ErrorKind, Why};
 
-/// The tokens of a node's ended grants, one for each that it was asked to end; `None`: it did not have that one.
+/// The tokens of the grants that a node ended, one for each that it was asked to end; `None`: it did not have that
+/// grant.
 type Ended = Vec<Option<u64>>;
 
 impl ByOwner {
@@ -99,7 +100,7 @@ async fn ask_all(
     join_all(asked.map(|(place, tokens)| ask(place, tokens))).await
 }
 
-/// Returns the attempts of this process whose owners received this token.
+/// Returns the attempts of this process whose owners were given this token.
 async fn attempts_told(this: &ByOwner, key: &[u8], token: u64) -> Vec<Vec<u8>> {
     let mut attempts = vec![];
     for slot in this.table.of_key(key) {

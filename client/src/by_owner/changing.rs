@@ -1,4 +1,4 @@
-//! Changes that an owner makes to a lock that it holds.
+//! Changes to a lock that its owner requests.
 
 use std::time::Duration;
 
@@ -30,8 +30,9 @@ pub enum What {
 
 impl ByOwner {
     /// Releases one hold, or all down to a level, and returns how many are left; 0 if a majority of the nodes had the
-    /// lock until now. `None`: a majority did not have it, or this owner does not hold it with this token; single nodes
-    /// release it all the same. Without a token it also ends this owner's waiting (its `take` returns `None`).
+    /// lock until now. `None`: a majority did not have it, or this owner does not hold it with this token. Nodes that
+    /// have it release it all the same. Without a token, this also ends the owner's waiting requests: their `take`
+    /// returns `None`.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes report whether this owner held the lock. The text says whether the release was sent.
@@ -46,7 +47,7 @@ impl ByOwner {
         self.change(key, owner, token, What::Release { level }).await.map(in_holds)
     }
 
-    /// Extends the lease to at least `ttl` from the call on, and returns its token. `None`: this owner does not hold
+    /// Extends the lease to at least `ttl` from the call on, and returns the lock's token. `None`: this owner does not hold
     /// the lock.
     ///
     /// # Errors
@@ -75,7 +76,7 @@ impl ByOwner {
         self.change(key, owner, None, What::Reenter { level, ttl_ms: ttl.map(in_ms) }).await.map(in_holds)
     }
 
-    /// Makes the writer a reader, and returns its token. `None`: this owner does not hold the lock, or holds a permit.
+    /// Makes the writer a reader, and returns the lock's token. `None`: this owner does not hold the lock, or holds a permit.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes made it a reader.
@@ -117,7 +118,7 @@ impl ByOwner {
     }
 }
 
-/// A change that an owner requests, and when the request came.
+/// A change that an owner requests, with the time of the request.
 pub struct Change<'a> {
     pub this: &'a ByOwner,
     pub id: &'a Id,
@@ -154,10 +155,10 @@ impl Change<'_> {
         match self.perform(&mut held, &what).await {
             Err(error) if error.kind() == ErrorKind::Lost && is_release => {
                 *held = None;
-                // A majority does not have the lock, whatever the others report.
+                // A majority does not have the lock, so it is not held, whatever the other nodes answer.
                 Ok(self.free().await.unwrap_or(None))
             }
-            // A majority may only have forgotten it, or another process has extended it.
+            // A majority may have forgotten it (a restart), or another process may have extended it.
             Err(error) if error.kind() == ErrorKind::Lost => {
                 *held = finding::find(self.this, self.id, self.checked).await?;
                 let again = self.perform(&mut held, &what).await;
@@ -178,12 +179,12 @@ impl Change<'_> {
         }
     }
 
-    /// Releases what nodes hold of a lock that no majority has, or that is unknown here.
+    /// Releases the grants that nodes have of a lock which no majority has, or which is unknown here.
     async fn free(&self) -> Result<Option<u64>, Error> {
         Ok(finding::free(self.this, self.id, self.token, self.checked).await?.then_some(0))
     }
 
-    /// Searches the nodes for the lock, unless it `is_known` here and the request concerns that grant.
+    /// Searches the nodes for the lock, unless `is_known`: the request is about the grant that is known here.
     async fn find(&self, held: &mut Option<Holding>, is_known: bool) -> Result<(), Error> {
         let is_known = match held.as_mut().filter(|_| is_known) {
             Some(holding) => self.knows(holding).await?,
@@ -195,8 +196,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Returns whether the request concerns the grant that is known here. If it names an unknown token, another process
-    /// may have raised the token, or have acquired the lock for this owner once more.
+    /// Returns whether the request is about the grant that is known here. If it names an unknown token, another process
+    /// may have raised the token, or acquired the lock for this owner once more.
     async fn knows(&self, holding: &mut Holding) -> Result<bool, Error> {
         if holding.is(self.token) {
             return Ok(true);
@@ -206,7 +207,7 @@ impl Change<'_> {
         Ok(!seen.is_empty())
     }
 
-    /// Returns the views that the nodes have of the lock.
+    /// Returns the lock as each node shows it.
     async fn views(&self) -> Result<Views, Error> {
         let views = Views::ask(self.this.nodes(), &self.id.key, None, self.checked.given, Views::is_decided).await;
         if views.is_decided() { Ok(views) } else { Err(views.too_few()) }
@@ -231,7 +232,7 @@ impl Change<'_> {
             Released::Released => Ok(Some(0)),
             Released::PartlyUnreachable(nodes) => Err(Error::release_sent(nodes)),
             Released::StillHeld(_) => Ok(None),
-            // Perhaps it ended before the nodes received the release.
+            // The lease may have ended before the nodes received the release.
             Released::AlreadyExpired => Err(Error::lost()),
         }
     }
@@ -282,7 +283,7 @@ impl Change<'_> {
         Ok(Some(holding.sequence))
     }
 
-    /// Returns the number of the next note. Another process may have replaced the last one.
+    /// Returns the sequence number of the next note. Another process may have replaced the last note.
     async fn next_sequence(&self, holding: &Holding) -> Result<u64, Error> {
         let views = self.views().await?;
         let seen = views.by_attempt().remove(&*holding.guard.lease().owner).unwrap_or_default();
@@ -294,7 +295,7 @@ impl Change<'_> {
     }
 }
 
-/// Returns the refusal of a node where the maximum is reached.
+/// Converts the refusal of a node that has reached a maximum to an error.
 fn exhausted(refusal: &Refusal) -> Error {
     Error::new(ErrorKind::BadArgument, refusal.to_string().trim_start_matches("ERR "))
 }

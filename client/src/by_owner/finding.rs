@@ -1,4 +1,4 @@
-//! Finds locks that another process acquired for an owner, or this one before a restart.
+//! Finds locks that another process acquired for an owner, or this process before a restart.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::values::attempt_name::name_of;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// Searches the nodes for a lock of this owner, and continues it. `None`: the owner holds none.
+/// Searches the nodes for a lock of this owner, and continues to keep it. `None`: the owner holds none.
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
@@ -49,10 +49,11 @@ pub async fn find(this: &ByOwner, id: &Id, checked: Checked) -> Result<Option<Ho
     Ok(Some(Holding { told, guard, holds, sequence: sequence.unwrap_or(0), keeper: None }))
 }
 
-/// The attempt of this owner that a majority has, with its state. `None`: unknown. `Some(None)`: there is none.
+/// The attempt of this owner whose grants a majority has, with the resumed machine. `None`: unknown. `Some(None)`:
+/// there is none.
 type Found = Option<Option<(Vec<u8>, Going)>>;
 
-/// A resumed machine, and its first progress.
+/// A resumed machine, and its state.
 type Going = (Acquire, Progress);
 
 fn own(views: &Views, id: &Id) -> Found {
@@ -70,7 +71,7 @@ fn own(views: &Views, id: &Id) -> Found {
     (is_nowhere(b"") && own.all(|attempt| is_nowhere(attempt))).then_some(None)
 }
 
-/// Returns whether a node has the lock as a reader's: another process made its writer a reader.
+/// Returns whether a node has converted the lock to shared, because another process made its writer a reader.
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
@@ -87,8 +88,8 @@ pub async fn is_shared(this: &ByOwner, id: &Id, lease: &Lease, checked: Checked)
 /// that token. Returns true if a majority had it until now.
 ///
 /// A grant is released as soon as a node shows it, since another node may hang for longer than the lease lasts. Unless
-/// a majority had it, the outcome waits for all nodes. The one that answers last may be the only one that has the
-/// grant, and a later search might find a new grant of this owner instead.
+/// a majority had the lock, the call waits for all nodes: the last one may be the only one that has a grant, and a
+/// later search might find a new grant of this owner instead.
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes answer to tell.
@@ -127,12 +128,13 @@ pub async fn free(this: &ByOwner, id: &Id, token: Option<u64>, checked: Checked)
     match (open, views) {
         (Some(error), _) => Err(error),
         (None, Some(views)) if !views.is_answered() => Err(views.too_few().before_release()),
-        // None of the nodes that answered has it.
+        // None of the nodes that answered has a grant of this owner.
         (None, _) => Ok(false),
     }
 }
 
-/// Begins to release an attempt, also if nobody awaits the outcome. Returns whether a majority had it until now.
+/// Begins to release an attempt; this happens even if the result is not awaited. Returns whether a majority had it
+/// until now.
 fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<Output = Result<bool, Error>> + use<> {
     let giving = nodes.give_back(&Arc::new(lease), checked);
     let nodes = Arc::clone(&giving.nodes);
@@ -153,9 +155,9 @@ fn give_back(nodes: &Arc<Nodes>, lease: Lease, checked: Checked) -> impl Future<
     }
 }
 
-/// Adopts the lock on a majority. The process that acquired it may only have been suspended. Or it sent, before it
-/// ended, a release of an attempt that it had reported to nobody, which arrives late. (A lock that was reported to its
-/// owner is never released so.)
+/// Marks the lock as adopted on a majority, so that a late release by the process that acquired it does not end it.
+/// That process may only have been suspended. Or, before it ended, it may have sent the release of an attempt whose
+/// grant it had not reported to the owner. (A lock that was reported to its owner is not released in this way.)
 ///
 /// # Errors
 /// `NoQuorum`: too few nodes adopted it.
@@ -177,7 +179,7 @@ async fn adopt(this: &ByOwner, lease: &Lease, checked: Checked) -> Result<(), Er
     Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(nodes.errors(&whys)))
 }
 
-/// Raises the tokens of the lock to the same one, where they differ.
+/// Raises the tokens of the lock to a common one, if they differ.
 async fn together(
     this: &ByOwner,
     lease: &Arc<Lease>,

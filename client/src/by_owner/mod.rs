@@ -2,11 +2,10 @@
 //! another process.
 //!
 //! For programs that act for holders elsewhere, as `palisade agent` does. A program that holds a lock for itself uses
-//! [`Client::lock`](crate::Client::lock), whose guard knows more.
+//! [`Client::lock`](crate::Client::lock), whose guard reports losses.
 //!
-//! A name belongs to one holder, and is new for each acquisition. On the nodes each *attempt* has its own name, which
-//! begins with the holder's and ends in 16 hexadecimal digits, so that no late message of one attempt can affect
-//! another.
+//! A name belongs to one holder, and is new for each acquisition. Each *attempt* to acquire has its own name on the
+//! nodes: the holder's name and 16 hexadecimal digits. So a late message of one attempt cannot affect another.
 
 mod breaking;
 mod changing;

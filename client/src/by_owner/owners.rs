@@ -13,7 +13,7 @@ use crate::run::give_back::GiveBack;
 use crate::values::attempt_name::SUFFIX_BYTES;
 use crate::{Client, Error, ErrorKind, Options};
 
-/// Assumed length of a lease that another process acquired. A node that does not answer receives the release for this
+/// Assumed length of a lease that another process acquired: a node that does not answer is asked to release it for this
 /// long.
 const LEASE_OF_ANOTHER: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,7 @@ pub const NAME_BYTES_MAX: usize = palisade_quorum::limits::OWNER_BYTES_MAX - SUF
 /// Maximum number of holds of one lock that are released at the end.
 const HOLDS_RELEASED_MAX: u32 = 64;
 
-/// Locks by the names of their owners; of [`Client::by_owner`].
+/// Locks by the names of their owners; created by [`Client::by_owner`].
 #[derive(Clone, Debug)]
 pub struct ByOwner {
     pub(super) client: Client,
@@ -64,12 +64,13 @@ impl ByOwner {
         Self { nodes: self.client.nodes(), ..self.clone() }
     }
 
-    /// Returns the options of a lease of length `ttl`. A node's time to answer is that of the client's defaults.
+    /// Returns the options for a lease of length `ttl`. The time that a node has to answer is that of the client's
+    /// defaults.
     pub(super) fn options(&self, ttl: Duration) -> Options {
         self.client.options().clone().ttl(ttl)
     }
 
-    /// Returns the checked options of requests about a lock that another process may have acquired.
+    /// Returns the checked options for requests about a lock that another process may have acquired.
     pub(super) fn of_another(&self) -> Result<Checked, Error> {
         self.options(LEASE_OF_ANOTHER).checked()
     }
@@ -87,7 +88,7 @@ impl ByOwner {
         self.client.thread()?.run(async move { nodes.on_present(given, in_version).await }).await?
     }
 
-    /// Runs `work` for `key`, with the options of a lock that another process may have acquired. See [`ByOwner::run`].
+    /// Runs `work` for `key`, with the options for a lock that another process may have acquired. See [`ByOwner::run`].
     pub(super) async fn run_on<T, F>(
         &self,
         key: &[u8],
@@ -105,7 +106,7 @@ impl ByOwner {
     pub fn keeper_ended(&self, keeper: Keeper) {
         let Ok(thread) = self.client.thread() else { return };
         let table = Arc::clone(&self.table);
-        // Runs after everything that connection asked for and has cancelled by now.
+        // Runs after every request that the connection made and has cancelled by now.
         thread.spawn(async move {
             for id in table.keeper_ended(keeper) {
                 let slot = table.slot(&id);
@@ -120,7 +121,7 @@ impl ByOwner {
         });
     }
 
-    /// Returns the nodes, and which of them are reachable, from what is known without asking.
+    /// Returns the nodes, and which of them are reachable, without asking them.
     pub fn standing(&self) -> Standing {
         Standing::of(&self.now().nodes)
     }
@@ -130,9 +131,9 @@ impl ByOwner {
         (self.table.held(), self.waiting.count(), self.watching.count())
     }
 
-    /// Releases the locks held here, at the end of a program; [`Client::close`] waits for that. Without it, the locks
-    /// last until their leases end, and their owners may continue with another process. So do locks that another process
-    /// has adopted meanwhile, those that this one adopted, and those with very many holds.
+    /// Releases the locks held here, at the end of a program; [`Client::close`] waits for that. Locks that are not
+    /// released last until their leases end, and their owners may continue with another process. Not released are locks
+    /// that another process or this one has adopted, and those with very many holds.
     pub fn give_back(&self) {
         let (Ok(thread), Ok(checked)) = (self.client.thread(), self.of_another()) else { return };
         for slot in self.table.drain() {
@@ -140,7 +141,7 @@ impl ByOwner {
             let counted = nodes.under_way.begin();
             thread.spawn(async move {
                 if let Some(Holding { guard, holds, .. }) = slot.held.lock().await.take() {
-                    // Each ends one hold, and none if the lock was adopted.
+                    // Each release ends one hold, or none if the lock was adopted.
                     (0..holds.min(HOLDS_RELEASED_MAX))
                         .for_each(|_| drop(GiveBack::new(&nodes, guard.lease(), checked)));
                 }

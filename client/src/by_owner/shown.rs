@@ -8,7 +8,7 @@ use crate::NodeError;
 use crate::net::node::Reach;
 use crate::net::nodes::Nodes;
 
-/// A lock, as a majority of the nodes has it.
+/// A lock, by the answers of a majority of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The grants, oldest first. Empty if the lock is free.
@@ -32,8 +32,8 @@ pub struct ShownGrant {
     pub owner: Vec<u8>,
     /// The name of the attempt on the nodes.
     pub(crate) attempt: Vec<u8>,
-    /// The fencing token: at least the one last reported to its owner. While its nodes are being raised to the same
-    /// token, it is that target.
+    /// The fencing token: at least the one last reported to its owner. While the nodes' tokens are being raised to a
+    /// common one, it is that one.
     pub token: u64,
     /// The tokens that identify this grant: its owner may have received any of them, and no earlier owner has.
     pub(crate) tokens: Vec<u64>,
@@ -49,11 +49,11 @@ pub struct ShownGrant {
     pub note: Vec<u8>,
     /// The sequence number of the note.
     pub sequence: u64,
-    /// True if the grant is suspect: it keeps others out until its lease ends, but belongs to nobody.
+    /// True if the grant is suspect: it keeps others out until its lease ends, but no owner may rely on it.
     pub is_suspect: bool,
     /// Time for which the server keeps extending the lease (KEEPALIVE).
     pub keepalive: Duration,
-    /// Time since its lease was last extended, or began, on the node with the least.
+    /// Time since the lease was last extended, or began, on the node with the least.
     pub extended: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct ShownWaiter {
     pub note: Vec<u8>,
     /// The requested mode: `exclusive`, `shared` or `permit`.
     pub mode: String,
-    /// Number of callers behind the request in its client, as that reports.
+    /// Number of callers that wait behind the request in its client, as the client reports.
     pub behind: u64,
 }
 
@@ -85,9 +85,9 @@ pub struct NodeSet {
     pub serving: usize,
     /// Number of nodes that a majority needs.
     pub majority: usize,
-    /// If too few nodes serve because too many are guarded: for how long, and why.
+    /// The remaining time of the guard and its cause, if too few nodes serve because too many are guarded.
     pub guarded: Option<(Duration, String)>,
-    /// The longest lease that all nodes accept, of those that answered.
+    /// The longest lease that all nodes accept that answered.
     pub max_ttl: Option<Duration>,
     /// The median of the nodes' wall clocks, in microseconds since 1970.
     pub clock_us: u64,
@@ -102,7 +102,7 @@ impl ShownGrant {
     }
 }
 
-/// The set of nodes that this process works with, and which of them are reachable, from what is known without asking.
+/// The set of nodes that this process works with, and which of them are reachable, without asking them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The version of the set; 0 for the set of the configured addresses.

@@ -7,7 +7,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::Guard;
 
-/// Minimum number of owners before those that no longer hold anything are swept.
+/// Minimum number of owners before those that no longer hold a lock are removed.
 const SWEPT_LEAST: usize = 1_024;
 
 /// A lock and the name of an owner.
@@ -21,7 +21,7 @@ pub struct Id {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Keeper(pub u64);
 
-/// The state of one owner of one lock. Its requests run one after the other, except those that wait.
+/// The state of one owner of one lock. The owner's requests run one after the other, except those that wait.
 #[derive(Debug, Default)]
 pub struct Slot {
     /// The lock that the owner holds.
@@ -37,25 +37,25 @@ pub struct Holding {
     pub holds: u32,
     /// The sequence number of the lock's note.
     pub sequence: u64,
-    /// The tokens that its owner received, or may have received from another process. The token may have risen since.
+    /// The tokens that the owner received, or may have received from another process. The token may have risen since.
     pub told: Vec<u64>,
     pub keeper: Option<Keeper>,
 }
 
 impl Holding {
-    /// Returns whether this is the grant with this token, if one is named.
+    /// Returns whether this is the grant with this token; true if no token is named.
     pub fn is(&self, token: Option<u64>) -> bool {
         token.is_none_or(|token| self.told.contains(&token) || self.guard.token() == token)
     }
 
-    /// Records that its owner receives the current token, and returns that token.
+    /// Records that the owner receives the current token, and returns that token.
     pub fn tell(&mut self) -> u64 {
         let token = self.guard.token();
         self.may_be_told(&[token]);
         token
     }
 
-    /// Records that its owner may have received these tokens from another process.
+    /// Records that the owner may have received these tokens from another process.
     pub fn may_be_told(&mut self, tokens: &[u64]) {
         self.told.extend(tokens);
         self.told.sort_unstable();
@@ -75,7 +75,7 @@ pub struct Table {
 #[derive(Debug, Default)]
 struct Slots {
     by_id: BTreeMap<Id, Arc<Slot>>,
-    /// The number of slots at which the next sweep of unused ones begins.
+    /// The number of slots at which unused ones are removed next.
     many: usize,
 }
 
@@ -90,7 +90,8 @@ impl Table {
         if let Some(slot) = slots.by_id.get(id) {
             return Arc::clone(slot);
         }
-        // Leases end without notice, so slots are swept. Sweeping on every call would scan all slots each time.
+        // Leases end without notice, so unused slots are removed now and then. Doing so on every call would scan all
+        // slots each time.
         if slots.by_id.len() >= slots.many {
             slots.by_id.retain(|_, slot| is_used(slot));
             slots.many = slots.by_id.len() * 2 + SWEPT_LEAST;
@@ -116,7 +117,7 @@ impl Table {
 
     /// Returns the number of held locks.
     pub fn held(&self) -> usize {
-        // A lock that a request is working on is most likely held.
+        // A slot that a request is using counts as held, which it most likely is.
         let is_held = |slot: &Arc<Slot>| match slot.held.try_lock() {
             Ok(held) => held.as_ref().is_some_and(|held| !held.guard.is_lost()),
             Err(_) => true,
@@ -147,7 +148,7 @@ impl Table {
     }
 }
 
-/// Returns whether a request works on the slot, or its lock is held.
+/// Returns whether a request is using the slot, or its lock is held.
 fn is_used(slot: &Arc<Slot>) -> bool {
     let is_lost = |held: &Option<Holding>| held.as_ref().is_none_or(|held| held.guard.is_lost());
     Arc::strong_count(slot) > 1 || !slot.held.try_lock().is_ok_and(|held| is_lost(&held))

@@ -20,10 +20,10 @@ use crate::run::renewer::Auto;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Guard, Why};
 
-/// Maximum number of rounds to extend a lease, where a round joined an earlier one.
+/// Maximum number of rounds to extend a lease: a round that joined an earlier one may not be enough.
 const EXTENDED_TIMES: u32 = 7;
 
-/// First pause before another round, where nodes have to be asked again; doubled each time.
+/// First pause before another round, if nodes have to be asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Longest pause between searches, except while waiting for nodes.
@@ -64,7 +64,7 @@ pub struct Granted {
     pub number: u16,
 }
 
-/// The arrival of a request.
+/// The time and the ticket of a request that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
     pub at: BootTime,
@@ -72,7 +72,7 @@ pub struct Came {
     pub ticket: Token,
 }
 
-/// A request to acquire a lock, and its arrival.
+/// A request to acquire a lock.
 struct OneRequest<'a> {
     this: &'a ByOwner,
     take: &'a Take,
@@ -82,8 +82,8 @@ struct OneRequest<'a> {
 }
 
 impl ByOwner {
-    /// Acquires a lock; `None` if another owner holds it. If the future is dropped, the request leaves every queue and
-    /// nothing stays locked.
+    /// Acquires a lock; `None` if another owner holds it. If the future is dropped, the request leaves every queue, and
+    /// what it has locked is released.
     ///
     /// # Errors
     /// `Owned`, `Guarded`, `NoQuorum`, `TimedOut` (unless another owner was the obstacle), `Expired`, `BadArgument`,
@@ -110,7 +110,7 @@ async fn serve(this: &ByOwner, take: &Take, checked: Checked, came: Came) -> Res
     this.table.forget(&id, slot);
     match granted {
         Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
-        // The wait is over, and other owners were the obstacle.
+        // The wait is over, and other owners held the lock.
         Err(error) if error.in_the_way() == Some(ErrorKind::Contended) => Ok(None),
         granted => granted.map(Some),
     }
@@ -137,12 +137,12 @@ impl OneRequest<'_> {
                 Err(error) => error,
             };
             match error.kind() {
-                // The lock is held by an attempt of another process, or of one that has ended.
+                // An attempt of another process, or of a process that has ended, holds the lock.
                 ErrorKind::Owned if self.take.retry && again => {
                     if let Some(granted) = self.take_up(slot).await? {
                         return Ok(granted);
                     }
-                    // The remains of that attempt bar its own owner.
+                    // What is left of that attempt on single nodes refuses its own owner.
                     finding::free(self.this, self.id, None, self.checked).await?;
                     again = false;
                 }
@@ -183,13 +183,13 @@ impl OneRequest<'_> {
             return self.extended(holding).await;
         }
         drop(held);
-        // An owner that shares the lock is not refused by itself, so its earlier grant would go unnoticed.
+        // The nodes let an owner in twice if it shares the lock, so its earlier grant would go unnoticed.
         if self.take.retry && self.take.wanted != Wanted::Exclusive { self.take_up(slot).await } else { Ok(None) }
     }
 
     /// Searches the nodes for the lock, and continues it. The nodes disagree while another attempt is being released,
-    /// or adopted by a third process: the search repeats for a moment. With a wait it repeats until the limit, also if
-    /// too few nodes answer.
+    /// or adopted by a third process, so the search is repeated for a short time. A request with a wait repeats it
+    /// until its limit, also if too few nodes answer.
     async fn take_up(&self, slot: &Slot) -> Result<Option<Granted>, Error> {
         let (nodes, wait) = (self.this.nodes(), self.take.wait);
         let limit = if wait.is_zero() { LOOKED_FOR } else { wait };
@@ -209,7 +209,7 @@ impl OneRequest<'_> {
             if left().is_zero() && !wait.is_zero() {
                 return Err(limit::timed_out(nodes, &self.id.key, error, self.checked.given, Instant::now()).await);
             }
-            // The next version of the set needs a new request.
+            // The request has to be repeated in the next version of the set.
             if left().is_zero() || nodes.is_superseded() {
                 return Err(error);
             }
@@ -262,12 +262,12 @@ impl OneRequest<'_> {
 
     /// Keeps a lock that was just acquired.
     async fn keep(&self, slot: &Slot, taken: Taken) -> Result<Granted, Error> {
-        // If this request is cancelled meanwhile, or is redundant, nobody learns of the lock.
+        // If this request is cancelled meanwhile, or not needed, no owner receives the lock, so it is released.
         let mut give_back = GiveBack::new(self.this.nodes(), &taken.lease, self.checked);
         let guard = self.guard(taken)?;
         let mut held = slot.held.lock().await;
         if let Some(other) = held.as_mut().filter(|held| !held.guard.is_lost()) {
-            // Another request of this owner was granted meanwhile: an owner has one grant.
+            // Another request of this owner was granted meanwhile, and an owner has only one grant.
             return self.extended(other).await?.ok_or_else(Error::lost);
         }
         let began = BootTime::from_us(
@@ -308,7 +308,7 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
     for n in 0..EXTENDED_TIMES {
         match guard.extend_to(ttl_ms).await {
             Ok(()) => {}
-            // Nodes whose token is being raised, perhaps by another process, take part in the next round.
+            // Nodes whose token is being raised, perhaps by another process, take part only in the next round.
             Err(error) if error.kind() == ErrorKind::NoQuorum && !too_many_away(&error, nodes) => {
                 sleep(AGAIN * 2_u32.pow(n)).await;
                 continue;
@@ -325,7 +325,7 @@ pub async fn extend(guard: &Guard, nodes: usize, ttl_ms: u32, came: BootTime) ->
     Err(changes_meet())
 }
 
-/// Returns the refusal of a change that kept meeting other changes of the lock.
+/// Returns the error of a change that repeatedly collided with other changes of the lock.
 pub fn changes_meet() -> Error {
     Error::new(ErrorKind::NoQuorum, "other changes of it were under way on the nodes: try again")
 }
@@ -345,7 +345,7 @@ fn is_same(held: Wanted, wanted: Wanted) -> bool {
     }
 }
 
-/// Returns the error of a request whose owner stopped waiting: it ends as if another owner had the lock.
+/// Returns the error of a request whose owner stopped waiting: it ends as if another owner held the lock.
 fn given_up() -> Error {
     Error::new(ErrorKind::Contended, "the owner gave it back meanwhile")
 }

@@ -1,4 +1,4 @@
-//! Reports what the nodes know of a lock, and of themselves.
+//! Reports the state of a lock, and of the nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ impl ByOwner {
         self.run_on(key, work).await
     }
 
-    /// Returns the holders of the lock, and up to `waiters` waiters if requested. `None`: it is free, and no requested
-    /// waiter waits.
+    /// Returns the holders of the lock, and up to `waiters` waiters if requested. `None`: the lock is free and, if
+    /// waiters were requested, none waits.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes answer.
@@ -50,8 +50,8 @@ impl ByOwner {
         Ok((!(is_free && is_idle)).then_some(shown))
     }
 
-    /// Waits until the lock is not held with this token, or has a newer note than this one (token 0: until it is no
-    /// longer free). Returns its state then, or `None` after `wait`.
+    /// Waits until the lock is no longer in the state `known`: held with this token, with no newer note than this one;
+    /// for token 0, free. Returns its new state, or `None` after `wait`.
     ///
     /// # Errors
     /// `NoQuorum`: too few nodes answer at first. `Closed`.
@@ -72,8 +72,8 @@ impl ByOwner {
     }
 }
 
-/// Returns the state of the lock, as a majority has it, merged with what this process holds. A named token may come
-/// from a node that is not among the first to answer: all nodes are heard before nobody counts as its holder.
+/// Returns the state of the lock on a majority, merged with what this process knows of its own grants. If a `token` is
+/// named, and no holder has it so far, all nodes are waited for: only a late one may show it.
 async fn look(
     this: &ByOwner,
     key: &[u8],
@@ -89,7 +89,7 @@ async fn look(
     }
     let mut shown = views.shown();
     for slot in this.table.of_key(key) {
-        // For a lock that a request is working on, the nodes' view stands.
+        // If a request is using the lock, the nodes' answer counts alone.
         let Ok(held) = slot.held.try_lock() else { continue };
         let Some(held) = &*held else { continue };
         if let Some(grant) = shown.grants.iter_mut().find(|grant| *grant.attempt == *held.guard.lease().owner) {
@@ -99,7 +99,7 @@ async fn look(
     Ok(shown)
 }
 
-/// Returns who the nodes are, and whether they serve.
+/// Returns the ids of the nodes, and whether they serve.
 async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     let command = &cmd("LOCK.NODE");
     let ask = |place: usize| async move { (place, nodes.list[place].ask_each(command, given).await) };
@@ -116,7 +116,7 @@ async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     };
     let (mut clocks, mut guards, mut places) = (vec![], vec![], HashMap::new());
     while let Some((place, answers)) = asked.next().await {
-        // A cluster answers with each master: it serves as a whole, or not at all.
+        // A cluster sends one answer for each master: it serves as a whole, or not at all.
         let (mut guard, mut all_answer) = (None, !answers.is_empty());
         if answers.is_empty() {
             let node = nodes.list[place].name().to_owned();
@@ -154,7 +154,7 @@ async fn nodes(nodes: &Arc<Nodes>, given: Given) -> NodeSet {
     clocks.sort_unstable();
     set.clock_us = clocks.get(clocks.len() / 2).copied().unwrap_or(0);
     guards.sort();
-    // The guard counts until enough nodes serve for a majority.
+    // The guard lasts until enough nodes for a majority serve.
     let missing = set.majority.saturating_sub(set.serving);
     set.guarded = missing.checked_sub(1).and_then(|last| guards.into_iter().nth(last));
     set
@@ -170,20 +170,20 @@ async fn watch(
 ) -> Result<Option<Shown>, Error> {
     let until = Instant::now() + wait;
     let mut watch = None;
-    // The attempts of the known grants: a raised token is no change.
+    // The attempts of the known grants. Their tokens may be raised, which is no change.
     let mut attempts: Option<Vec<Vec<u8>>> = None;
     let mut looked_again = known.0 == 0;
     let _counted = this.watching.begin();
     loop {
         let this = &this.now();
-        // Too few nodes may answer for a while: that is no change.
+        // Too few nodes may answer for a while, which is no change.
         let token = (known.0 != 0 && attempts.is_none()).then_some(known.0);
         match look(this, key, None, token, given).await {
             Ok(shown) => {
                 if attempts.is_none() {
                     let grants = shown.with(this, key, known.0).await;
                     if grants.is_empty() && !looked_again {
-                        // A request of its owner may have been working on it meanwhile, and have released it.
+                        // A request of the owner may have been using it meanwhile, and have released it.
                         looked_again = true;
                         continue;
                     }
@@ -200,7 +200,7 @@ async fn watch(
             return Ok(None);
         }
         let Some((_, changed)) = &mut watch else {
-            // The lock may change before the nodes watch it: their first report counts as a change.
+            // The lock may change before the nodes watch it, so their first report counts as a change.
             let begun = this.watches.of(&this.client, this.nodes(), key, given)?;
             let changed = begun.changed.clone();
             watch = Some((begun, changed));
@@ -219,11 +219,11 @@ async fn watch(
 }
 
 impl ShownGrant {
-    /// Merges what this process knows of its own grant, and nodes it has not reached yet do not: the validity, and the
-    /// owner's tokens.
+    /// Adds what this process knows of its own grant and nodes may not know yet: the validity, and the tokens that the
+    /// owner received.
     fn is_known_as(&mut self, held: &Holding) {
         self.ttl = self.ttl.max(held.guard.valid_for());
-        // The owner receives this token: a larger one may be on a node that no majority has followed yet.
+        // The owner received this token; a larger one may be on a node whose raise no majority has followed yet.
         self.token = held.guard.token();
         self.tokens.extend(&held.told);
     }
@@ -236,7 +236,7 @@ impl Shown {
         if !named.is_empty() || self.grants.is_empty() {
             return named;
         }
-        // The token may have risen since its owner received it, or be rising now: the grant is the same under any
+        // The token may have risen since the owner received it, or may be rising now: the grant is the same under each
         // token.
         for slot in this.table.of_key(key) {
             if let Some(held) = slot.held.lock().await.as_ref().filter(|held| held.is(Some(token))) {

@@ -1,4 +1,4 @@
-//! Views of a lock by its nodes, and what a majority of them agrees on.
+//! Views that nodes have of a lock, and what a majority of them agrees on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Views {
 /// The view of one node.
 pub struct View {
     pub id: NodeId,
-    /// Why the node may have forgotten what it does not show; `None`: it does not have it.
+    /// Why the node may have forgotten grants that it does not show; `None` if it has forgotten none.
     unsure: Option<Why>,
     pub grants: Vec<GrantView>,
     waiters: u64,
@@ -49,7 +49,7 @@ pub struct View {
 /// A grant on one node.
 #[derive(Clone)]
 pub struct GrantView {
-    /// The name of the attempt there.
+    /// The name of the attempt on that node.
     pub attempt: Vec<u8>,
     pub token: Token,
     pub mode: Mode,
@@ -77,7 +77,8 @@ impl Views {
         let (command, node) = (&command(key, waiters), &cmd("LOCK.NODE"));
         let ask = |place: usize| async move {
             let endpoint = &nodes.list[place];
-            // The order matters: what is forgotten before the first answer shows as a guard in the second.
+            // The order matters: if the node loses its memory before the first answer, the second answer shows the
+            // guard.
             let (said, told) = join(endpoint.ask(command, given, None), endpoint.ask_at(key, node, given)).await;
             (place, said, told.1)
         };
@@ -119,12 +120,12 @@ impl Views {
         self.by_node.iter().flatten().count()
     }
 
-    /// Returns whether a majority has answered and has forgotten nothing.
+    /// Returns whether a majority has answered that has forgotten nothing.
     pub fn is_answered(&self) -> bool {
         self.by_node.iter().flatten().filter(|view| view.unsure.is_none()).count() >= majority(self.by_node.len())
     }
 
-    /// Returns what is known of an attempt that these nodes have `shown`.
+    /// Returns whether an attempt is held, if these nodes have `shown` it.
     fn known(&self, shown: &[(usize, &GrantView)]) -> HoldStatus {
         let is_unsure = |view: &Option<View>| view.as_ref().is_none_or(|view| view.unsure.is_some());
         let shows = |place: usize| shown.iter().any(|(node, _)| *node == place);
@@ -132,7 +133,7 @@ impl Views {
         known(self.by_node.len(), shown.len(), unsure)
     }
 
-    /// Returns the error that too few nodes have answered, with those that did not.
+    /// Returns the error that too few nodes have answered, which lists those that did not.
     pub fn too_few(&self) -> Error {
         let text = format!("too few of {} nodes tell how the lock is", self.by_node.len());
         let count = self.whys.len();
@@ -152,8 +153,8 @@ impl Views {
         by_attempt
     }
 
-    /// Returns what each node has of this attempt, as input of [`palisade_quorum::resume`]. A guarded node that shows
-    /// nothing has not answered.
+    /// Returns the grant of this attempt on each node, as input of [`palisade_quorum::resume`]. A guarded node without
+    /// a grant counts as one that has not answered.
     pub fn of_attempt(&self, attempt: &[u8]) -> Vec<Option<(NodeId, Option<OwnGrant>)>> {
         let own = |view: &View| {
             let grant = view.grants.iter().find(|grant| grant.attempt == attempt && !grant.is_suspect);
@@ -163,13 +164,13 @@ impl Views {
         self.by_node.iter().map(|view| view.as_ref().and_then(own)).collect()
     }
 
-    /// Returns the tokens that each node shows, each with its attempt.
+    /// Returns the tokens that each node shows, with their attempts.
     pub fn tokens(&self) -> Vec<ShownTokens> {
         let tokens = |view: &View| view.grants.iter().map(|grant| (grant.attempt.clone(), grant.token.get())).collect();
         self.by_node.iter().map(|view| view.as_ref().map(tokens)).collect()
     }
 
-    /// Returns for each node why it does not count, if it does not.
+    /// Returns for each node the reason why it does not count, if there is one.
     pub fn whys(&self) -> Vec<Option<Why>> {
         self.whys.clone()
     }
@@ -183,7 +184,7 @@ impl Views {
     /// Returns whether the nodes that cannot say are too few to change which grants a majority has.
     pub fn is_decided(&self) -> bool {
         let each: Vec<HoldStatus> = self.by_attempt().values().map(|shown| self.known(shown)).collect();
-        // An attempt that no node shows.
+        // For an attempt that no node has shown so far.
         let hidden = self.known(&[]);
         let is_known = each.contains(&HoldStatus::Held) || hidden == HoldStatus::NotHeld;
         self.answered() >= majority(self.by_node.len()) && is_known && !each.contains(&HoldStatus::Unknown)
@@ -199,7 +200,7 @@ impl Views {
         agreed
     }
 
-    /// Returns the whole state of the lock, for people.
+    /// Returns the whole state of the lock.
     pub fn shown(&self) -> Shown {
         let grants = self.agreed();
         let views = || self.by_node.iter().flatten();
@@ -215,7 +216,7 @@ impl Views {
     }
 }
 
-/// Returns what the nodes that have an attempt agree on.
+/// Returns the grant that the nodes with one attempt agree on.
 fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     let needed = majority(nodes);
     let kth = |mut values: Vec<u64>| {
@@ -243,9 +244,8 @@ fn agreed(grants: &[(usize, &GrantView)], nodes: usize) -> ShownGrant {
     }
 }
 
-/// Returns the reliable part of a time that nodes count: less the drift of clocks. A lease of a
-/// [`Granted`](super::taking::Granted) can be relied on for that long after its wait, if the wait is counted from
-/// before the request.
+/// Returns the reliable part of a time that nodes measured: less the drift of clocks. If it is the remaining lease of a
+/// [`Granted`](super::taking::Granted) with a wait, count the wait from before the request.
 pub fn reliable(left: Duration) -> Duration {
     (left - left * DRIFT_PERCENT as u32 / 100).saturating_sub(ROUNDING)
 }
@@ -256,7 +256,7 @@ pub fn guard(node: &Value) -> Option<(Duration, String)> {
         .then(|| (ms(node, "guard_ms"), wire::text(node, "guard_reason").unwrap_or_default()))
 }
 
-/// Returns why a node with this answer to LOCK.NODE may have forgotten what it does not show.
+/// Returns why a node with this answer to LOCK.NODE may have forgotten grants.
 fn unsure(node: &Result<Value, Why>) -> Option<Why> {
     let guarded = |(left, why): (Duration, String)| Why::Guarded {
         left_ms: left.as_millis() as u64,
@@ -290,7 +290,7 @@ impl View {
             unsure,
             grants: list("grants").iter().map(GrantView::of).collect::<Option<_>>()?,
             waiters: wire::number(info, "waiters")?,
-            // Nodes of an earlier version do not know.
+            // Nodes of an earlier version do not report this.
             waiters_behind: wire::number(info, "waiters_behind").unwrap_or(0),
             queue: list("queue").iter().map(waiter).collect::<Option<_>>()?,
             reserved: reserved.map(|owner| (owner.to_vec(), reserved_for)),

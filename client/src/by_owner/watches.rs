@@ -10,7 +10,7 @@ use crate::net::pace::Given;
 use crate::run::thread::Running;
 use crate::{Client, Error};
 
-/// The keys watched by this process. The nodes watch each once, for all requests.
+/// The keys watched by this process. Each key is watched on the nodes once, for all requests.
 #[derive(Debug, Default)]
 pub struct Watches(Mutex<HashMap<Vec<u8>, Weak<Watch>>>);
 

@@ -122,7 +122,7 @@ fn outcome(kind: ErrorKind) -> &'static str {
         ErrorKind::Owned => "owned",
         ErrorKind::Lost => "lost",
         ErrorKind::BadArgument => "bad_argument",
-        // The last two arise only from a change of the set of nodes.
+        // The last two occur only during a change of the set of nodes.
         ErrorKind::Configuration | ErrorKind::NotAllowed | ErrorKind::Overtaken => "configuration",
         ErrorKind::Closed | ErrorKind::NotGivenBack => "cancelled",
     }
@@ -131,10 +131,11 @@ fn outcome(kind: ErrorKind) -> &'static str {
 /// A held lock.
 pub struct Holding {
     class: Class,
-    /// The mode at acquisition: a downgraded lock keeps it here.
+    /// The mode at acquisition, also after a downgrade.
     wanted: Wanted,
     began: BootTime,
-    /// The gauge of the recorder that counted the lock, so that no other recorder receives only its end.
+    /// The gauge of the recorder that counted the beginning of the lock, so that a recorder which is installed later
+    /// does not receive only its end.
     held: Gauge,
     has_ended: bool,
 }

@@ -52,8 +52,8 @@ impl Credentials {
         Self(Source::File(path.into()))
     }
 
-    /// Calls `ask` for a user and a password for each connection. It may block, for up to a second together with
-    /// connecting. If it fails, there is no connection, its error is reported, and it is called again.
+    /// Calls `ask` for a user and a password for each connection. `ask` may block, for up to a second together with
+    /// connecting. If it fails, the connection fails with its error, and the next connection calls it again.
     pub fn from_fn(
         ask: impl Fn() -> Result<(String, String), Box<dyn std::error::Error + Send + Sync>> + Send + Sync + 'static,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Hides the secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Source::File(path) => f.debug_tuple("Credentials").field(path).finish(),
@@ -145,7 +145,7 @@ impl Access {
     }
 }
 
-/// A way to reach a node.
+/// The address of a server, with the settings to connect to it.
 #[derive(Clone, Debug)]
 pub struct Way {
     name: String,
@@ -168,7 +168,7 @@ pub fn name_of(host: &str, port: u16) -> String {
 }
 
 impl Way {
-    /// Creates the way to `address`, which has this number in the list, in the forms that [`url_of`] accepts.
+    /// Creates the way to `address`, in a form that [`url_of`] accepts; `number` is its number in the list, for errors.
     ///
     /// # Errors
     /// `Configuration`: the address is invalid, or a file that `access` names cannot be read.
@@ -210,7 +210,7 @@ impl Way {
         &self.name
     }
 
-    /// Returns the way to another server that is reached in the same manner.
+    /// Returns the way to another server, with the same settings.
     pub fn to(&self, host: &str, port: u16) -> Self {
         let mut way = self.clone();
         way.name = name_of(host, port);
@@ -240,7 +240,7 @@ impl Way {
         if host.contains(':') { format!("[{host}]:{port}") } else { name_of(host, port) }
     }
 
-    /// Returns the way to a member of a set by its address, in the same manner; `None` if the address is invalid.
+    /// Returns the way to a member of a set by its address, with the same settings; `None` if the address is invalid.
     pub fn to_address(&self, address: &str) -> Option<Self> {
         if let Some(path) = address.strip_prefix(UNIX) {
             let mut way = self.clone();
@@ -253,12 +253,12 @@ impl Way {
         Some(self.to(host, port.parse().ok()?)).filter(|_| !host.is_empty())
     }
 
-    /// Returns whether it uses TLS.
+    /// Returns whether connections use TLS.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// Returns the host that it leads to; `None` for a socket on this host.
+    /// Returns the server's host; `None` for a socket on this host.
     pub fn host(&self) -> Option<&str> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
@@ -274,7 +274,7 @@ impl Way {
         self
     }
 
-    /// Opens a connection of the client's own. redis-rs borrows it, run by the driver, until it is taken back.
+    /// Opens a connection that the client will serve itself. Until it is taken back, redis-rs uses it, for which the returned driver has to be polled.
     ///
     /// # Errors
     /// The reason why there is no connection.
@@ -298,7 +298,7 @@ impl Way {
     /// The reason why there is no connection.
     pub async fn connect(&self, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, Why> {
         let (info, access) = (self.info.clone(), Arc::clone(&self.access));
-        // Files may be on slow storage, and a function for credentials may take time: nothing else waits for that.
+        // Files may be on slow storage, and a function for credentials may take time, so this runs on another thread.
         let made = tokio::task::spawn_blocking(move || access.client(info)).await;
         let client = made.unwrap_or_else(|why| Err(why.to_string())).map_err(Why::Unfit)?;
         #[cfg(feature = "tls")]
@@ -309,7 +309,7 @@ impl Way {
         self.unless_silent(client.get_multiplexed_async_connection_with_config(&config)).await
     }
 
-    /// Returns the connection that is `made`, unless it turns out meanwhile that it cannot be.
+    /// Returns the connection that `made` opens, unless the server turns out to be unreachable meanwhile.
     async fn unless_silent<T>(&self, made: impl Future<Output = Result<T, RedisError>>) -> Result<T, Why> {
         let (address, elsewhere) = (self.info.addr(), self.elsewhere());
         let error = tokio::select! {
@@ -329,7 +329,7 @@ impl Way {
         Err(what_is_at(address, elsewhere).await.unwrap_or(why))
     }
 
-    /// Returns the host, where that is not the one whose certificate is wanted.
+    /// Returns the host to connect to, if the certificate names another one.
     fn elsewhere(&self) -> Option<&str> {
         #[cfg(feature = "tls")]
         return self.elsewhere.as_deref();
@@ -338,7 +338,7 @@ impl Way {
     }
 }
 
-/// Resolves this host, whatever name a certificate must contain.
+/// Resolves this host, whatever host the certificate must name.
 #[cfg(feature = "tls")]
 struct Elsewhere(String);
 

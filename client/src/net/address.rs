@@ -38,24 +38,24 @@ pub enum Address {
     Sentinel(Watched),
 }
 
-/// A master's name, with the ways to reach it and its Sentinels.
+/// A master's name, its Sentinels, and the URL by which it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// The Sentinels' name of the master.
     pub name: String,
     /// The URLs of the Sentinels.
     pub sentinels: Vec<String>,
-    /// The URL of the master, except for the host and the port.
+    /// The URL of the master, with a placeholder for host and port.
     pub like: String,
 }
 
 /// Default port of Sentinels.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// A host for a URL whose host does not matter.
+/// A host for a URL whose host is replaced later.
 const ANY_HOST: &str = "localhost";
 
-/// The error of an address without servers.
+/// The error for an address without servers.
 const NO_HOSTS: &str = "name the servers: host:port,host:port";
 
 impl Address {
@@ -215,8 +215,8 @@ mod tests {
         for address in ["h", "10.0.0.1", "redis:6379", "db_1.example-2.com:7000", "[::1]", "[fe80::1]:6379"] {
             assert_eq!(url_of(address), format!("redis://{address}"));
         }
-        // A password, a path, an IPv6 address that ends like a port, no port: all are left unchanged, to be refused or
-        // accepted as such.
+        // A password, a path, an IPv6 address that ends like a port, no port: each is left unchanged, and refused or
+        // accepted as it is.
         for address in [
             "",
             ":",

@@ -1,6 +1,6 @@
-//! The limit of attempts that a client makes at a time.
+//! Limits the number of concurrent attempts of a client.
 //!
-//! Further attempts have not begun: their leases do not run yet, and extensions do not queue behind them.
+//! Attempts beyond it begin later, so their leases do not run yet, and extensions do not wait behind them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::net::bounds::WINDOW;
 
-/// Admits attempts.
+/// Admits attempts one after the other.
 #[derive(Debug)]
 pub struct Admission {
     turns: Semaphore,

@@ -7,18 +7,18 @@ use crate::net::pace::Given;
 /// Maximum time to open a connection and identify the node.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node's time to answer a request that no lease depends on.
+/// The time that a node has to answer a request on which no lease depends.
 pub const UNHURRIED: Given = Given::Within { least: CONNECT_TIMEOUT, most: CONNECT_TIMEOUT };
 
 /// The error of a request whose connection broke.
 pub const BROKE: &str = "the connection broke";
 
-/// Maximum delay of a waiting request's answer beyond its time, before its connection counts as dead.
+/// Maximum delay of a waiting request's answer after the end of its wait. Then its connection counts as dead.
 pub const LATE: Duration = Duration::from_secs(1);
 
 /// Maximum number of concurrent attempts on one server: enough for a hundred thousand a second with a round trip of a
-/// millisecond. Few enough that the node answers the last of them a moment after the first. Extensions and releases do
-/// not count.
+/// millisecond, and few enough that the node answers the last one soon after the first. Extensions and releases do not
+/// count.
 pub const WINDOW: usize = 128;
 
 /// Returns how long a request waits for the very first connection.

@@ -32,20 +32,20 @@ pub struct Reply {
     pub why: Option<Why>,
 }
 
-/// The outstanding calls about one lease. Dropping it stops waiting for them, but what was sent arrives.
+/// The outstanding calls about one lease. Dropping this stops waiting for them, but calls that were sent still arrive.
 #[derive(Debug)]
 pub struct Calls {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
     /// The bytes of the last call's command, with its mode: all nodes get the same ones.
     last: Option<(Ask, Wanted, Vec<u8>)>,
-    /// Receives the answers to calls that could be sent at once; created for the first. `sent` has the calls, by their
-    /// tags.
+    /// Receives the answers to calls that could be sent at once. It is created for the first such call. `sent` lists
+    /// the calls, by their tags.
     inbox: Option<Arc<Inbox>>,
     sent: Vec<Option<Made>>,
-    /// Number of answers to wait for at once.
+    /// Number of answers that wake the task.
     awaited: usize,
-    /// The other calls.
+    /// The calls that could not be sent at once.
     rest: Rest<Reply>,
 }
 
@@ -55,7 +55,7 @@ struct Made {
     round: u64,
     call: Call,
     given: Given,
-    /// The end of the time for a node that is not ready.
+    /// The latest time for repetitions to a node that is not ready.
     until: Instant,
 }
 
@@ -117,7 +117,7 @@ impl Calls {
         );
     }
 
-    /// Wakes the task only after this many further answers: it can conclude nothing from fewer.
+    /// Wakes the task only after this many further answers, since it can decide nothing with fewer.
     pub fn wait_for(&mut self, answers: usize) {
         self.awaited = answers;
     }
@@ -165,14 +165,14 @@ impl Calls {
     }
 }
 
-/// Converts a node's answer to a call.
+/// Converts a node's answer to the reply that a machine receives.
 fn told(nodes: &Nodes, lease: &Lease, made: Made, (id, reply): Answered) -> Reply {
     let Made { round, call, .. } = made;
     let (answer, why) = nodes.heard(call.ask, lease.checked(reply));
     Reply { round, call, id, answer, why }
 }
 
-/// Sends the call, and repeats it while the node is not ready; begins with the answer `first`, if there is one.
+/// Sends the call, and repeats it while the node is not ready. If there is a `first` answer already, begins with that.
 async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: Option<First>) -> Reply {
     let mut not_ready = None;
     loop {
@@ -185,11 +185,11 @@ async fn go_on(nodes: Arc<Nodes>, lease: Arc<Lease>, mut made: Made, mut first: 
         let is_silent = matches!(answered.1, Err(Why::Silent));
         let reply = told(&nodes, &lease, made, answered);
         let Answer::NotYet { ms } = reply.answer else {
-            // A repetition right before the end of the time left no time to report the reason again.
+            // The last repetition came too late to be answered, so the reason of the one before it is reported.
             let why = not_ready.filter(|_| is_silent).or(reply.why);
             return Reply { why, ..reply };
         };
-        // A node that is not ready yet gets exactly its time.
+        // A node that is not ready is asked again exactly when it said.
         let again = Instant::now() + Duration::from_millis(ms.into());
         if again >= made.until {
             return Reply { answer: Answer::Failed, ..reply };

@@ -26,7 +26,7 @@ use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     ca: Option<PathBuf>,
-    /// The client's certificate, and its key.
+    /// The client's certificate, then its key.
     own: Option<(PathBuf, PathBuf)>,
     pub(super) server_name: Option<String>,
 }
@@ -102,11 +102,11 @@ impl Tls {
 /// The files of a [`Tls`].
 struct Files<'a> {
     ca: Option<PemFile<'a>>,
-    /// The client's certificate, and its key.
+    /// The client's certificate, then its key.
     own: Option<(PemFile<'a>, PemFile<'a>)>,
 }
 
-/// Returns the authorities in this file.
+/// Returns the certificate authorities in this file.
 fn authorities(ca: &PemFile<'_>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (n, certificate) in ca.certificates()?.into_iter().enumerate() {
@@ -115,7 +115,7 @@ fn authorities(ca: &PemFile<'_>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Returns the authorities that the system trusts.
+/// Returns the certificate authorities that the system trusts.
 fn of_the_system() -> Result<RootCertStore, String> {
     let system = rustls_native_certs::load_native_certs();
     if let Some(why) = system.errors.into_iter().next() {
@@ -134,7 +134,7 @@ fn certified((certificate, key): &(PemFile<'_>, PemFile<'_>)) -> Result<Certifie
     let private = ring::default_provider().key_provider.load_private_key(key.private_key()?);
     let own = CertifiedKey::new(chain, private.map_err(|why| key.useless(why))?);
     match own.keys_match() {
-        // A key of some kinds does not tell its public part.
+        // For some kinds of keys this cannot be checked, because the key does not contain its public part.
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(own),
         Err(Error::InconsistentKeys(_)) => {
             Err(key.useless(format_args!("it is not the key of the certificate in {}", certificate.path.display())))
@@ -172,7 +172,7 @@ impl<'a> PemFile<'a> {
         Ok(self.all(KEY)?.swap_remove(0))
     }
 
-    /// Returns all items of one kind, which people call `wanted`: one at least.
+    /// Returns all items of one kind, at least one; `wanted` is their name in errors.
     fn all<T: PemObject>(&self, wanted: &str) -> Result<Vec<T>, String> {
         let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.pem).collect::<Result<Vec<_>, _>>();
         let fault = match sections {
@@ -202,7 +202,7 @@ fn name_of(kind: SectionKind) -> &'static str {
     }
 }
 
-/// Names the damage of a file, without showing bytes of it, which may be secret.
+/// Describes the damage of a file, without showing bytes of it, which may be secret.
 fn damage(why: &pem::Error) -> &'static str {
     match why {
         pem::Error::MissingSectionEnd { .. } => "it is cut short: a line -----END ...----- is missing",
@@ -211,7 +211,7 @@ fn damage(why: &pem::Error) -> &'static str {
     }
 }
 
-/// Name of a private key.
+/// The name of a private key in errors.
 const KEY: &str = "private key";
 
 /// A word in a PEM file with an encrypted key, and what to do about it.

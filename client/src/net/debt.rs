@@ -10,7 +10,7 @@ use crate::Why;
 use crate::net::lease::Lease;
 use crate::values::clock;
 
-/// A lock whose release is pending on nodes that did not answer at first.
+/// A pending release of a lock on nodes that did not answer at first.
 #[derive(Debug)]
 pub struct Debt {
     pub lease: Arc<Lease>,
@@ -28,7 +28,7 @@ impl Debt {
         Arc::new(Self { lease: Arc::clone(lease), command, until, freed: AtomicUsize::new(0) })
     }
 
-    /// Counts another node that does not have it.
+    /// Counts another node that does not have the lock.
     pub fn is_freed(&self) {
         self.freed.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A member of a quorum of N: a server, the master that Sentinels name, or a cluster.
+//! A node of the list: a server, the master that Sentinels name, or a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::net::pace::Given;
 use crate::net::place::Place;
 use crate::{Error, Why};
 
-/// TCP keepalive of connections that wait: idle time, interval and number of probes. A half-open connection is noticed
-/// within a quarter of a minute.
+/// TCP keepalive of connections on which requests wait: idle time, interval and number of probes. A half-open
+/// connection is noticed within 15 s.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(3), 3);
 
 /// A node of the list. The first argument of its commands is their key.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// One server at a time.
+    /// One server, or the one that Sentinels name at present.
     One(Arc<Node>),
     /// A cluster of many servers.
     Cluster(Arc<Cluster>),
@@ -53,7 +53,7 @@ pub fn way(number: usize, url: &str, access: &Arc<Access>) -> Result<Way, Error>
 }
 
 impl Endpoint {
-    /// Creates the node at `address`, with this number in the list, from 1. Nothing is connected yet.
+    /// Creates the node at `address`, which is number `number` in the list, from 1. Nothing is connected yet.
     ///
     /// # Errors
     /// `Configuration`: the address is invalid, or a file that `access` names cannot be read.
@@ -68,7 +68,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns its address or addresses, without passwords.
+    /// Returns the node's address or addresses, without passwords.
     pub fn name(&self) -> &str {
         match self {
             Self::One(node) => node.name(),
@@ -76,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns its reachability; a cluster is reachable if each of its masters is.
+    /// Returns the node's reachability; a cluster is reachable if each of its masters is.
     pub fn reach(&self) -> Reach {
         let each = self.masters().into_iter().map(|master| match (self, master.reach()) {
             (Self::Cluster(_), Reach::Away(why)) => Reach::Away(why.of_server(master.name())),
@@ -98,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins to connect and to make pending releases, until another set supersedes that of this node.
+    /// Begins to connect, and to make pending releases, until another version supersedes this node's set.
     pub fn stay_connected(&self, news: &Arc<News>) {
         match self {
             Self::One(node) => {
@@ -121,7 +121,7 @@ impl Endpoint {
                     node.retire("another version of the set of nodes took the place of the one that it was asked in");
                 });
             }
-            // A cluster is never in a set that changes.
+            // Sets that change contain no clusters, so nothing ends this.
             Self::Cluster(cluster) => drop(tokio::spawn(Arc::clone(cluster).stay_informed())),
         }
     }
@@ -178,7 +178,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether another server may have the answer that one server lacks.
+    /// Returns whether the node is a cluster: then another server may have an answer that one server lacks.
     pub fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
@@ -191,10 +191,10 @@ impl Endpoint {
         }
     }
 
-    /// Sends `command`, which names no key, to each of its servers. Returns the answers with their names.
+    /// Sends `command`, which names no key, to each server of the node. Returns the answers with the servers' names.
     pub async fn ask_each(&self, command: &Cmd, given: Given) -> Vec<(String, Option<NodeId>, Result<Value, Why>)> {
         if let Self::Cluster(cluster) = self {
-            // This waits until its masters are known.
+            // Waits until the cluster's masters are known.
             let _ = cluster.connected(Instant::now() + given.most()).await;
         }
         let ask = async |node: Arc<Node>| {
@@ -248,7 +248,7 @@ impl Endpoint {
         self.master(key).is_some_and(|node| node.has_many_blocked())
     }
 
-    /// Returns whether a request about `key` makes sense; also if it gets a lasting error at once.
+    /// Returns whether to send a request about `key`: it can be answered, or fails at once with a lasting error.
     pub fn is_worth_asking(&self, key: &[u8]) -> bool {
         match self {
             Self::One(node) => node.is_worth_asking(),
@@ -266,10 +266,10 @@ impl Endpoint {
         self.master(key)?.tracks_over()
     }
 
-    /// Waits until a connection to the server of `key` was opened or failed; at the latest until `by`.
+    /// Waits until a connection to the server of `key` has been opened or has failed, but not longer than until `by`.
     pub async fn is_tried(&self, key: &[u8], by: Instant) {
         if let Some(node) = self.master(key) {
-            // The request itself reports the failure.
+            // If it fails, the request itself reports that.
             let _ = node.connected(by).await;
         }
     }
@@ -281,7 +281,7 @@ impl Endpoint {
 
     /// Registers a pending release, to be made as soon as the master of its key answers.
     pub fn owe(&self, debt: &Arc<Debt>) {
-        // A lock of a slot that nobody serves ends with its lease.
+        // If nobody serves the slot of the lock, the lock ends with its lease.
         if let Some(node) = self.master(&debt.lease.key) {
             node.owe(debt);
         }

@@ -1,4 +1,4 @@
-//! Replaces one version of the set of nodes by another while the client works, and moves work in progress over.
+//! Replaces one version of the set of nodes by another while the client works, and moves work in progress to it.
 //!
 //! Nodes keep numbered versions of the set (`Membership` of palisade-core). Each version that a client works with is a
 //! [`Nodes`] of its own, with connections of its own, each of which begins by stating the version. So no request of one
@@ -29,8 +29,8 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
-/// Maximum time for a failed request to learn whether nodes closed its connections because of another version; never
-/// more than a node's time to answer.
+/// Maximum time for which a failed request waits to learn whether the nodes closed its connections because of another
+/// version. It is never longer than the time that a node has to answer.
 const TELLS: Duration = Duration::from_millis(500);
 
 impl Nodes {
@@ -59,15 +59,15 @@ impl Nodes {
         let _ = self.set.next.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits until another version supersedes this one, on the client's thread; work that ends elsewhere learns of it
-    /// then.
+    /// Waits, on the client's thread, until another version supersedes this one. Tasks on other threads notice that at
+    /// the end of their work.
     pub async fn superseded_at_home(&self) {
         once_home().await;
         self.superseded().await;
     }
 
-    /// Returns whether another version supersedes this one, after a failure. A node that closed its connection may know
-    /// of one, which shows at the next connection.
+    /// Returns, after a failure, whether another version supersedes this one. A node that closed its connection may
+    /// know one, and reports it when the client connects again.
     pub async fn was_superseded(&self, given: Given) -> bool {
         let nodes = self.masters();
         let settled = join_all(nodes.iter().map(|node| node.is_settled()));
@@ -85,7 +85,7 @@ impl Nodes {
         self.is_superseded()
     }
 
-    /// Gives way to the first later version that a node reports.
+    /// Moves to the first later version that a node reports.
     pub async fn give_way(self: Arc<Self>) {
         let members = self.set.news.later().await;
         let (before, version, nodes) = (self.set.news.version(), members.version, members.list.len());
@@ -102,7 +102,7 @@ impl Nodes {
         self.hand_debts_over();
     }
 
-    /// Returns the place in `next`, which superseded this version, of the node that is at `place` here.
+    /// Returns the index in `next`, the version after this one, of the node with the index `place` here.
     fn place_in(&self, next: &Self, place: usize) -> Option<usize> {
         let Endpoint::One(node) = &self.list[place] else { return None };
         next.list.iter().position(|other| matches!(other, Endpoint::One(other) if other.is_same_as(node)))
@@ -113,8 +113,8 @@ impl Nodes {
         self.set.news.members.list.iter().map(|member| member.id.map(NodeId)).collect()
     }
 
-    /// Returns the result of `operation` in the present version. If it fails while another version takes over, it
-    /// begins anew.
+    /// Returns the result of `operation` in the present version. If it fails because another version takes over, it is
+    /// repeated there.
     pub async fn on_present<T, F>(
         self: &Arc<Self>,
         given: Given,
@@ -134,9 +134,9 @@ impl Nodes {
         }
     }
 
-    /// Sends `command`, which may arrive twice, to the node at `place`, beginning after its answer `first`, and repeats
-    /// it wherever the node is in the present version. Also returns whether an earlier request may already have done
-    /// it.
+    /// Sends `command`, which may arrive twice, to the node at `place`, and repeats it wherever the node is in the
+    /// present version. If there is a `first` answer already, begins with that. Also returns whether an earlier request
+    /// may have taken effect.
     pub async fn ask_wherever(
         self: &Arc<Self>,
         place: usize,
@@ -161,7 +161,7 @@ impl Nodes {
         }
     }
 
-    /// Registers a pending release, to be made as soon as the node at `place` answers, wherever it is by then.
+    /// Registers a pending release, to be made as soon as the node at `place` answers, whatever its index is by then.
     pub fn owe(&self, place: usize, debt: &Arc<Debt>) {
         self.list[place].owe(debt);
         self.hand_debts_over();
@@ -175,7 +175,7 @@ impl Nodes {
             for debt in self.list[place].masters().iter().flat_map(|node| node.take_debts()) {
                 match there {
                     Some(there) => next.owe(there, &debt),
-                    // The lock ends with its lease, on a node that nobody uses any longer.
+                    // The node left the set, so the lock ends there with its lease.
                     None => debt.is_freed(),
                 }
             }

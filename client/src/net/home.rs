@@ -1,5 +1,5 @@
-//! The client's own thread, as other threads see it: whether this is the one, how to move there, and what to leave to
-//! it.
+//! The client's own thread, as other threads see it: whether the present thread is it, how a future moves there, and
+//! work that is left to it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Time after which unfinished work of callers moves to the client's thread; at most twice this long.
+/// Time after which unfinished work of callers moves to the client's thread; it may take up to twice as long.
 const LEFT_AFTER: Duration = Duration::from_millis(20);
 
-/// Number of older items checked with each item that is left.
+/// Number of older items checked whenever an item is left to the thread.
 const SPARED: usize = 2;
 
 /// Maximum number of remembered runtimes without I/O.
@@ -29,7 +29,7 @@ const WITHOUT_IO_MAX: usize = 64;
 enum Here {
     /// A thread of an application.
     Guest,
-    /// A thread of an application that blocks on a future without a runtime.
+    /// A thread of an application that waits for a future without a runtime.
     Blocked,
     /// A thread of a client.
     Home,
@@ -40,10 +40,10 @@ thread_local! {
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The runtimes in which no socket can be waited for.
+/// The runtimes that cannot wait for sockets.
 static WITHOUT_IO: Mutex<VecDeque<Id>> = Mutex::new(VecDeque::new());
 
-/// True if there are any.
+/// True if [`WITHOUT_IO`] is not empty.
 static IS_ANY_WITHOUT_IO: AtomicBool = AtomicBool::new(false);
 
 /// Marks this thread as a client's.
@@ -51,7 +51,7 @@ pub fn is_here() {
     HERE.set(Here::Home);
 }
 
-/// Runs `poll` while this thread is marked as blocking on a future without a runtime.
+/// Runs `poll` while this thread is marked as waiting for a future without a runtime.
 pub fn blocking<T>(poll: impl FnOnce() -> T) -> T {
     let before = HERE.replace(Here::Blocked);
     let polled = poll();
@@ -88,7 +88,7 @@ fn without_io() -> MutexGuard<'static, VecDeque<Id>> {
     WITHOUT_IO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until this future is polled on the client's thread; elsewhere it makes the outer future move there.
+/// Waits until this future is polled on the client's thread. On any other thread, it makes the outer future move there.
 pub async fn home() {
     poll_fn(|_| match is_home() {
         true => Poll::Ready(()),
@@ -100,7 +100,7 @@ pub async fn home() {
     .await;
 }
 
-/// Waits until this future is polled on the client's thread, without making it move there.
+/// Waits until this future is polled on the client's thread, without making the outer future move there.
 pub async fn once_home() {
     poll_fn(|_| if is_home() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
@@ -115,9 +115,9 @@ pub fn has_to_leave() -> bool {
     LEAVES.take()
 }
 
-/// Work that a caller began on its own task.
+/// Work that a caller began on its own task, and that the client's thread may have to finish.
 pub trait Unfinished: Send + Sync {
-    /// Handles work that has not ended in its time.
+    /// Called when the work has not ended in time.
     fn on_overdue(&self);
 }
 
@@ -140,9 +140,9 @@ pub struct Home {
 struct Queue {
     /// The items left since the last round.
     new: VecDeque<Left>,
-    /// True once the thread has ended.
+    /// True once the client's thread has ended.
     is_over: bool,
-    /// True if items are handled without waiting.
+    /// True if items are handled at once, when the client is closing.
     is_hurried: bool,
 }
 
@@ -153,14 +153,14 @@ impl std::fmt::Debug for Home {
 }
 
 impl Home {
-    /// Runs `future` on the client's thread; drops it if the thread has not begun.
+    /// Runs `future` on the client's thread; drops it if the thread has not started.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.runtime.get() {
             runtime.spawn(future);
         }
     }
 
-    /// Takes over `unfinished` unless it ends soon.
+    /// Takes `unfinished` over if it does not end soon.
     pub fn take_over(&self, unfinished: Weak<dyn Unfinished>) {
         self.leave(Left::Unfinished(unfinished));
     }
@@ -173,7 +173,7 @@ impl Home {
     fn leave(&self, left: Left) {
         let mut queue = self.queue();
         if queue.is_over {
-            // The dropped item may leave another one itself.
+            // Dropping an item may leave another one, which takes the lock of the queue.
             drop(queue);
             return;
         }
@@ -187,8 +187,7 @@ impl Home {
         }
     }
 
-    /// Drops items at the front that have ended. So the thread that allocated them frees most of them, which is fast
-    /// for allocators.
+    /// Drops items at the front that have ended. So they are freed by the thread that allocated them, which is faster.
     fn spare_thread(&self) {
         for _ in 0..SPARED {
             let Some(mut left) = self.queue().new.pop_front() else { return };
@@ -209,11 +208,11 @@ impl Home {
 
     /// Records the runtime of the client's thread.
     pub fn begin(&self, runtime: Handle) {
-        // A client has one thread, ever.
+        // A client has only one thread, so this is set once.
         let _ = self.runtime.set(runtime);
     }
 
-    /// Handles the items a moment after they were left, for ever.
+    /// Handles the items a moment after they were left. Never returns.
     pub async fn stay(&self) {
         let mut old = VecDeque::new();
         loop {
@@ -238,7 +237,7 @@ impl Home {
                 }
             }
             Left::Rest(mut rest) => {
-                // Most have received everything by then.
+                // Most of these futures have all their answers by then.
                 if (&mut rest).now_or_never().is_none() {
                     self.spawn(rest);
                 }
@@ -246,13 +245,13 @@ impl Home {
         }
     }
 
-    /// Handles items without waiting from now on.
+    /// From now on, handles items without waiting.
     pub fn hurry(&self) {
         self.queue().is_hurried = true;
         self.hurried.notify_one();
     }
 
-    /// Ends the thread's work: drops present and later items.
+    /// Ends the thread's work: drops present items, and later ones at once.
     pub fn end(&self) {
         let left = {
             let mut queue = self.queue();

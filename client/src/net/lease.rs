@@ -1,4 +1,4 @@
-//! One acquisition of one key, and the commands about it.
+//! One acquisition of a key, and the commands about it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::values::attempt_name::{attempt_of, is_same_request, name_of};
 use crate::values::shown_key::ShownKey;
 use crate::{Holder, Why};
 
-/// Room for the arguments of a command, and for the bytes of those outside the lease.
+/// Room for the arguments of a command, and for the bytes of those that are not in the lease.
 const ARGUMENTS: usize = 12;
 const ARGUMENTS_BYTES: usize = 96;
 
-/// One acquisition of one key. A client that uses its owner's name has the lock.
+/// One acquisition of a key. A client that uses its owner's name has the lock.
 #[derive(Debug)]
 pub struct Lease {
     /// The key of the lock.
@@ -33,14 +33,15 @@ pub struct Lease {
     /// The requested mode. It changes at most twice: when the number of a permit is known, and when a writer becomes a
     /// reader.
     wanted: Mutex<Wanted>,
-    /// By node, whether something was sent there that may have been granted or queued.
+    /// For each node, whether a request was sent there that may have been granted or queued.
     may_have: Box<[AtomicBool]>,
-    /// True if every node may have it, since places are unknown.
+    /// True if every node may have the lock, because it is unknown where requests were sent.
     is_anywhere: AtomicBool,
 }
 
 impl Lease {
-    /// Creates a new attempt of this request on `nodes` nodes, of an owner with this name or without one.
+    /// Creates a new attempt on `nodes` nodes. `name` is the owner's name if the caller chose one, and `request` the
+    /// number of the request.
     pub fn new(key: &[u8], (name, request): (Option<&[u8]>, u32), note: &[u8], wanted: Wanted, nodes: usize) -> Self {
         Self {
             key: key.to_vec(),
@@ -54,7 +55,7 @@ impl Lease {
         }
     }
 
-    /// Creates the attempt of another process, which every node may have.
+    /// Creates the attempt of another process; every node may have its grant.
     pub fn of_another(key: &[u8], attempt: &[u8], note: &[u8], wanted: Wanted) -> Self {
         Self {
             key: key.to_vec(),
@@ -68,7 +69,7 @@ impl Lease {
         }
     }
 
-    /// Sets the class that metrics count it in.
+    /// Sets the class under which metrics count the lock.
     pub fn of_class(mut self, class: &Class) -> Self {
         self.class = class.clone();
         self
@@ -79,8 +80,8 @@ impl Lease {
         self.is_named
     }
 
-    /// Returns the command that releases an attempt which nobody learnt of. It names no level, since another process
-    /// may have found and [adopted](Self::adopt) it.
+    /// Returns the command that releases an attempt whose grant was reported to nobody. It names no level, since
+    /// another process may have found and [adopted](Self::adopt) the grant.
     pub fn give_up(&self) -> Cmd {
         match self.is_named {
             true => self.about("LOCK.RELEASE"),
@@ -88,8 +89,8 @@ impl Lease {
         }
     }
 
-    /// Returns whether its owner already holds the lock, by another request. An earlier attempt of this request, which
-    /// a slow node granted late, is being released and does not count.
+    /// Returns whether the owner already holds the lock by another request. An earlier attempt of this request, which a
+    /// slow node granted late, is being released and does not count.
     pub fn is_held_by(&self, holder: &Holder) -> bool {
         self.is_named && name_of(&holder.owner) == name_of(&self.owner) && !is_same_request(&holder.owner, &self.owner)
     }
@@ -104,7 +105,7 @@ impl Lease {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 
-    /// Checks the number of a permit that a node granted; the first one is recorded. Returns whether it matches.
+    /// Checks the permit number that a node granted; the first one is recorded. Returns whether it matches.
     pub fn is_number(&self, granted: u16) -> bool {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *wanted {
@@ -115,7 +116,7 @@ impl Lease {
         }
     }
 
-    /// Returns a node's reply, or an error if it grants another permit than the requested one.
+    /// Returns a node's reply, or an error if it grants another permit than the other nodes.
     pub fn checked(&self, reply: Result<Value, Why>) -> Result<Value, Why> {
         match reply.as_ref().ok().and_then(permit_number) {
             Some(number) if !self.is_number(number) => {
@@ -125,7 +126,7 @@ impl Lease {
         }
     }
 
-    /// Returns the number of its permit; 1 in the other modes, and before it is known.
+    /// Returns the permit number; 1 in the other modes, and before it is known.
     pub fn number(&self) -> u16 {
         match self.wanted() {
             Wanted::Permit { number, .. } => number.unwrap_or(1),
@@ -133,30 +134,30 @@ impl Lease {
         }
     }
 
-    /// Records that something is sent to this node.
+    /// Records that a request was sent to this node.
     pub fn mark_sent(&self, node: usize) {
         if let Some(may_have) = self.may_have.get(node) {
             may_have.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Records that the set of nodes changed, and places with it.
+    /// Records that the set of nodes changed, and the indexes of nodes with it.
     pub fn moves(&self) {
         self.is_anywhere.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether this node may have it, or have a request of it in its queue.
+    /// Returns whether this node may have granted the lock, or have a request for it in its queue.
     pub fn may_be_at(&self, node: usize) -> bool {
         self.is_anywhere.load(Ordering::Relaxed)
             || self.may_have.get(node).is_some_and(|has| has.load(Ordering::Relaxed))
     }
 
-    /// Returns its key, for people.
+    /// Returns the lock's key in a printable form.
     pub fn shown_key(&self) -> ShownKey<'_> {
         ShownKey(&self.key)
     }
 
-    /// Returns the command for a machine's call.
+    /// Returns the command for a call of a machine.
     pub fn command(&self, ask: Ask) -> Cmd {
         match ask {
             Ask::Acquire { ttl_ms, proposal, retry } => {
@@ -172,22 +173,22 @@ impl Lease {
         }
     }
 
-    /// Returns the command that acquires the lock, waiting in the queue of a single node; with the number of requests
-    /// behind it in this process, if the node accepts that.
+    /// Returns the command that acquires the lock, waiting in the queue of a single node. If `behind` is given, it
+    /// reports that number of requests behind it in this process.
     pub fn acquire_waiting(&self, ttl_ms: u32, proposal: Token, wait_ms: u64, behind: Option<usize>) -> Cmd {
-        // A repetition on another connection must find its own grant.
+        // If it is repeated on another connection, it must find its own grant.
         let mut command = self.acquire(ttl_ms, proposal);
         command.arg("RETRY").arg("WAIT").arg(wait_ms);
         add_behind(&mut command, behind);
         command
     }
 
-    /// Returns the command that waits until the lock is free for this owner; with its note and the number of requests
-    /// behind it in this process, if the node accepts those.
+    /// Returns the command that waits for this owner's turn. If `behind` is given, it includes the note, and the number
+    /// of requests behind it in this process.
     pub fn wait(&self, ms: u64, ticket: Token, behind: Option<usize>) -> Cmd {
         let mut command = self.about("LOCK.WAIT");
         command.arg(ms).arg("TICKET").arg(ticket.get());
-        // The node chooses which of several permits it will be.
+        // The node chooses one of several permits.
         match self.wanted() {
             Wanted::Permit { limit, .. } => add_mode(&mut command, Wanted::Permit { limit, number: None }),
             wanted => add_mode(&mut command, wanted),
@@ -204,8 +205,8 @@ impl Lease {
         self.about("LOCK.RELEASE").arg("LEVEL").arg(level).take()
     }
 
-    /// Returns the command by which another process takes over: nodes then ignore [`Self::give_up`] of the process that
-    /// acquired it.
+    /// Returns the command by which another process adopts the lock: nodes then ignore [`Self::give_up`] of the process
+    /// that acquired it.
     pub fn adopt(&self) -> Cmd {
         self.reenter(1).arg("ADOPT").take()
     }
@@ -215,7 +216,7 @@ impl Lease {
         self.about("LOCK.REENTER").arg("LEVEL").arg(level).take()
     }
 
-    /// Returns the command that sets its note, with this number.
+    /// Returns the command that replaces the note, with this sequence number.
     pub fn note(&self, text: &[u8], sequence: u64) -> Cmd {
         self.about("LOCK.NOTE").arg(text).arg("SEQ").arg(sequence).take()
     }
@@ -239,7 +240,7 @@ impl Lease {
     }
 }
 
-/// Adds the number of requests behind, if there are any.
+/// Adds the number of requests behind this one, if it is given.
 fn add_behind(command: &mut Cmd, behind: Option<usize>) {
     if let Some(behind) = behind.filter(|behind| *behind > 0) {
         command.arg("BEHIND").arg(behind.min(BEHIND_MAX as usize));
@@ -266,8 +267,7 @@ fn add_mode(command: &mut Cmd, wanted: Wanted) {
 mod tests {
     use super::*;
 
-    /// The mode belongs to the request: every ACQUIRE of it names the mode, also repetitions, and LOCK.WAIT does
-    /// without the number.
+    /// Every ACQUIRE names the mode, also a repetition; LOCK.WAIT omits the permit number.
     #[test]
     fn each_request_names_its_mode() {
         let token = Token::new(7).unwrap();
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A node that does not report that it knows them receives neither.
+    /// If the node does not say that it accepts them, neither the note nor the number of requests behind is sent.
     #[test]
     fn for_whom_a_request_waits() {
         let (token, words) = (Token::new(7).unwrap(), |command: Cmd| {

@@ -1,4 +1,5 @@
-//! The way to the nodes: connections, commands on the wire, and the server of each request.
+//! Everything between the client's decisions and the nodes: connections, the bytes of commands, and which server a
+//! request goes to.
 
 pub mod access;
 pub mod address;

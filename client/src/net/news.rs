@@ -1,12 +1,12 @@
-//! Later versions of the set, as the nodes of one version report them.
+//! Later versions of the set of nodes, as the nodes report them.
 
 use palisade_quorum::Members;
 use tokio::sync::watch;
 
-/// One version of the set, and the later ones that its nodes report.
+/// One version of the set, and a later one once a node reports it.
 #[derive(Debug)]
 pub struct News {
-    /// The members of this version. For version 0 only the addresses that the user gave are known.
+    /// The members of this version. For version 0 these are only the addresses that the user gave.
     pub members: Members,
     /// True if this client can move to another version.
     pub follows: bool,
@@ -21,7 +21,7 @@ impl News {
         Self { members, follows, told: watch::Sender::new(None), is_over: watch::Sender::new(false) }
     }
 
-    /// Returns the version that its connections state.
+    /// Returns the version that connections state.
     pub fn version(&self) -> u64 {
         self.members.version
     }

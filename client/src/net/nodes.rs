@@ -33,7 +33,7 @@ use crate::{Error, ErrorKind, Holder, NodeError, Why};
 /// Maximum time that a closing client waits for releases.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// The answer of a node, with its place in the list.
+/// The answer of a node, with its index in the list.
 pub type Answered = (usize, Result<Value, Why>);
 
 /// The state of a lock, as some nodes report it.
@@ -42,7 +42,7 @@ pub struct Look {
     pub is_answered: bool,
     /// A holder, as the first node that shows one reports it.
     pub holder: Option<Holder>,
-    /// By node, the reason why the node did not answer.
+    /// For each node, the reason why it did not answer.
     pub whys: Vec<Option<Why>>,
 }
 
@@ -130,7 +130,7 @@ impl Nodes {
         })
     }
 
-    /// Waits until a request about `key` to a majority makes sense, or another set superseded this one.
+    /// Waits until a majority can be asked about `key`, or another set superseded this one.
     pub async fn majority_answers(&self, key: &[u8]) {
         loop {
             let news = self.answers_again.notified();
@@ -167,7 +167,8 @@ impl Nodes {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Waits until new acquisitions are refused. Off the client's thread, this is noticed at each poll.
+    /// Waits until new acquisitions are refused. On other threads than the client's, this is noticed only when the
+    /// future is polled.
     pub async fn closed_at_home(&self) {
         poll_fn(|_| if is_home() || self.is_closed() { Poll::Ready(()) } else { Poll::Pending }).await;
         self.closed().await;
@@ -178,7 +179,7 @@ impl Nodes {
         *self.closed.borrow()
     }
 
-    /// Waits until all releases that can be made now are done, or the time limit is over.
+    /// Waits until all releases that can be made now are made, or until the time limit.
     pub async fn settled(&self) {
         self.home.hurry();
         let all = async {
@@ -241,18 +242,18 @@ impl Nodes {
         Err(Error::new(ErrorKind::NoQuorum, text).with_nodes(self.errors(&whys)).lasting(is_lasting))
     }
 
-    /// Returns the error that the server which answered at `place` does not count, if it has an earlier place in the
-    /// list too.
+    /// Returns the error for the server that answered with the index `place`, if the list has it under an earlier index
+    /// too.
     pub fn same_server(&self, ids: &[Option<NodeId>], place: usize) -> Option<Why> {
         Some(self.same_server_as(first_as(ids, place)?))
     }
 
-    /// Returns the error that a server is the one at this place, and does not count again.
+    /// Returns the error that a server is the one with the index `place`, and does not count again.
     pub fn same_server_as(&self, place: usize) -> Why {
         Why::SameServer(self.list[place].name().to_owned())
     }
 
-    /// Converts a node's reply; later proposals exceed the token in it.
+    /// Converts a node's reply to an answer. Later proposals will exceed the token in it.
     pub fn heard(&self, ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
         let (answer, why) = wire::answer(ask, reply);
         if let Answer::Token(token) = answer {
@@ -261,8 +262,8 @@ impl Nodes {
         (answer, why)
     }
 
-    /// Sends `command`, which may arrive twice, to every node, and returns a stream of the answers. Continues when the
-    /// receiver is dropped.
+    /// Sends `command`, which may arrive twice, to every node, and returns a stream of the answers. It is sent to all
+    /// nodes even if the receiver is dropped.
     pub fn tell_all(self: &Arc<Self>, command: Cmd, given: Given) -> mpsc::UnboundedReceiver<Answered> {
         let (told, answers) = mpsc::unbounded_channel();
         let under_way = self.under_way.begin();
@@ -278,7 +279,8 @@ impl Nodes {
         answers
     }
 
-    /// Returns the holder of the lock, as the first node that can reports it; asks nodes where it is contended.
+    /// Returns the holder of the lock, from the first node that can name one. Asks only nodes where another owner holds
+    /// the lock.
     pub async fn holder(&self, lease: &Lease, outs: &[Option<Out>], given: Given) -> Option<Holder> {
         let command = wire::info(&lease.key);
         let contended = self.list.iter().zip(outs).filter(|(_, out)| **out == Some(Out::Contended));
@@ -291,7 +293,7 @@ impl Nodes {
         None
     }
 
-    /// Asks all nodes about the lock until a majority has answered, or until `by`.
+    /// Asks all nodes about the lock, until a majority has answered or until `by`.
     pub async fn look(&self, key: &[u8], given: Given, by: Instant) -> Look {
         let command = &wire::info(key);
         let ask = |place: usize| async move { (place, self.list[place].ask(command, given, None).await) };
@@ -311,7 +313,7 @@ impl Nodes {
         look
     }
 
-    /// Returns whether a majority has answered anything since then, on the servers of `key`.
+    /// Returns whether a majority has answered any request since then, counting for each node the server of `key`.
     pub fn answered_since(&self, key: &[u8], since: Instant) -> bool {
         self.list.iter().filter(|node| node.answered_since(key, since)).count() >= majority(self.len())
     }

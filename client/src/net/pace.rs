@@ -1,7 +1,7 @@
 //! The adaptive timeout of a node, from its recent answers.
 //!
-//! TCP's estimate (RFC 6298), a moving average and its variation, is made for one sample per round trip. Here hundreds
-//! of answers come in one, which would make it forget within milliseconds that the node hung a moment ago. So the
+//! TCP's estimate (RFC 6298), a moving average and its variation, assumes one sample per round trip. Here one round
+//! trip brings hundreds of answers, after which such an average no longer shows that the node hung a moment ago. So the
 //! slowest answer of the last seconds counts; as in TCP, silence doubles the timeout.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ const TIMES: u32 = 2;
 /// Maximum number of doublings of the timeout, one after each silence.
 const DOUBLINGS: u32 = 4;
 
-/// The time limit of a node, from when a request is sent.
+/// The time that a node has to answer, from when a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// Exactly this time, connecting included.
@@ -32,14 +32,14 @@ pub enum Given {
 }
 
 impl Given {
-    /// Returns the time for a node that nothing is known of.
+    /// Returns the time for a node of which nothing is known yet.
     pub fn least(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { least: time, .. } => time,
         }
     }
 
-    /// Returns the longest time, for any node, however slow or busy.
+    /// Returns the longest time that any node has, however slow or busy.
     pub fn most(self) -> Duration {
         match self {
             Self::Exactly(time) | Self::Within { most: time, .. } => time,
@@ -68,12 +68,12 @@ impl Pace {
         self.slowest.0 = self.slowest.0.max(took);
     }
 
-    /// Records that the node did not answer in its time.
+    /// Records that the node did not answer in time.
     pub fn was_silent(&mut self) {
         self.doublings = (self.doublings + 1).min(DOUBLINGS);
     }
 
-    /// Returns the node's time to answer.
+    /// Returns the time that the node has to answer.
     pub fn allowance(&self, given: Given) -> Duration {
         let slowest = self.slowest.0.max(self.slowest.1);
         let needs = (slowest * TIMES).max(given.least()) * (1 << self.doublings);

@@ -11,7 +11,7 @@ use crate::net::sentinels::Sentinels;
 use crate::net::server::Server;
 use crate::{Error, Why};
 
-/// A way to reach a node of the list. Programs that inspect single servers get them from it.
+/// The addresses by which a node of the list is reached, for programs that inspect single servers.
 #[derive(Debug)]
 pub enum Place {
     /// One server.
@@ -23,7 +23,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Creates the place of `address`, which has this number in the list. `set` adjusts the settings of its
+    /// Creates the place of `address`, which is number `number` in the list. `set` adjusts the settings of its
     /// connections.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Place {
         Self::of(number, &address, access, |info| info)
     }
 
-    /// Returns its address or addresses, without passwords.
+    /// Returns the node's address or addresses, without passwords.
     pub fn name(&self) -> String {
         match self {
             Self::Server(way) => way.name().to_owned(),
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    /// Returns the servers that serve locks now, for the node with this number.
+    /// Returns the servers that serve locks now; `number` is the node's number in the list.
     ///
     /// # Errors
     /// The reason why no server answers.
@@ -80,7 +80,7 @@ impl Place {
         }
     }
 
-    /// Returns the server that serves `key`, for the node with this number.
+    /// Returns the server that serves `key`; `number` is the node's number in the list.
     ///
     /// # Errors
     /// The reason why no server answers.
@@ -89,7 +89,7 @@ impl Place {
         master.ok_or_else(|| Why::Unreachable("no master serves the slot of this key".to_owned()))
     }
 
-    /// Returns the servers in its address: some of a cluster, or the Sentinels of a master.
+    /// Returns the servers that the address names: some of a cluster, or the Sentinels of a master.
     pub fn named(&self, number: usize) -> Vec<Server> {
         let ways: Vec<&Way> = match self {
             Self::Server(way) => vec![way],

@@ -1,4 +1,4 @@
-//! Futures that are rarely needed, and cost nothing until then.
+//! Futures that are rarely needed: as long as there are none, they cost nothing.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-/// Futures that are polled together, only on the client's thread: they use timers.
+/// Futures that are polled together. They use timers, so they are polled only on the client's thread.
 pub struct Rest<T>(Option<FuturesUnordered<BoxFuture<'static, T>>>);
 
 impl<T> Default for Rest<T> {
@@ -34,8 +34,8 @@ impl<T> Rest<T> {
         self.0.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
-    /// Polls for the result of the next future; `None` if the set is empty. On another thread, the outer future moves
-    /// to the client's thread.
+    /// Polls the futures for a next result; `None` if the set is empty. On another thread, this makes the outer future
+    /// move to the client's thread.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         match &mut self.0 {
             Some(futures) if !futures.is_empty() => match super::home::is_home() {

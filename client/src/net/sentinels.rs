@@ -1,8 +1,7 @@
-//! Sentinels: the master that most of them name, by their newest fail-over.
+//! Asks Sentinels for their master, and uses the answer with the newest fail-over.
 //!
-//! One Sentinel may be cut off together with an old master. So all are asked at once. As soon as a majority has
-//! answered, or the others have had their time, the answer of the newest fail-over counts. On connection the server
-//! itself confirms that it is a master.
+//! One Sentinel may be cut off together with an old master, so all are asked at once. The call returns when a majority
+//! has answered, or when the time of the others is up. On connection the server itself confirms that it is a master.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ pub struct Sentinels {
     /// The Sentinels' name of the master.
     master: String,
     list: Vec<Sentinel>,
-    /// The way to any server in the manner of the master.
+    /// A way with the settings for the master; its host and port are replaced.
     like: Way,
 }
 
@@ -44,14 +43,15 @@ struct Sentinel {
 /// The answer of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MasterReport {
-    /// The master is there, since the fail-over with this number.
+    /// The master is at this address, since the fail-over with this number.
     There { epoch: u64, host: String, port: u16 },
     /// The Sentinel watches no master of that name.
     Unknown,
 }
 
 impl Sentinels {
-    /// Creates the Sentinels at `ways`, for the master that they call `master` and that is reached as `like` is.
+    /// Creates the Sentinels at `ways`, for the master that they call `master`. The settings to connect to the master
+    /// are those of `like`.
     pub fn new(master: String, ways: Vec<Way>, like: Way) -> Self {
         let names: Vec<_> = ways.iter().map(Way::name).collect();
         let name = format!("{master} (sentinels {})", names.join(", "));
@@ -69,12 +69,12 @@ impl Sentinels {
         &self.master
     }
 
-    /// Returns the ways to each of them.
+    /// Returns the ways to each of the Sentinels.
     pub fn ways(&self) -> impl Iterator<Item = &Way> {
         self.list.iter().map(|sentinel| &sentinel.way)
     }
 
-    /// Returns the way to any server in the manner of the master.
+    /// Returns a way with the settings for the master.
     pub fn like(&self) -> &Way {
         &self.like
     }
@@ -82,7 +82,7 @@ impl Sentinels {
     /// Returns the way to the master.
     ///
     /// # Errors
-    /// None of them answers, or none that answers knows the master.
+    /// No Sentinel answers, or none that answers knows the master.
     pub async fn master(&self) -> Result<Way, Why> {
         let mut asked: FuturesUnordered<_> = self.list.iter().map(|sentinel| sentinel.asked(&self.master)).collect();
         let (mut said, mut whys) = (vec![], vec![]);
@@ -107,7 +107,7 @@ impl Sentinels {
         }
     }
 
-    /// Waits until they name another server than the one at `address`.
+    /// Waits until the Sentinels name another server than the one at `address`.
     pub async fn name_another(&self, address: &str) {
         loop {
             sleep(ASKED_EACH).await;
@@ -118,7 +118,7 @@ impl Sentinels {
     }
 }
 
-/// Returns the master's address in the report with the newest fail-over.
+/// Returns the master's address in the answer with the newest fail-over.
 fn newest(said: &[MasterReport]) -> Option<(&str, u16)> {
     let known = said.iter().filter_map(|says| match says {
         MasterReport::There { epoch, host, port } => Some((epoch, (&**host, *port))),
@@ -128,7 +128,7 @@ fn newest(said: &[MasterReport]) -> Option<(&str, u16)> {
 }
 
 impl Sentinel {
-    /// Returns its address, and its answer.
+    /// Asks one Sentinel for the master; returns the Sentinel's address and its answer.
     async fn asked(&self, master: &str) -> (&str, Result<MasterReport, Why>) {
         let answer = timeout(PATIENCE, self.ask(master)).await;
         (self.way.name(), answer.unwrap_or(Err(Why::Silent)))
@@ -136,7 +136,7 @@ impl Sentinel {
 
     async fn ask(&self, master: &str) -> Result<MasterReport, Why> {
         let mut place = self.line.lock().await;
-        // The connection is kept only if the Sentinel answers; otherwise the next request opens a new one.
+        // The connection is stored again only if the Sentinel answers; otherwise the next request opens a new one.
         let mut line = match place.take() {
             Some(line) => line,
             None => Line::open(&self.way).await?,
@@ -148,7 +148,7 @@ impl Sentinel {
     }
 }
 
-/// Converts the replies to both questions.
+/// Converts the replies to the two commands.
 fn says(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
     let no_answer = || Why::Broken("it does not answer as a Sentinel does".to_owned());
     let text = |value: &Value| match value {
@@ -162,7 +162,7 @@ fn says(replies: &[Result<Value, Why>]) -> Result<MasterReport, Why> {
                 [host, port] => (text(host), text(port).and_then(|port| port.parse().ok())),
                 _ => return Err(no_answer()),
             };
-            // Without the right to the second command, the Sentinel counts as one that knows of no fail-over.
+            // If the user may not run the second command, the fail-over's number counts as 0.
             let epoch = info.as_ref().ok().and_then(|info| wire::text(info, "config-epoch")?.parse().ok()).unwrap_or(0);
             let (Some(host), Some(port)) = (host, port) else { return Err(no_answer()) };
             Ok(MasterReport::There { epoch, host, port })

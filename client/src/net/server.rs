@@ -1,5 +1,5 @@
-//! One server, asked directly, over a connection of its own that joins no set of nodes and carries no lock of this
-//! client.
+//! A server that is asked directly, over a separate connection that states no version of a set and carries no lock of
+//! this client.
 
 use std::time::Duration;
 
@@ -47,10 +47,10 @@ impl Line {
 /// A server that is a node, or belongs to one.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The place of the server's node in the list, from 1.
+    /// The number of the server's node in the list, from 1.
     pub number: usize,
     pub(crate) way: Way,
-    /// The slots that a master of a cluster serves, first and last of each range; `None` if it is no such master.
+    /// The slots that a master of a cluster serves, first and last of each range; `None` for any other server.
     pub slots: Option<Vec<(u16, u16)>>,
 }
 
@@ -65,12 +65,12 @@ impl Server {
         self.way.name()
     }
 
-    /// Returns whether it is reached over TLS.
+    /// Returns whether connections use TLS.
     pub fn is_encrypted(&self) -> bool {
         self.way.is_encrypted()
     }
 
-    /// Returns another server, which is reached in the same manner.
+    /// Returns another server, with the same settings.
     pub fn to(&self, host: &str, port: u16) -> Self {
         Self::new(self.number, self.way.to(host, port))
     }
@@ -82,7 +82,7 @@ impl Server {
         slots.iter().any(|&(first, last)| (first..=last).any(|number| Slot::new(number) == Some(slot)))
     }
 
-    /// Connects to the server, whatever it is.
+    /// Connects to the server, which need not be a lock node.
     ///
     /// # Errors
     /// The reason why there is no connection.
@@ -97,7 +97,7 @@ impl Server {
     /// The reason why there is no connection.
     pub async fn connect(&self) -> Result<ServerLink, Why> {
         let mut link = self.reach().await?;
-        // A server without the module answers SCAN too, and has no locks.
+        // A server without the module would answer other commands too, and have no locks.
         link.node = link.send(&cmd("LOCK.NODE")).await.unwrap_or_else(|| Err(Why::late()))?;
         Ok(link)
     }
@@ -116,12 +116,12 @@ pub struct ServerLink {
 }
 
 impl ServerLink {
-    /// Returns the id of the server; `None` if it was not asked, or has none.
+    /// Returns the server's id; `None` if it was not asked, or has none.
     pub fn id(&self) -> Option<NodeId> {
         wire::node_id(&self.node)
     }
 
-    /// Returns the milliseconds for which it is guarded, and the reason, as it reported on connection.
+    /// Returns the milliseconds for which the server is guarded, and the reason, as it reported on connection.
     pub fn guard(&self) -> Option<(u64, String)> {
         let guard_ms = wire::number(&self.node, "guard_ms").filter(|guard_ms| *guard_ms > 0)?;
         Some((guard_ms, wire::text(&self.node, "guard_reason").unwrap_or_default()))
@@ -159,7 +159,7 @@ impl ServerLink {
         Ok(answers)
     }
 
-    /// Follows redirections: sends `command` to the server that `reply` names, if it is a redirection, and so on.
+    /// Follows redirections: if `reply` is one, sends `command` to the server that it names, and so on.
     async fn follow(&mut self, command: &Cmd, mut reply: Result<Value, Why>) -> Result<Value, Why> {
         for _ in 0..REDIRECTIONS_MAX {
             let host = self.server.way.host().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Identifies servers at addresses where no node answers: one of another protocol, or one that turns clients away at
-//! once.
+//! Identifies servers at addresses where no lock node answers: a server of another protocol, or one that refuses
+//! clients at once.
 
 use std::future::pending;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::time::{sleep, timeout};
 use crate::values::failure::Why;
 use crate::values::tls_fault::TlsFault;
 
-/// Time for a server that turns clients away to say so, and for an HTTP server to answer.
+/// The time for a server that refuses clients to say so, and for an HTTP server to answer.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// Time for a TLS server to answer the first bytes. A server without TLS waits for the end of a line.
+/// The time for a TLS server to answer the first bytes. A server without TLS waits for the end of a line instead.
 const FIRST_WORD: Duration = Duration::from_millis(400);
 
-/// Maximum number of bytes read of its answer.
+/// Maximum number of bytes that are read of its answer.
 const BYTES: usize = 256;
 
-/// A request that HTTP servers understand, and that harms no other.
+/// A request that HTTP servers understand and that does no harm to other servers.
 const QUESTION: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-/// The first bytes of a TLS handshake, and nothing more: a TLS server answers with an alert.
+/// The first bytes of a TLS handshake: a TLS server answers them with an alert.
 const HELLO: &[u8] = b"\x16\x03\x01\0\x04\x01\0\0\0";
 
-/// Identifies the server at `address`; `None` if its answer does not tell. `elsewhere` is the host to connect to, if
-/// the certificate names another one.
+/// Identifies the server at `address`; `None` if its answer does not reveal what it is. `elsewhere` is the host to
+/// connect to, if the certificate names another one.
 pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Option<Why> {
     let ask = async |host: &str, port: u16, question| {
         let host = elsewhere.unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
@@ -44,7 +44,7 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
         ConnectionAddr::TcpTls { host, port, .. } => Some(match ask(host, *port, QUESTION).await? {
             stranger @ Why::Stranger(_) => stranger,
             Why::Tls(_) => return None,
-            // This is an error of a server without TLS.
+            // A server without TLS answers with an error like this.
             _ => Why::Tls(TlsFault::Plain),
         }),
         ConnectionAddr::Unix(path) => told_by(&hear(UnixStream::connect(path).await.ok()?, QUESTION).await),
@@ -52,8 +52,7 @@ pub async fn what_is_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Op
     }
 }
 
-/// Identifies a server at a TLS address that keeps a client waiting because it does not use TLS; otherwise waits for
-/// ever.
+/// Identifies a server at a TLS address that does not answer because it does not use TLS; otherwise never returns.
 pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&str>) -> Why {
     if matches!(address, ConnectionAddr::TcpTls { .. }) {
         sleep(FIRST_WORD).await;
@@ -64,7 +63,7 @@ pub async fn what_keeps_silent_at(address: &ConnectionAddr, elsewhere: Option<&s
     pending().await
 }
 
-/// Reads what the server sends by itself, or else its answer to the request.
+/// Reads what the server sends by itself, or if it sends nothing, its answer to `question`.
 async fn hear(mut connection: impl AsyncRead + AsyncWrite + Unpin, question: &[u8]) -> Vec<u8> {
     let mut said = vec![0; BYTES];
     let mut read = timeout(AT_ONCE, connection.read(&mut said)).await;
@@ -84,7 +83,7 @@ fn told_by(said: &[u8]) -> Option<Why> {
         }
         _ if said.starts_with(b"HTTP/") => stranger("a server that speaks HTTP"),
         _ if said.starts_with(b"SSH-") => stranger("a server that speaks SSH"),
-        // This is a TLS alert, the answer to bytes that are no TLS.
+        // This is a TLS alert, the answer to bytes that are not TLS.
         [0x15, 0x03, ..] => Some(Why::Tls(TlsFault::Encrypted)),
         _ => None,
     }

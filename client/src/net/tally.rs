@@ -1,11 +1,11 @@
-//! Counts work in progress that must not be cut off.
+//! Counts work in progress that must be allowed to finish.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// A counter of work in progress that must not be cut off.
+/// A counter of work in progress that must be allowed to finish.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Counts>);
 
@@ -17,7 +17,7 @@ struct Counts {
     none: Notify,
 }
 
-/// A piece of work, counted while it lives.
+/// A piece of work, which counts until this is dropped.
 #[derive(Debug)]
 pub struct Counted(Tally);
 

@@ -1,7 +1,7 @@
-//! Held locks, and the nodes' reports that one of them may have changed there.
+//! Receives the nodes' reports that a held lock may have changed there.
 //!
 //! A server reports the next change of a key to the connection that read it (client-side caching, `CLIENT TRACKING`):
-//! once, and again only after the next read. Nothing is polled, and no connection waits.
+//! once, and again only after the next read. So nothing is polled, and no connection is blocked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::Value;
 use tokio::sync::watch;
 
-/// By node, the number of reported changes of one key.
+/// For each node, the number of reported changes of one key.
 type Changes = Box<[u64]>;
 
 /// The keys of held locks whose changes nodes report. Several guards may share one.
@@ -19,7 +19,7 @@ pub struct Tracked {
     keys: Mutex<HashMap<Vec<u8>, watch::Sender<Changes>>>,
 }
 
-/// A tracked key, as long as this lives.
+/// A tracked key, until this is dropped.
 pub struct Tracking {
     tracked: Arc<Tracked>,
     key: Vec<u8>,
@@ -63,7 +63,7 @@ impl Tracked {
 }
 
 impl Tracking {
-    /// Returns the nodes where it may have changed since the last call; waits until there is one.
+    /// Returns the nodes where the lock may have changed since the last call; waits until there is one.
     pub async fn changed(&mut self) -> Vec<usize> {
         let seen = &self.seen;
         // The sender lives as long as this, so this cannot fail.
@@ -77,7 +77,7 @@ impl Tracking {
 impl Drop for Tracking {
     fn drop(&mut self) {
         let mut keys = self.tracked.keys();
-        // This one is still among the receivers.
+        // This receiver is still counted here.
         if keys.get(&self.key).is_some_and(|changes| changes.receiver_count() <= 1) {
             keys.remove(&self.key);
         }

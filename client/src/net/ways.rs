@@ -1,4 +1,4 @@
-//! The ways to the members of a set: in the same manner as to the nodes that the user of this client named.
+//! The ways to the members of a set. Settings, such as TLS, are those of the nodes that the user of this client named.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +10,10 @@ use crate::net::endpoint::{Endpoint, way};
 use crate::net::node::Whereabouts;
 use crate::{Error, ErrorKind};
 
-/// The nodes that the user has named, at first and since.
+/// The nodes that the user has named, at the start and later.
 ///
-/// An address in the set is `host:port` or `unix:///path`. Users, passwords, the database and TLS are each client's
-/// own.
+/// An address in the set is `host:port` or `unix:///path`. Users, passwords, the database and TLS are settings of each
+/// client.
 #[derive(Debug)]
 pub struct Ways {
     /// The named nodes; `None` if one of the nodes is not a single server.
@@ -23,7 +23,7 @@ pub struct Ways {
     access: Arc<Access>,
 }
 
-/// The error of a set with a cluster or a master behind Sentinels, which cannot change.
+/// The error for a set with a cluster or a master behind Sentinels, which cannot change.
 pub const NO_SERVER: &str = "a cluster, or a master that Sentinels name, is no member of a set that changes: a member is one server, by the id in its state file. \
                              Give nodes by the addresses of their servers, or change the set by hand (docs/operations.md)";
 
@@ -67,10 +67,10 @@ impl Ways {
         }
     }
 
-    /// Records the nodes that the user names from now on.
+    /// Replaces the nodes that the user has named by `addresses`, and returns the ways to them.
     ///
     /// # Errors
-    /// `Configuration`: an address is invalid, or no server's, or is reached in another manner than the others.
+    /// `Configuration`: an address is invalid, is not that of a single server, or has other settings than the others.
     pub fn name(&self, addresses: &[String]) -> Result<Vec<Arc<Way>>, Error> {
         let wrong = |n: usize, why: &str| Error::address(n + 1, why);
         let Some(mut own) = self.own() else { return Err(Error::new(ErrorKind::Configuration, NO_SERVER)) };

@@ -1,4 +1,4 @@
-//! The commands on the wire, and the meaning of their replies.
+//! Builds the commands that are sent, and interprets their replies.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::{Cmd, Value, cmd};
 
 use crate::{Holder, Why};
 
-/// Returns the holder in a LOCK.INFO; of several, the one that has held the lock longest.
+/// Returns the holder in a reply of LOCK.INFO; of several, the one that has held the lock longest.
 pub fn holder(info: &Value) -> Option<Holder> {
     let ms = |name| Duration::from_millis(number(info, name).unwrap_or(0));
     Some(Holder {
@@ -21,8 +21,8 @@ pub fn holder(info: &Value) -> Option<Holder> {
     })
 }
 
-/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and a note with this
-/// number; token 0 until it is no longer free.
+/// Returns the command that waits for up to `ms` until `key` is no longer held with this token and this note's number;
+/// if the token is 0, until it is no longer free.
 pub fn watch(key: &[u8], ms: u64, token: u64, sequence: u64) -> Cmd {
     let mut command = cmd("LOCK.WATCH").arg(key).arg(ms).take();
     if token > 0 {
@@ -41,7 +41,7 @@ pub fn wait_no_more(key: &[u8], owner: &[u8], listener: &[u8]) -> Cmd {
     cmd("LOCK.WAIT").arg(key).arg(owner).arg(0).arg("HEARD").arg(listener).take()
 }
 
-/// Returns whether the reply says that a request waits, and a listener hears the rest.
+/// Returns whether the reply says that the request waits, and its listener will receive the answer.
 pub fn is_waiting(reply: &Value) -> bool {
     matches!(reply, Value::SimpleString(text) if text == "WAITING")
 }
@@ -55,7 +55,7 @@ pub struct News {
     pub told: Result<Value, Why>,
 }
 
-/// Returns the news in a listener's reply; `None` if it is no such reply.
+/// Returns the news in a reply to LOCK.HEAR; `None` if the reply has another form.
 pub fn news(reply: Value) -> Option<Vec<News>> {
     let Value::Array(list) = reply else { return None };
     let one = |news| {
@@ -72,12 +72,12 @@ pub fn news(reply: Value) -> Option<Vec<News>> {
     list.into_iter().map(one).collect()
 }
 
-/// Returns the command that states this client's version of the set, and asks for the node's.
+/// Returns the command that states this client's version of the set, and returns the node's version.
 pub fn join(version: u64) -> Cmd {
     cmd("LOCK.MEMBERS").arg("JOIN").arg(version).take()
 }
 
-/// Returns the command that asks a member about the next version of the set.
+/// Returns the command that sends a member this request about the next version of the set.
 pub fn tell_member(told: &TellMember) -> Cmd {
     let mut command = cmd("LOCK.SETMEMBERS");
     match told {
@@ -97,7 +97,7 @@ pub fn tell_decided(members: &Members) -> Cmd {
     command
 }
 
-/// Returns the set that a node knows; `None` if it is no such reply.
+/// Returns the set in a reply of LOCK.MEMBERS; `None` if the reply has another form.
 pub fn members(value: &Value) -> Option<Members> {
     let (version, list) = (number(value, "version")?, text(value, "members")?);
     let list = if version == 0 { vec![] } else { members_from_text(&list)? };
@@ -119,7 +119,8 @@ pub fn info_with(key: &[u8], grants: usize) -> Cmd {
     cmd("LOCK.INFO").arg(key).arg("HOLDERS").arg(grants).take()
 }
 
-/// Returns the mode of each grant in a LOCK.INFO with HOLDERS, except those of `owner`; `None` if it is no such reply.
+/// Returns the mode of each grant in a reply of LOCK.INFO with HOLDERS, except those of `owner`; `None` if the reply
+/// has another form.
 pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
     let list = match info {
         Value::Nil => return Some(vec![]),
@@ -131,7 +132,7 @@ pub fn modes(info: &Value, owner: &[u8]) -> Option<Vec<Mode>> {
     others.map(mode).collect()
 }
 
-/// Returns the mode of a grant in a LOCK.INFO.
+/// Returns the mode of a grant in a reply of LOCK.INFO.
 pub fn mode(grant: &Value) -> Option<Mode> {
     let small = |name| number(grant, name).and_then(|value| u16::try_from(value).ok());
     match &*text(grant, "mode")? {
@@ -142,7 +143,7 @@ pub fn mode(grant: &Value) -> Option<Mode> {
     }
 }
 
-/// Converts a node's reply to `ask` for the machine; also returns why it is no token.
+/// Converts a node's reply to `ask` to the machine's form; also returns the failure if it is not a token.
 pub fn answer(ask: Ask, reply: Result<Value, Why>) -> (Answer, Option<Why>) {
     let why = match reply {
         Ok(Value::Int(value)) => match u64::try_from(value).ok().and_then(Token::new) {
@@ -183,8 +184,7 @@ pub fn granted_after_wait(value: &Value) -> Option<(Value, u64)> {
     }
 }
 
-/// Returns the number of a permit in the reply to an ACQUIRE, 0 if it is invalid; `None` if the reply is about no
-/// permit.
+/// Returns the permit number in a reply to ACQUIRE, 0 if it is invalid; `None` if no permit was requested.
 pub fn permit_number(value: &Value) -> Option<u16> {
     match value {
         Value::Array(list) => match &list[..] {
@@ -195,7 +195,7 @@ pub fn permit_number(value: &Value) -> Option<u16> {
     }
 }
 
-/// Returns the number of the permit that a LOCK.WAIT reports as reserved; `None` if none is.
+/// Returns the permit number that a LOCK.WAIT reports as reserved; `None` if there is none.
 pub fn kept_number(value: &Value) -> Option<u16> {
     match value {
         Value::Int(number) => u16::try_from(*number).ok().filter(|number| *number > 0),
@@ -237,7 +237,7 @@ pub fn text(value: &Value, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the id of the server in a LOCK.NODE.
+/// Returns the server's id in a reply of LOCK.NODE.
 pub fn node_id(value: &Value) -> Option<NodeId> {
     u128::from_str_radix(&text(value, "id")?, 16).ok().map(NodeId)
 }
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// After a BREAK nobody holds the lock; its holder used to learn that another owner did.
+    /// Null after a BREAK means that nobody holds the lock. It used to be reported as held by another owner.
     #[test]
     fn null_means_what_was_asked() {
         let token = Token::new(7).unwrap();

@@ -25,7 +25,7 @@ use crate::run::limit::within;
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// An acquired lock, and the calls whose answers are still outstanding.
+/// An acquired lock, and the calls that are not answered yet.
 pub struct Taken {
     /// The nodes that were asked.
     pub nodes: Arc<Nodes>,
@@ -36,14 +36,14 @@ pub struct Taken {
 
 /// The knowledge about the nodes at the end of an attempt.
 struct Seen {
-    /// By node, the reason why the node did not grant.
+    /// For each node, the reason why it did not grant.
     whys: Vec<Option<Why>>,
-    /// By node, the server that answered.
+    /// For each node, the server that answered.
     ids: Vec<Option<NodeId>>,
 }
 
-/// Records for each server that answered under a second name that it counts once. Its answer there is meaningless: it
-/// already has another owner, or the same one.
+/// Records for each server that answered under a second name that it counts once. Its answer under that name is
+/// meaningless: the server has the grant under its first name.
 fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids: &[Option<NodeId>]) {
     let counts = |node: &usize| outs[*node].is_none();
     for node in (0..nodes.len()).filter(|node| !counts(node) && ids[*node].is_some()) {
@@ -54,7 +54,7 @@ fn count_once(whys: &mut [Option<Why>], nodes: &Nodes, outs: &[Option<Out>], ids
     }
 }
 
-/// Waits until `by`; for ever if there is no limit. The time is checked only on the client's thread.
+/// Waits until `by`; never returns if there is no limit. The time is checked only on the client's thread.
 async fn reached(by: Option<Instant>) {
     match by {
         Some(by) => {
@@ -65,7 +65,7 @@ async fn reached(by: Option<Instant>) {
     }
 }
 
-/// Waits for a turn to begin an attempt.
+/// Waits until an attempt may begin.
 ///
 /// # Errors
 /// `by` is reached first.
@@ -78,17 +78,17 @@ async fn turn(nodes: &Nodes, by: Option<Instant>) -> Result<Option<SemaphorePerm
 }
 
 /// Acquires the lock with one round to all nodes, and a second one if their tokens differ; until `by`, if there is a
-/// limit. If this is dropped or refused, the lock is released everywhere.
+/// limit. If the future is dropped or the lock is refused, it is released on all nodes.
 pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Option<Instant>) -> Result<Taken, Error> {
     let lease = Arc::new(lease);
-    // The turn comes before the clock is read: the lease does not run while this waits.
+    // This comes before the clock is read, so the lease does not run while this waits.
     let _turn = turn(nodes, by).await?;
     let mut give_back = GiveBack::new(nodes, &lease, checked);
     let start = clock::boot_now();
     let (mut machine, first) = Acquire::begin(nodes.len(), checked.ttl_ms, nodes.clock.propose(), start);
     let ask = first[0].ask;
     lease.class.round();
-    // Set by a second round, however many calls that takes.
+    // True once there is a second round, which may take several calls.
     let mut is_aligned = false;
     let mut calls = Calls::new(nodes, &lease);
     first.into_iter().for_each(|call| calls.make(0, call, checked.given));
@@ -109,7 +109,7 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 is_over = true;
                 break;
             }
-            // The grants so far are released: the caller asks again in the next version of the set.
+            // The grants so far are released, and the caller asks again in the next version of the set.
             () = &mut is_superseded => return Err(superseded()),
             else => break,
         };
@@ -128,10 +128,10 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
                 return Ok(Taken { nodes: Arc::clone(nodes), held, calls, lease });
             }
             Progress::TooLate => return Err(too_late()),
-            // A server that has this attempt already was asked by another name: its other answer tells so.
+            // A server that already has this attempt was also asked under another name, whose answer will show that.
             Progress::Impossible if answered.contains(&false) && seen.whys.iter().flatten().any(Why::is_owned) => {}
             Progress::Impossible if machine.obstacle().is_some() => break,
-            // The nodes that have not answered decide whether other owners hold it.
+            // The nodes that have not answered may show whether other owners hold the lock.
             Progress::Impossible => {}
         }
     }
@@ -142,8 +142,8 @@ pub async fn acquire(nodes: &Arc<Nodes>, lease: Lease, checked: Checked, by: Opt
     Err(if is_over && refused.kind() == ErrorKind::NoQuorum { refused.cut_short() } else { refused })
 }
 
-/// Acquires the lock on a single node, waiting there for up to `patience`, and for its answer until `over` if there is
-/// a limit. Takes one round trip and the wait.
+/// Acquires the lock on a single node, waiting in its queue for up to `patience`, and for its answer until `over` if
+/// there is a limit. Takes one round trip and the wait.
 pub async fn acquire_waiting(
     nodes: &Arc<Nodes>,
     lease: Lease,
@@ -201,12 +201,13 @@ fn too_late() -> Error {
     )
 }
 
-/// Returns the error of an attempt to be repeated in the next version of the set. No caller sees it.
+/// Returns the error of an attempt that has to be repeated in the next version of the set. Callers of the client never
+/// get it.
 fn superseded() -> Error {
     Error::new(ErrorKind::NoQuorum, "the set of nodes changed meanwhile")
 }
 
-/// Returns the error of an attempt that ran out of time before its turn, behind others of this process.
+/// Returns the error of an attempt that ran out of time before it could begin, behind others of this process.
 fn not_begun() -> Error {
     let text = format!("this client has more than {WINDOW} locks to ask for at once, and was not done with them");
     Error::new(ErrorKind::NoQuorum, text).cut_short()
@@ -263,12 +264,12 @@ async fn why_refused(
     let (count, needed) = (nodes.len(), majority(nodes.len()));
     match machine.obstacle() {
         Some(Obstacle::Contended) => {
-            // For one of several permits, the nodes are asked about all holders anyway.
+            // For a permit, the nodes are asked about all holders anyway.
             let holder = match lease.wanted() {
                 Wanted::Permit { .. } if nodes.len() > 1 => None,
                 _ => within(by, nodes.holder(lease, &outs, given)).await.flatten(),
             };
-            // Nodes that only report the lock as held add nothing to that.
+            // The error already names the holder, so nodes that only say that the lock is held add nothing.
             whys.iter_mut().zip(outs).filter(|(_, out)| *out == Some(Out::Contended)).for_each(|(why, _)| *why = None);
             let is_own = holder.as_ref().is_some_and(|holder| lease.is_held_by(holder));
             let error = if is_own { owned() } else { contended(lease.wanted()) };

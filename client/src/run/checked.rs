@@ -1,4 +1,4 @@
-//! The options of a lock, checked.
+//! The options of a lock after they have been checked.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::net::pace::Given;
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
     pub ttl_ms: u32,
-    /// A node's time to answer.
+    /// The time that a node has to answer.
     pub given: Given,
-    /// A node's time to answer an extension.
+    /// The time that a node has to answer an extension.
     pub extending: Given,
     pub max_hold: Duration,
     pub told_at_once: bool,

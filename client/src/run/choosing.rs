@@ -20,8 +20,8 @@ pub struct Look {
     pub holder: Option<Holder>,
 }
 
-/// Asks all nodes which of `limit` permits of `key` are free, for a request that asked as `owner` before. Acquires
-/// nothing.
+/// Asks all nodes which of `limit` permits of `key` are free, leaving out grants of `owner`, the name of the request's
+/// last attempt. Acquires nothing.
 pub async fn look(nodes: &Nodes, key: &[u8], owner: &[u8], limit: u16, given: Given) -> Look {
     let command = &wire::info_with(key, usize::from(limit).min(LISTED_HOLDERS_MAX));
     let ask = |place: usize| async move { (place, nodes.list[place].ask(command, given, None).await) };

@@ -20,7 +20,7 @@ use crate::run::checked::Checked;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// An answer to a release, from the node at this place in the list.
+/// The answer of a node to a release, with its index in the list.
 #[derive(Debug)]
 pub struct ReleaseAnswer {
     pub place: usize,
@@ -30,7 +30,7 @@ pub struct ReleaseAnswer {
 }
 
 impl ReleaseAnswer {
-    /// Reports the answer to `release`.
+    /// Passes the answer on to `release`.
     pub fn tell(&self, release: &mut Release) {
         if self.is_repeated {
             release.on_answer(self.place, None);
@@ -49,11 +49,11 @@ pub struct Giving {
     /// Receives the answers of nodes that the release was sent to at once.
     inbox: Arc<Inbox>,
     sent: usize,
-    /// Number of further answers that decide the outcome.
+    /// Number of further answers that will decide the outcome.
     awaited: usize,
-    /// The nodes that nothing was ever sent to.
+    /// The nodes to which no request for the lock was sent.
     spared: Vec<usize>,
-    /// The other nodes.
+    /// The nodes that could not be sent the release at once.
     rest: Rest<ReleaseAnswer>,
     _under_way: Counted,
 }
@@ -81,7 +81,7 @@ impl Giving {
 
     fn tell(&mut self, place: usize, packed: &[u8]) {
         if !self.debt.lease.may_be_at(place) {
-            // The node cannot have a lock that was never sent there.
+            // No request for the lock was sent to the node, so it cannot have it.
             return self.spared.push(place);
         }
         let (about, to) = ((&*self.debt.lease.key, packed), (&self.inbox, place));
@@ -100,7 +100,7 @@ impl Giving {
         self.rest.push(asked.boxed());
     }
 
-    /// Returns the first answer of the next node; `None` once all have answered.
+    /// Returns the answer of the next node; `None` once all have answered.
     pub async fn next(&mut self) -> Option<ReleaseAnswer> {
         let told = poll_fn(|context| self.poll_next(context)).await?;
         match &told.reply {
@@ -124,7 +124,7 @@ impl Giving {
             if is_final(&reply) {
                 return Poll::Ready(Some(ReleaseAnswer { place, reply, is_repeated: false }));
             }
-            // The lock may be elsewhere: in another version, or on another master of a cluster.
+            // The lock may have moved: to another index in a later version, or to another master of a cluster.
             self.tell_wherever(place, Some((by, reply)));
         }
         match self.rest.poll_next(context) {
@@ -145,8 +145,8 @@ impl Giving {
         answers
     }
 
-    /// Receives the answers in the background. Once the client's thread has ended, nothing can be sent: the leases end
-    /// by themselves.
+    /// Receives the remaining answers in the background. Once the client's thread has ended, nothing can be sent, and
+    /// leases end by themselves.
     fn receive_rest(mut self) {
         let home = Arc::clone(&self.nodes.home);
         home.finish(async move { while self.next().await.is_some() {} }.boxed());
@@ -163,7 +163,7 @@ impl Heard {
         Self(Some(giving))
     }
 
-    /// Returns the first answer of the next node; `None` once all have answered.
+    /// Returns the answer of the next node; `None` once all have answered.
     pub async fn next(&mut self) -> Option<ReleaseAnswer> {
         match &mut self.0 {
             Some(giving) => giving.next().await,
@@ -181,13 +181,13 @@ impl Drop for Heard {
 }
 
 impl Nodes {
-    /// Releases `lease` on every node that may have it.
+    /// Begins to release `lease` on every node that may have it.
     pub fn give_back(self: &Arc<Self>, lease: &Arc<Lease>, checked: Checked) -> Giving {
         Giving::begin(self, lease.release(1), lease, checked)
     }
 }
 
-/// Releases an acquisition when dropped, unless it was disarmed: best effort, in the background.
+/// Releases an acquisition in the background when it is dropped, unless it was disarmed.
 #[derive(Debug)]
 pub struct GiveBack {
     nodes: Arc<Nodes>,
@@ -201,7 +201,7 @@ impl GiveBack {
         Self { nodes: Arc::clone(nodes), lease: Arc::clone(lease), checked, armed: true }
     }
 
-    /// Keeps the acquisition.
+    /// Keeps the acquisition: dropping this no longer releases it.
     pub fn disarm(&mut self) {
         self.armed = false;
     }

@@ -1,4 +1,4 @@
-//! The state that the locks of a session share: the rhythm of extensions, and the end of the session.
+//! The state that the locks of a session share: the times of their extensions, and the end of the session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::values::shown_key::ShownKey;
 pub enum SessionEnd {
     /// The session was closed.
     Closed,
-    /// The first lock of the session was lost.
+    /// A lock of the session was lost.
     Lost {
         /// The key of the lock.
         key: Vec<u8>,
@@ -37,7 +37,7 @@ impl fmt::Display for SessionEnd {
 /// The shared state of one session.
 #[derive(Debug)]
 pub struct SessionLife {
-    /// The earliest moment of the session's first round.
+    /// The moment from which the session's rounds are counted.
     began: BootTime,
     /// The reason why the session is over; `None` while it is not.
     ended: watch::Sender<Option<SessionEnd>>,
@@ -48,12 +48,12 @@ impl SessionLife {
         Self { began: clock::boot_now(), ended: watch::Sender::new(None) }
     }
 
-    /// Returns the moment from which its rounds are counted, which all of its locks share.
+    /// Returns the moment from which the rounds of all locks of the session are counted.
     pub fn began(&self) -> BootTime {
         self.began
     }
 
-    /// Ends the session, since one of its locks is no longer held. A released lock is not lost.
+    /// Ends the session if the lock was lost; a lock that was released is not lost.
     pub fn is_lost(&self, key: &[u8], loss: &Loss) {
         if *loss != Loss::Released {
             self.end(SessionEnd::Lost { key: key.to_vec(), loss: loss.clone() });
@@ -81,7 +81,7 @@ impl SessionLife {
         end.unwrap_or(SessionEnd::Closed)
     }
 
-    /// Waits until the session is over; for ever if there is none.
+    /// Waits until the session is over; never returns if there is no session.
     pub async fn is_done(this: &Option<Arc<Self>>) {
         match this {
             Some(this) => drop(this.done().await),

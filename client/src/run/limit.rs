@@ -1,4 +1,4 @@
-//! The end of a wait: the error at its caller's limit, whatever the nodes do.
+//! The end of a wait: chooses the error at the caller's limit, whatever the nodes do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl LastFailure {
     }
 }
 
-/// Returns the result of `future`, until `by` if there is a limit; `None` if that passed first.
+/// Returns the result of `future`; `None` if `by`, if there is a limit, passes first.
 pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match by {
         Some(by) => timeout_at(by, future).await.ok(),
@@ -45,9 +45,9 @@ pub async fn within<T>(by: Option<Instant>, future: impl Future<Output = T>) -> 
     }
 }
 
-/// Returns the error of an attempt on `key` that began at `began` and was `refused`. If its time was over before the
-/// nodes had answered, their answer `before` counts if it is recent. It also counts, without its holder, if the nodes
-/// answer other requests and are only slow.
+/// Returns the error of an attempt on `key` that began at `began` and was `refused`. If its time was up before the
+/// nodes had answered, their earlier answer `before` counts instead if it is recent. An older one counts, without its
+/// holder, if the nodes answer other requests, so that they are only slow.
 pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<LastFailure>, refused: Error, began: Instant) -> Error {
     match before {
         Some(before) if refused.is_cut_short() => match before.fresh() {
@@ -59,7 +59,8 @@ pub fn last_word(nodes: &Nodes, key: &[u8], before: Option<LastFailure>, refused
     }
 }
 
-/// Returns the error of a wait that ended behind others of this process, the first of which last received `seen`.
+/// Returns the error of a wait that ended behind other requests of this process; `seen` is the last refusal of the
+/// first of them.
 pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, given: Given) -> Error {
     let began = Instant::now();
     if let Some(fresh) = seen.as_ref().and_then(LastFailure::fresh) {
@@ -72,7 +73,7 @@ pub async fn behind(nodes: &Arc<Nodes>, key: &[u8], seen: Option<LastFailure>, g
     match seen {
         Some(said) if look.holder.is_none() && said.error.kind() == ErrorKind::Guarded => over(&said.error),
         _ => {
-            // The requests ahead may not be done with their first attempt: nothing else is known.
+            // The requests ahead may not have finished their first attempt, so nothing else is known.
             let text = "the lock could not be had in the time allowed; in the end others of this process were asking for it before";
             Error::new(ErrorKind::TimedOut, text).waited_for(ErrorKind::Contended).with_holder(look.holder)
         }

@@ -1,4 +1,4 @@
-//! Acquires a lock for as long as it takes: through queues, through nodes that are slow, loading or down, until the
+//! Acquires a lock, for as long as it takes: waits in queues and for nodes that are slow, loading or down, until the
 //! caller's own limit.
 
 use std::collections::HashMap;
@@ -25,13 +25,14 @@ use crate::values::clock;
 use crate::values::shown_key::ShownKey;
 use crate::{Error, ErrorKind};
 
-/// Minimum time between two log lines about one lock that waits for nodes.
+/// Minimum time between two log lines that one lock waits for nodes.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// The turn of requests that do not wait, which stand in no line. Nobody ever takes this turn.
+/// The turn of requests that do not wait, and so need none.
 static ALONE: LazyLock<Turn> = LazyLock::new(Turn::default);
 
-/// The waiting requests of this process, by key. One of them asks the nodes; the others wait here for their turn.
+/// The waiting requests of this process, by key. One request per key asks the nodes; the others wait here for their
+/// turn.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 
@@ -39,7 +40,7 @@ pub struct Turns(Mutex<HashMap<Vec<u8>, Weak<Turn>>>);
 #[derive(Debug, Default)]
 struct Turn {
     queue: tokio::sync::Mutex<()>,
-    /// The requests behind the first; the nodes learn their number.
+    /// The requests behind the first. Their number is reported to the nodes.
     behind: Tally,
     /// The last refusal of the first request.
     seen: Mutex<Option<LastFailure>>,
@@ -51,8 +52,8 @@ impl Turns {
         if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
             return turn;
         }
-        // Stale keys are not swept on each insertion, which would scan all keys each time. So afterwards there is room
-        // for as many more.
+        // Unused keys are removed only when the table is full, since each removal scans all keys. After it there is
+        // room for as many more.
         if turns.len() == turns.capacity() {
             turns.retain(|_, turn| turn.strong_count() > 0);
             let live = turns.len();
@@ -86,13 +87,13 @@ pub struct Sought {
     pub key: Vec<u8>,
     /// The name of the owner, if the caller chose one.
     pub owner: Option<Vec<u8>>,
-    /// The part that the names of all its attempts share.
+    /// The part that the names of all attempts of this request share.
     pub request: u32,
     pub note: Vec<u8>,
     pub wanted: Wanted,
     /// The class for metrics.
     pub class: Class,
-    /// The request's place in the queues of the nodes, drawn when the caller came: a request that first waits for
+    /// The request's place in the queues of the nodes, drawn when the caller arrived. So a request that first waits for
     /// others of this process does not end up behind later ones of other processes.
     pub ticket: Token,
 }
@@ -127,7 +128,7 @@ pub async fn lock(
     taken
 }
 
-/// Performs the decisions of a [`Taker`].
+/// Performs the tasks of a [`Taker`].
 struct Taking<'a> {
     nodes: Arc<Nodes>,
     sought: &'a Sought,
@@ -136,13 +137,13 @@ struct Taking<'a> {
     turn: &'a Turn,
     /// The turn in this process, once it has come.
     place: Option<MutexGuard<'a, ()>>,
-    /// The name for which the nodes reserve the lock.
+    /// The acquisition for which the nodes reserve the lock.
     kept: Option<Lease>,
-    /// The name of the last attempt.
+    /// The owner's name of the last attempt.
     asked_as: Arc<[u8]>,
     /// The refusal of the last attempt.
     refused: Option<LastFailure>,
-    /// The last time the log said that it waits for nodes.
+    /// The last time that the log said that this lock waits for nodes.
     warned: Instant,
 }
 
@@ -196,8 +197,8 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Returns the acquisition that the nodes reserve the lock for, or a new one. A late message about the last one
-    /// cannot affect it.
+    /// Returns the acquisition for which the nodes reserve the lock, or a new one, which no late message about the last
+    /// one can affect.
     fn lease(&mut self, wanted: Wanted, keeps_name: bool) -> Lease {
         let Sought { key, owner, request, note, class, .. } = self.sought;
         let lease = match self.kept.take().filter(|_| keeps_name) {
@@ -249,7 +250,8 @@ impl<'a> Taking<'a> {
         let (place, at_once) = match (turn.queue.try_lock(), until) {
             (Ok(place), _) => (place, true),
             (Err(_), None) => {
-                // A place in this line moves on even if its caller does not run: others are behind it.
+                // On the client's thread the line advances even if the caller's runtime does not run, since other
+                // callers are behind it.
                 home().await;
                 let _behind = turn.behind.begin();
                 (turn.queue.lock().await, false)
@@ -276,7 +278,7 @@ impl<'a> Taking<'a> {
         let turn = waiting::turn(&self.nodes, lease, self.sought.ticket, patience, &self.turn.behind, self.checked);
         let mut told = Box::pin(turn).await?;
         if self.follow() {
-            // The nodes of the previous version reserved it.
+            // The reservation was made by nodes of the previous version.
             told = None;
         }
         let number = told.as_ref().map(|told| told.number);
@@ -323,7 +325,7 @@ fn instant(at: BootTime) -> Instant {
     clock::now() + clock::until(at)
 }
 
-/// Returns the refusal as the [`Taker`] receives it.
+/// Converts the refusal to the form that the [`Taker`] receives.
 fn refusal(error: &Error, is_lasting: bool) -> Refused {
     match error.kind() {
         ErrorKind::Contended => Refused::Contended,

@@ -1,4 +1,5 @@
-//! Checks a held lock on its nodes: a lock that is taken away is noticed at once, not only at the next extension.
+//! Checks a held lock on its nodes, so that a lock that is taken away is noticed at once, and not only at the next
+//! extension.
 //!
 //! A check (`LOCK.CHECK`) asks the node to report the next change of the key ([`crate::net::tracking`]). So there is
 //! one check after each extension, and one after each change by another client.
@@ -25,17 +26,18 @@ use crate::values::failure::Why;
 /// checks would double the requests of a process that holds hundreds of them.
 const LEASE_LEAST_MS: u32 = 3_000;
 
-/// Time before the first check: most locks are released before, and cost nothing more.
+/// Time before the first check. Most locks are released earlier, and need no check.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Minimum pause between two checks at one node: for a lock of one owner alone, and for one that others share.
+/// Minimum pause between two checks at one node, for a lock that one owner holds alone; then the one for a lock with
+/// several holders.
 const PAUSE_ALONE: Duration = Duration::from_millis(5);
 const PAUSE_TOGETHER: Duration = Duration::from_millis(250);
 
 /// The result of a check: the lock is missing on a node.
 #[derive(Debug)]
 pub struct Missing {
-    /// The place of the node.
+    /// The index of the node.
     pub node: usize,
     /// The id of the server that answered.
     pub id: Option<NodeId>,
@@ -60,7 +62,7 @@ pub struct Looking {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct At {
-    /// The connection over which the node reports changes.
+    /// The connection over which the node reports the next change.
     told_over: Option<u64>,
     /// The time of the next check.
     next: Option<Instant>,
@@ -69,7 +71,7 @@ struct At {
 }
 
 impl Looking {
-    /// Begins to check a lock held since `since`, unless the options or its lease exclude that.
+    /// Begins to check a lock held since `since`; `None` if the options or the length of its lease exclude that.
     pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, checked: Checked, since: Instant) -> Option<Self> {
         if !checked.told_at_once || checked.ttl_ms < LEASE_LEAST_MS {
             return None;
@@ -81,13 +83,14 @@ impl Looking {
         Some(Self { nodes, lease, given, tracking: None, begins, at, looks })
     }
 
-    /// Plans a check of `node`, where this client changed the lock: the node reports no changes until then.
+    /// Plans a check of `node`, after this client changed the lock there: such changes are not reported, and end the
+    /// tracking.
     pub fn was_changed(&mut self, node: usize) {
         self.at[node].told_over = None;
         self.plan(node);
     }
 
-    /// Plans checks of nodes with a new connection, which report no changes until then.
+    /// Plans checks of nodes with a new connection, on which no changes are tracked yet.
     pub fn look_after(&mut self) {
         for node in 0..self.at.len() {
             let over = self.nodes.list[node].tracks_over(&self.lease.key);
@@ -107,7 +110,7 @@ impl Looking {
         at.next = Some(at.next.map_or(due, |next| next.min(due)));
     }
 
-    /// Waits for a missing lock, as [`Self::missing`]; for ever if there are no checks.
+    /// Waits for a missing lock, as [`Self::missing`]; never returns if there are no checks.
     pub async fn goes_on(this: &mut Option<Self>, held: &Held) -> Missing {
         match this {
             Some(this) => this.missing(held).await,
@@ -115,7 +118,7 @@ impl Looking {
         }
     }
 
-    /// Waits until a node is found not to have the lock.
+    /// Waits until a check finds that a node does not have the lock.
     async fn missing(&mut self, held: &Held) -> Missing {
         loop {
             let due = self.at.iter().filter(|at| !at.is_under_way).filter_map(|at| at.next).min();
@@ -144,11 +147,11 @@ impl Looking {
         }
     }
 
-    /// Checks the nodes that are due.
+    /// Sends the checks that are due.
     fn look(&mut self, held: &Held) {
         let now = Instant::now();
         let (nodes, key) = (&self.nodes, &self.lease.key);
-        // Tracking begins before the first check, or a change right after it would be missed.
+        // Tracking begins before the first check, or a change right after the check would be missed.
         self.tracking.get_or_insert_with(|| nodes.tracked.track(key));
         for (node, at) in self.at.iter_mut().enumerate() {
             if at.is_under_way || at.next.is_none_or(|next| next > now) {
@@ -172,7 +175,7 @@ impl Looking {
         let at = &mut self.at[node];
         at.is_under_way = false;
         match answer {
-            // The lock changed meanwhile: the next check is planned.
+            // The lock changed meanwhile, and the next check is planned.
             Ok(_) if at.next.is_some() => None,
             Ok(Value::Int(_)) => {
                 at.told_over = Some(over);

@@ -1,4 +1,5 @@
-//! The performers of the machines of `palisade_quorum`: tasks, timers and cancellation. They decide nothing.
+//! Performs the decisions of the machines of `palisade_quorum`, with tasks, timers and cancellation. Nothing is decided
+//! here.
 
 pub mod attempt;
 pub mod checked;

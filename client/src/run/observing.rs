@@ -15,10 +15,10 @@ use crate::run::watching::{NodeReport, Observation, State, ask};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Why};
 
-/// Milliseconds for which a node's report counts: three watches and a little.
+/// Milliseconds for which a node's report counts: slightly more than three watches.
 const FRESH_MS: u32 = 10_000;
 
-/// The leader, as an observer knows it.
+/// The leader that an observer has seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Leader {
@@ -34,7 +34,7 @@ fn to_leader(leader: &palisade_quorum::Leader) -> Leader {
     Leader { term: leader.term.get(), sequence: leader.sequence, value: leader.value.clone() }
 }
 
-/// Sends changes until the receiver is dropped, across versions of the set.
+/// Sends changes of the leader until the receiver is dropped, also when the set of nodes changes.
 pub async fn observe(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Leader>>) {
     let mut nodes = nodes.latest();
     let (mut machine, mut last) = (Observer::new(nodes.len(), FRESH_MS), None);
@@ -62,7 +62,7 @@ async fn observe_version(
     while let Some(told) = asked.next().await {
         let (node, (known, after)) = (told.node, told.next());
         hear(machine, told);
-        // The next request goes out before anything is sent, so that the next change is not missed.
+        // The next request is sent before the change is passed on, so that the next change is not missed.
         asked.push(ask(node, known, after));
         let observed = machine.observed(clock::boot_now());
         let current = match (observed.leader, observed.is_fresh) {
@@ -83,7 +83,7 @@ pub async fn leader(nodes: &Arc<Nodes>, key: &[u8], given: Given) -> Result<Opti
     let mut machine = Observer::new(nodes.len(), FRESH_MS);
     let mut whys = vec![None; nodes.len()];
     let key: Arc<[u8]> = key.into();
-    // If the nodes disagree, another round shows whether a leader is new or gone.
+    // If the nodes disagree, another round shows whether the leader is new or gone.
     for _ in 0..2 {
         let ask = |node| ask(Arc::clone(nodes), Arc::clone(&key), node, None, given, Duration::ZERO);
         let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(ask).collect();

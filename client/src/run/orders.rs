@@ -1,4 +1,5 @@
-//! The way from guards to the renewer of their lock, which starts when there is work: most locks are released before.
+//! Sends the orders of guards to the renewer of their lock. The renewer starts only when it is needed, because most
+//! locks are released before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,10 +18,11 @@ use crate::run::kept::SessionLife;
 use crate::run::renewer::{self, Auto, Order, Renewer, Shared};
 use crate::values::clock;
 
-/// Time within which the first work makes a lock's renewer start at once.
+/// Time before the first planned work from which on a lock's renewer is started at once.
 const YOUNG: Duration = Duration::from_millis(100);
 
-/// The way from a held lock to its renewer, which starts when there is work: most locks are released before.
+/// Sends orders to the renewer of a held lock. The renewer starts only when it is needed, because most locks are
+/// released before.
 #[derive(Debug)]
 pub struct Orders(Mutex<Stage>);
 
@@ -28,12 +30,12 @@ pub struct Orders(Mutex<Stage>);
 enum Stage {
     Young(Box<Renewer>),
     Kept(mpsc::UnboundedSender<Order>),
-    /// The lock was released before there was any work.
+    /// The lock was released before the renewer was needed.
     Over,
 }
 
 impl Orders {
-    /// Sends an order, starting the renewer if need be.
+    /// Sends an order, starting the renewer if it has not started.
     ///
     /// # Errors
     /// The renewer has ended.
@@ -44,7 +46,7 @@ impl Orders {
         }
     }
 
-    /// Returns the lock for release, if there was no work before; `None` if its release takes an order.
+    /// Returns the lock for release, if the renewer has not started; `None` if a release has to be ordered.
     pub fn release_young(&self) -> Option<Young> {
         let mut stage = self.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
@@ -90,7 +92,7 @@ impl Unfinished for Orders {
 #[derive(Debug)]
 pub struct Ended;
 
-/// A lock that is released before there was any work for it.
+/// A lock that is released before its renewer has started.
 #[derive(Debug)]
 pub struct Young(Box<Renewer>);
 
@@ -112,7 +114,7 @@ impl Young {
     }
 }
 
-/// Begins to keep an acquired lock, in the rounds of its session if it has one.
+/// Begins to keep an acquired lock; if it belongs to a session, in the session's rounds.
 pub fn start(
     taken: Taken,
     checked: Checked,

@@ -17,13 +17,13 @@ use crate::net::nodes::Nodes;
 use crate::net::pace::Given;
 use crate::{Error, ErrorKind, Why};
 
-/// Receives the term and the number once a majority has the proclamation.
+/// Receives the term and the sequence number once a majority has the proclamation.
 pub type Proclaimed = oneshot::Sender<Result<(u64, u64), Error>>;
 
 /// The node, the server that answered, and its answer.
 type Reply = (usize, Option<NodeId>, Result<Value, Why>);
 
-/// A leader's side of an election, beside the extension of its lock.
+/// The leader's side of an election, for a held lock.
 pub struct Proclaiming {
     nodes: Arc<Nodes>,
     lease: Arc<Lease>,
@@ -31,14 +31,14 @@ pub struct Proclaiming {
     machine: Proclaim,
     note: Vec<u8>,
     replies: FuturesUnordered<BoxFuture<'static, Reply>>,
-    /// The waiting callers, each with the number of its proclamation.
+    /// The waiting callers, each with the sequence number of its proclamation.
     waiting: Vec<(u64, Proclaimed)>,
-    /// By node, the reason of a lasting refusal.
+    /// For each node, the reason of a lasting refusal.
     refusals: Vec<Option<Why>>,
 }
 
 impl Proclaiming {
-    /// Begins for a held lock, whose token now is the term.
+    /// Begins to proclaim the leader that holds this lock; the lock's token now is the term.
     pub fn begin(nodes: &Arc<Nodes>, lease: &Arc<Lease>, held: &Held, given: Given) -> Self {
         Self {
             nodes: Arc::clone(nodes),
@@ -63,13 +63,13 @@ impl Proclaiming {
 
     /// Sends the proclamation to all nodes again.
     pub fn again(&mut self) {
-        // A node that hangs gets one request at a time.
+        // A node that hangs is sent only one request at a time.
         if self.replies.is_empty() {
             self.tell(self.machine.again());
         }
     }
 
-    /// Moves to another version of the set.
+    /// Moves to the nodes of another version of the set.
     pub fn move_to(&mut self, nodes: &Arc<Nodes>) {
         self.nodes = Arc::clone(nodes);
         self.replies = FuturesUnordered::new();
@@ -84,7 +84,7 @@ impl Proclaiming {
         self.tell(tell);
     }
 
-    /// Handles one answer; waits for ever while none is outstanding.
+    /// Handles the next answer; never returns while none is outstanding.
     pub async fn goes_on(this: &mut Option<Self>) {
         let Some(this) = this.as_mut().filter(|this| !this.replies.is_empty()) else {
             return std::future::pending().await;

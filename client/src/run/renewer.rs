@@ -1,5 +1,5 @@
-//! The task behind a held lock. It performs the decisions of [`Keeper`], and informs the guards. It runs on the
-//! client's thread.
+//! The task that keeps a held lock, on the client's thread. It performs the decisions of a [`Keeper`], and informs the
+//! guards.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use crate::run::proclaiming::{Proclaimed, Proclaiming};
 use crate::values::clock;
 use crate::{Error, ErrorKind, Loss, NodeError, Released, Why};
 
-/// Time for the other nodes to answer an acquisition that a majority has granted, before its term is proclaimed.
+/// The time that the other nodes have to answer after a majority has granted the lock, before the term is proclaimed.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// The state that guards and their renewer share.
@@ -77,7 +77,7 @@ impl Shared {
     }
 
     fn end(&self, loss: Loss) {
-        // From here on nobody may rely on it, however long its leases run.
+        // From here on no guard is valid, however long the leases on the nodes run.
         self.valid_until_us.store(0, Ordering::Release);
         let is_news = self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(loss.clone()).is_none());
         if let Some(session) = self.session.as_ref().filter(|_| is_news) {
@@ -95,16 +95,16 @@ pub enum Order {
     Extend { ttl_ms: u32, done: Done },
     /// Starts or stops extending the lock in the background.
     Keep { auto: Option<Auto> },
-    /// Makes the owner a reader; answered once a majority knows.
+    /// Makes the owner a reader; answered once a majority has made the change.
     Share { done: Done },
-    /// Proclaims this on all nodes; answered with the term and the number once a majority has it.
+    /// Proclaims this value on all nodes; answered with the term and the sequence number once a majority has it.
     Proclaim { value: Vec<u8>, done: Proclaimed },
-    /// Releases the lock everywhere. The order counts as work until the release begins, and reports the outcome if
-    /// somebody awaits it.
+    /// Releases the lock on all nodes. The order counts as work in progress until the release begins; it reports the
+    /// outcome if `done` is given.
     Release { done: Option<oneshot::Sender<Released>>, counted: Counted },
 }
 
-/// Creates the renewer of an acquired lock, in the rounds of its session if it has one.
+/// Creates the renewer of an acquired lock; if it belongs to a session, in the session's rounds.
 pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option<Arc<SessionLife>>) -> Renewer {
     let began = session.as_ref().map(|session| session.began());
     let shared = Arc::new(Shared {
@@ -121,7 +121,8 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
     let mut held = taken.held;
     if lease.is_named() {
         held.is_spoken_for_elsewhere();
-        // Its owner knows the lock, and may continue with another process: what is over here may not be over there.
+        // The owner chose its name, and may continue with another process. So a lock that is over here may be in use
+        // there, and is not released.
         give_back.disarm();
     }
     let mut renewer = Renewer {
@@ -146,14 +147,14 @@ pub fn begin(taken: Taken, checked: Checked, auto: Option<Auto>, session: Option
     };
     let (key, token, count) = (lease.shown_key(), renewer.shared.token(), renewer.nodes.len());
     debug!(%key, token, nodes = count, "granted");
-    // The events while the lock is held belong together, however long after the call.
+    // The trace events while the lock is held belong to one span, however long after the call they are.
     renewer.span = debug_span!("held", %key, token, nodes = count);
     renewer
 }
 
 impl Drop for Renewer {
-    /// Ends the lock however the task ends, also with its runtime: nobody extends it from here on, so nobody may rely
-    /// on it.
+    /// Ends the lock whenever the task ends, also if its runtime does: nothing extends the lock any longer, so no guard
+    /// may be valid.
     fn drop(&mut self) {
         self.shared.end(Loss::Closed);
         self.holding.end(self.shared.ended.borrow().as_ref().unwrap_or(&Loss::Closed));
@@ -176,12 +177,12 @@ pub struct Renewer {
     shared: Arc<Shared>,
     /// The callers that wait for the outcome of a round.
     waiting: Vec<Done>,
-    /// The callers that wait until a majority has it as a reader's.
+    /// The callers that wait until a majority has made the owner a reader.
     sharing: Vec<Done>,
     whys: Vec<Option<Why>>,
     /// The proclamations, if the lock is a leader's.
     proclaiming: Option<Proclaiming>,
-    /// The checks, if the nodes report a loss at once.
+    /// The checks by which a loss is noticed at once, if the options want them.
     looking: Option<Looking>,
     give_back: GiveBack,
     holding: Holding,
@@ -196,7 +197,7 @@ pub struct Renewer {
 }
 
 impl Renewer {
-    /// Returns the state that it shares with guards, and its lease.
+    /// Returns the state shared with guards, and the lease.
     pub fn shared(&self) -> (Arc<Shared>, Arc<Lease>) {
         (Arc::clone(&self.shared), Arc::clone(&self.lease))
     }
@@ -211,13 +212,13 @@ impl Renewer {
         self.shared.session.is_some() || self.keeper.wake_at().is_none_or(|at| at < soon)
     }
 
-    /// Returns the span of its events.
+    /// Returns the span of the lock's trace events.
     pub fn span(&self) -> Span {
         self.span.clone()
     }
 
     /// Begins to carry out orders, on the client's thread. Ends when the lock is released or lost, or when all senders
-    /// of orders are gone.
+    /// of orders are dropped.
     pub fn start(mut self: Box<Self>, inbox: mpsc::UnboundedReceiver<Order>) {
         self.looking = Looking::begin(&self.nodes, &self.lease, self.checked, self.since);
         let (home, span, subscriber) = (Arc::clone(&self.nodes.home), self.span.clone(), self.subscriber.clone());
@@ -238,7 +239,7 @@ impl Renewer {
                         self.await_stragglers().await;
                         self.proclaim(value, done)
                     }
-                    // Every guard is gone without an order.
+                    // All guards are gone without a release.
                     None => return self.shared.end(Loss::Released),
                 },
                 Some(reply) = self.calls.next(), if !self.calls.is_empty() => self.on_reply(reply),
@@ -258,8 +259,8 @@ impl Renewer {
         }
     }
 
-    /// Waits for the other nodes' answers to the acquisition, for a moment after the grant: a term is the token that the
-    /// nodes agree on.
+    /// Waits for the other nodes' answers to the acquisition, for a short time after the grant, because the term is the
+    /// token that the nodes agree on.
     async fn await_stragglers(&mut self) {
         let by = self.since + STRAGGLERS;
         while let Ok(Some(reply)) = timeout_at(by, self.calls.next()).await {
@@ -268,7 +269,7 @@ impl Renewer {
         }
     }
 
-    // Events.
+    // Events of the lock.
 
     fn extend(&mut self, ttl_ms: u32, done: Done) -> Work {
         self.waiting.push(done);
@@ -282,7 +283,7 @@ impl Renewer {
     }
 
     fn share(&mut self, done: Done) -> Work {
-        // From here on, nodes that are healed get it as a reader's.
+        // From now on nodes that are healed grant it in shared mode.
         self.lease.wants(Wanted::Shared);
         self.sharing.push(done);
         let (now, random) = moment();
@@ -297,7 +298,7 @@ impl Renewer {
 
     fn on_reply(&mut self, reply: Reply) -> Work {
         let Reply { round, call, id, answer, why, .. } = reply;
-        // For a node that has not answered in this round yet, its answer in the previous one still stands.
+        // If a node has not answered in this round yet, its answer in the previous round still counts.
         self.whys[call.node] = why;
         if let (Some(proclaiming), Ask::Acquire { .. }, Answer::Token(_)) = (&mut self.proclaiming, call.ask, answer) {
             proclaiming.on_grant(call.node);
@@ -321,7 +322,7 @@ impl Renewer {
         self.keeper.on_wake(now, random)
     }
 
-    /// Moves to the version of the set that superseded the one in which the lock was held.
+    /// Moves to the version of the set that superseded the one in which the lock was held. Returns the keeper's work.
     fn move_on(&mut self) -> Work {
         self.nodes = self.nodes.latest();
         self.lease.moves();
@@ -340,7 +341,7 @@ impl Renewer {
         self.keeper.move_to(&self.nodes.ids(), now, random)
     }
 
-    // Actions.
+    // Actions that follow.
 
     fn perform(&mut self, Work { calls, begins, news }: Work) {
         let (round, given) = (self.keeper.held().round(), self.checked.extending);
@@ -357,7 +358,7 @@ impl Renewer {
         news.into_iter().for_each(|news| self.tell(news));
     }
 
-    /// Informs those concerned.
+    /// Passes the keeper's news on: to waiting callers, guards and metrics.
     fn tell(&mut self, news: News) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         match news {
@@ -401,7 +402,7 @@ impl Renewer {
         }
     }
 
-    /// Returns the nodes' last errors. Nodes that lost the lock are reported so, whatever they answered since.
+    /// Returns the nodes' last errors. A node that lost the lock is reported as such, whatever it answered later.
     fn errors(&self) -> Vec<NodeError> {
         let why = |(node, why): (usize, &Option<Why>)| match self.keeper.held().was_gone_from(node) {
             true => Some(Why::NotHeld),
@@ -418,7 +419,7 @@ impl Renewer {
         let _ = done.send(self.released(&mut giving).await);
     }
 
-    /// Releases the lock on every node; nobody awaits that.
+    /// Releases the lock on every node, in the background.
     pub fn release_in_background(&mut self, counted: Counted) {
         let (key, token, nodes) = (self.lease.shown_key(), self.keeper.held().token().get(), self.nodes.len());
         debug!(%key, token, nodes, "its last guard was dropped: it is released in the background");
@@ -427,7 +428,7 @@ impl Renewer {
 
     /// Begins to release the lock on every node.
     pub fn give_back(&mut self, counted: Counted) -> Giving {
-        // Outstanding calls would only acquire it again.
+        // Calls that are still outstanding could acquire the lock again.
         self.calls = Calls::new(&self.nodes, &self.lease);
         self.proclaiming = None;
         self.give_back.disarm();
@@ -462,7 +463,7 @@ impl Renewer {
     }
 }
 
-/// Returns the inputs of a machine: the time, and a random number.
+/// Returns the inputs of a machine's step: the time, and a random number.
 fn moment() -> (BootTime, u64) {
     (clock::boot_now(), rand::random())
 }

@@ -1,8 +1,8 @@
-//! The client's own thread, which runs its timers and the renewers of its locks, and its connections while no caller's
-//! runtime serves them.
+//! The client's own thread. It runs timers and the renewers of locks, and serves connections while no caller's runtime
+//! does.
 //!
-//! So a lock is extended whatever the application does with its own runtime: computes for minutes on its only thread,
-//! ends it, or has none. Work that callers begin on their own tasks moves here if it needs a timer.
+//! So a lock is extended whatever the application does with its own runtime: it may compute for minutes on its only
+//! thread, end, or not exist. Work that callers begin on their own tasks moves here if it needs a timer.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::net::home;
 use crate::net::nodes::Nodes;
 use crate::{Error, ErrorKind, metrics};
 
-/// Runs futures until it is dropped, then ends once all releases are done.
+/// A thread that runs futures until this is dropped, then ends once all releases are done.
 #[derive(Debug)]
 pub struct Thread {
     runtime: Handle,
@@ -50,7 +50,7 @@ impl Thread {
                 nodes.latest().settled().await;
             });
             home.end();
-            // A name may still be looked up: nobody needs it any longer.
+            // A thread of the runtime may still look up a name, which is not waited for.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("palisade".to_owned()).spawn(run).map_err(failed)?;
@@ -62,8 +62,8 @@ impl Thread {
         self.runtime.spawn(future);
     }
 
-    /// Begins `future` in the runtime of this task, if that can wait for sockets, and otherwise on the thread. It moves
-    /// to the thread as soon as it has to.
+    /// Begins `future` in the runtime of this task if that can wait for sockets, otherwise on the thread. It moves to
+    /// the thread when it needs to.
     pub fn begin<T: Send + 'static>(self: &Arc<Self>, future: impl Future<Output = T> + Send + 'static) -> Begun<T> {
         let at = match home::is_home() || home::guest().is_some() {
             true => At::Here(Box::pin(future)),
@@ -78,7 +78,7 @@ impl Thread {
     }
 }
 
-/// A future that begins where its caller is.
+/// A future that was begun on its caller's task.
 pub struct Begun<T> {
     at: At<T>,
     thread: Arc<Thread>,

@@ -23,13 +23,13 @@ use crate::{Error, ErrorKind, Why};
 
 /// The result of a wait in the queues.
 pub struct Told {
-    /// The acquisition that stood in the queues: the lock is reserved for it for a moment.
+    /// The acquisition that was in the queues: the lock is reserved for it for a short time.
     pub lease: Lease,
     /// The number of the permit that most nodes reserve for it, 1 if none is wanted.
     pub number: u16,
 }
 
-/// A request that is in the queues of nodes.
+/// A request in the queues of nodes.
 struct Request<'a> {
     nodes: &'a Nodes,
     lease: &'a Lease,
@@ -40,12 +40,12 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Asks a node to wait there, after `pause`. Returns the outcome.
+    /// Sends LOCK.WAIT to a node after `pause`. Returns its answer.
     async fn ask(&self, node: usize, pause: Duration) -> (usize, (Option<NodeId>, Result<Value, Why>)) {
         let (endpoint, key) = (&self.nodes.list[node], &self.lease.key);
         sleep(pause).await;
-        // Without a connection, the node's features are unknown: it would receive neither the note nor the number of
-        // requests behind.
+        // If there is no connection yet, the node's features are unknown, and it would receive neither the note nor the
+        // number of requests behind.
         endpoint.is_tried(key, Instant::now() + CONNECT_TIMEOUT.min(self.patience)).await;
         let at_a_time_ms =
             Waiter::at_a_time_ms(self.until, endpoint.waits_heard(key), clock::boot_now(), rand::random());
@@ -55,7 +55,7 @@ impl Request<'_> {
         (node, endpoint.ask_to_wait(&command, self.lease, longest).await)
     }
 
-    /// Passes the reply of a node to `waiter`, and returns what to do next.
+    /// Passes the reply of a node to `waiter`, and returns the next task.
     fn on_reply(&self, waiter: &mut Waiter, node: usize, id: Option<NodeId>, reply: Result<Value, Why>) -> WaitTask {
         let (now, random) = (clock::boot_now(), rand::random());
         let kept = reply.as_ref().ok().and_then(wire::kept_number);
@@ -71,9 +71,9 @@ impl Request<'_> {
 }
 
 /// Waits in the queues until a majority reports the lock as free for this acquisition, for up to `patience`. `None`: it
-/// did not become free, or the nodes accept no waiters now. If this is dropped or ends without the lock, the request
-/// leaves every queue: its connections close, or it is released. Nodes receive the number of requests `behind` it in
-/// this process, again at each renewal.
+/// did not become free, or the nodes accept no waiters now. If the future is dropped or ends without the lock, the
+/// request leaves every queue: its connections close, or a release is sent. Nodes receive the number of requests
+/// `behind` it in this process, again at each repetition.
 ///
 /// # Errors
 /// A majority refuses to let this client wait at all.
@@ -99,9 +99,9 @@ pub async fn turn(
         let (node, (id, reply)) = tokio::select! {
             biased;
             Some(answered) = asked.next() => answered,
-            // The wait continues in the next version, with the same ticket.
+            // The caller waits again in the next version, with the same ticket.
             () = &mut superseded => break WaitTask::Leave,
-            // After that, nodes that do not answer are not waited for.
+            // At this moment the wait ends, also for nodes that have not answered.
             () = &mut over => break waiter.leave(),
             else => break waiter.leave(),
         };
@@ -117,7 +117,7 @@ pub async fn turn(
         }
     };
     debug!(key = %lease.shown_key(), nodes = nodes.len(), ?ended, "waited");
-    // Requests without an answer leave their queues: their connections close, or their nodes receive a release.
+    // Requests without an answer leave their queues, because their connections close or a release is sent.
     drop(asked);
     match ended {
         WaitTask::Acquire(number) => {

@@ -15,10 +15,10 @@ use crate::net::pace::Given;
 use crate::net::wire;
 use crate::run::watching::{self, Observation, State};
 
-/// The holder on one node: the owner, the number of its note, and the public part.
+/// The holder on one node: the owner, the sequence number of its note, and the public part.
 type View = Option<(Vec<u8>, u64, Holder)>;
 
-/// Sends changes until the receiver is dropped, across versions of the set.
+/// Sends changes of the holder until the receiver is dropped, also when the set of nodes changes.
 pub async fn watch(nodes: Arc<Nodes>, key: Arc<[u8]>, given: Given, tell: mpsc::Sender<Option<Holder>>) {
     let (mut nodes, mut last) = (nodes.latest(), None);
     loop {
@@ -44,7 +44,7 @@ async fn watch_version(
     let mut asked: FuturesUnordered<_> = (0..nodes.len()).map(|node| ask(node, None, Duration::ZERO)).collect();
     while let Some(told) = asked.next().await {
         let (known, after) = told.next();
-        // The next request goes out before anything is sent, so that the next change is not missed.
+        // The next request is sent before the change is passed on, so that the next change is not missed.
         asked.push(ask(told.node, known, after));
         ids[told.node] = told.what.id();
         match told.what {
@@ -66,8 +66,8 @@ async fn watch_version(
     }
 }
 
-/// Returns the report of `now` after `last`; `None` if there is no news. The token of one owner only rises: nodes with
-/// the larger one may be away.
+/// Returns the report of `now` after `last`; `None` if nothing has changed. The reported token of one owner never
+/// falls: nodes with its larger token may not answer at present.
 fn news(last: Option<&View>, mut now: View) -> Option<View> {
     if let (Some(Some((before, noted, told))), Some((owner, sequence, holder))) = (last, &mut now)
         && before == owner
@@ -82,8 +82,8 @@ fn news(last: Option<&View>, mut now: View) -> Option<View> {
     Some(now)
 }
 
-/// Returns the view of a majority, each server counted once, with the grant's token and the newest note; `None` if they
-/// disagree.
+/// Returns the holder that a majority agrees on, each server counted once, with its token and newest note; `None` if
+/// the nodes disagree.
 fn agreed(ids: &[Option<NodeId>], views: &[Option<View>]) -> Option<View> {
     let mut by_owner: HashMap<Option<&[u8]>, Vec<&View>> = HashMap::new();
     let counted = views.iter().enumerate().filter(|(node, _)| first_as(ids, *node).is_none());

@@ -1,4 +1,4 @@
-//! Asks a node about a lock: at once, or for its next change.
+//! Asks a node for the state of a lock, at once or at its next change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const GUARDED_AGAIN: Duration = Duration::from_secs(1);
 /// watch.
 pub type Known = Option<(u64, u64)>;
 
-/// The outcome of asking a node.
+/// The result of asking a node.
 #[derive(Debug)]
 pub struct NodeReport {
     pub node: usize,
@@ -69,7 +69,7 @@ impl Observation {
 }
 
 impl NodeReport {
-    /// Returns what to ask this node for next, and after how long.
+    /// Returns the state that the next request to this node should name, and the pause before it.
     pub fn next(&self) -> (Known, Duration) {
         match &self.what {
             Observation::Shows { known: known @ Some(_), .. } | Observation::Same { known, .. } => {
@@ -81,7 +81,7 @@ impl NodeReport {
     }
 }
 
-/// Asks a node: at once, or, if its last report is known, for the next change.
+/// Asks a node for the lock's state: at once, or if its last report is known, at the next change.
 pub fn ask(
     nodes: Arc<Nodes>,
     key: Arc<[u8]>,
@@ -104,7 +104,8 @@ pub fn ask(
             (Some(id), Ok(Value::Nil)) if known.is_some() => Observation::Same { id, known },
             (Some(id), Ok(info)) => match known_of(&info) {
                 Some((0, _)) => {
-                    // A lock that a guarded node has forgotten looks the same.
+                    // LOCK.INFO shows a lock that a guarded node has forgotten as free, so the node is asked whether it
+                    // is guarded.
                     let (server, reply) = nodes.list[node].ask_at(&key, &redis::cmd("LOCK.NODE"), given).await;
                     match reply {
                         Ok(_) if server != Some(id) => {
@@ -128,8 +129,8 @@ pub fn ask(
     .boxed()
 }
 
-/// Returns token and sequence of an answer to LOCK.INFO or LOCK.WATCH; token 0 if the lock is free. `None` if it is no
-/// such answer.
+/// Returns token and sequence number in a reply of LOCK.INFO or LOCK.WATCH; token 0 if the lock is free. `None` if the
+/// reply has another form.
 fn known_of(info: &Value) -> Option<(u64, u64)> {
     match info {
         Value::Nil => Some((0, 0)),

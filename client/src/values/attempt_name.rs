@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Length of the suffix after the caller's name: a sign, 8 hexadecimal digits shared by all attempts of one request,
-/// and 8 random ones.
+/// Length of the suffix after the caller's name: a separator, 8 hexadecimal digits that all attempts of one request
+/// share, and 8 random ones.
 pub const SUFFIX_BYTES: usize = 17;
 const SIGN: u8 = b'#';
 const REQUEST_BYTES: usize = 8;
 
-/// Returns a new attempt name for this request, of an owner with this name or without one. Names never repeat, so that
-/// no late message of one attempt can affect another.
+/// Returns the name of a new attempt of this request; it begins with `name` if the caller chose one. Names never
+/// repeat, so that no late message of one attempt can affect another.
 pub fn attempt_of(name: Option<&[u8]>, request: u32) -> Arc<[u8]> {
     let Some(name) = name else { return Arc::from(rand::random::<[u8; 20]>()) };
     let mut digits = String::with_capacity(SUFFIX_BYTES);
@@ -25,7 +25,7 @@ pub fn is_same_request(one: &[u8], other: &[u8]) -> bool {
     request(one).is_some_and(|of_one| Some(of_one) == request(other))
 }
 
-/// Returns the name that the caller chose, or the whole attempt name if there is none.
+/// Returns the name that the caller chose, or the whole attempt name if the caller chose none.
 pub fn name_of(attempt: &[u8]) -> &[u8] {
     match attempt.split_last_chunk::<SUFFIX_BYTES>() {
         Some((name, [SIGN, digits @ ..])) if !name.is_empty() && digits.iter().all(u8::is_ascii_hexdigit) => name,

@@ -1,4 +1,4 @@
-//! Clocks: the boot clock for validity, the wall clock as a hint for tokens. The only module that reads either.
+//! Clocks: the boot clock for validity, the wall clock as a hint for tokens. No other module reads a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ pub fn boot_now() -> BootTime {
     BootTime::from_us(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
-/// Returns this moment on the clock of timers, also where the runtime's own clock stands still, as tests have it.
+/// Returns this moment on the clock of timers, also if a test has stopped the runtime's own clock.
 #[expect(clippy::disallowed_methods, reason = "timers count on it, no lease does")]
 pub fn now() -> Instant {
     Instant::from_std(std::time::Instant::now())
@@ -35,7 +35,7 @@ pub fn since(then: BootTime) -> Duration {
 }
 
 /// A source of tokens and tickets: the wall clock in microseconds. A token is also larger than every token seen. A
-/// ticket is not: tokens can be far ahead of the clock, and then all clients would draw the same ticket.
+/// ticket is not, because tokens can be far ahead of the clock, and then the tickets of all clients would be equal.
 #[derive(Debug, Default)]
 pub struct HybridClock {
     seen: AtomicU64,
@@ -45,7 +45,7 @@ pub struct HybridClock {
 impl HybridClock {
     /// Returns a proposal for the next token.
     pub fn propose(&self) -> Token {
-        // Beyond the end of the token space, the nodes' own numbers decide.
+        // Above the end of the token space, the nodes choose the token.
         within(wall_us().max(self.seen.load(Ordering::Relaxed) + 1))
     }
 

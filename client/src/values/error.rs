@@ -8,7 +8,7 @@ use palisade_quorum::Printable;
 use crate::values::failure::Why;
 use crate::values::shown_key::ShownKey;
 
-/// The error of a call: why there is no lock, or no longer one.
+/// The error of a call: the reason why a lock was not acquired, or was lost.
 ///
 /// The message says what to do. Match on [`Error::kind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Inner {
     retry_after: Option<Duration>,
     /// True if the cause is permanent.
     is_lasting: bool,
-    /// True if the time was over before the nodes had answered.
+    /// True if the time was up before the nodes had answered.
     is_cut_short: bool,
     /// The last obstacle, if a wait is over.
     in_the_way: Option<ErrorKind>,
@@ -45,7 +45,7 @@ pub enum ErrorKind {
     Guarded,
     /// The nodes granted the lock too late: nothing of the lease is left to rely on.
     Expired,
-    /// This owner already holds the lock: a session, or an owner whose name the caller chose.
+    /// This owner already holds the lock. Owners are named by a session, or by the caller.
     Owned,
     /// The lock was held, and no longer is.
     Lost,
@@ -53,9 +53,9 @@ pub enum ErrorKind {
     BadArgument,
     /// The addresses are wrong, or do not belong to a set of lock nodes.
     Configuration,
-    /// The nodes do not permit this client's user to do that.
+    /// The nodes do not permit that to this client's user.
     NotAllowed,
-    /// Another program is changing the set of nodes too, to a different one.
+    /// Another program is changing the set of nodes to a different one.
     Overtaken,
     /// The client was closed.
     Closed,
@@ -110,7 +110,7 @@ impl Error {
         Self::new(ErrorKind::Lost, "the lock is lost: stop what it protects")
     }
 
-    /// Returns the error of a release that was sent without finding out whether the owner held the lock until then;
+    /// Returns the error of a release that was sent while it is unknown whether the owner held the lock until then;
     /// `nodes` did not answer.
     pub(crate) fn release_sent(nodes: Vec<NodeError>) -> Self {
         let text = "the release was sent, and too few nodes tell whether this owner held the lock until then: stop relying on it. Nodes that did \
@@ -124,7 +124,7 @@ impl Error {
         self
     }
 
-    /// Returns the error of the address with this number in the list. The address itself may contain a password, and is
+    /// Returns the error about address number `number` in the list. The address itself may contain a password, and is
     /// not shown.
     pub(crate) fn address(number: usize, why: &str) -> Self {
         Self::new(ErrorKind::Configuration, format!("address number {number} is no use: {why}"))
@@ -135,14 +135,13 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed: make another one")
     }
 
-    /// Sets whether the cause is permanent, so that somebody has to act.
+    /// Sets whether the cause is permanent, so that someone has to act.
     pub(crate) fn lasting(mut self, is_lasting: bool) -> Self {
         self.0.is_lasting = is_lasting;
         self
     }
 
-    /// Marks that the time was over before the nodes had answered: the error says nothing about them, nor about the
-    /// lock.
+    /// Marks that the time was up before the nodes had answered, so that the error says nothing about them or the lock.
     pub(crate) fn cut_short(mut self) -> Self {
         self.0.is_cut_short = true;
         self
@@ -219,7 +218,7 @@ impl Error {
         self.0.in_the_way
     }
 
-    /// Returns whether somebody has to act: a wrong password, a missing permission, an untrusted certificate, a server
+    /// Returns whether the cause is permanent, so that someone has to act: a wrong password, a missing permission, an untrusted certificate, a server
     /// without the module, an argument that nodes refuse. Anything else passes by itself, so waiting or retrying helps:
     /// nodes that are down, load their data or are guarded, and a lock that another owner holds.
     ///
@@ -252,7 +251,7 @@ impl Error {
         }
     }
 
-    /// Returns what happened, without the nodes' reasons and the holder, which are shown separately.
+    /// Returns the message without the nodes' reasons and the holder, which are available separately.
     #[doc(hidden)]
     pub fn summary(&self) -> &str {
         &self.0.text
@@ -308,8 +307,8 @@ impl Error {
 }
 
 impl fmt::Display for NodeError {
-    /// Escapes everything that a terminal would obey: the text of nodes, and of other servers in their place, is not
-    /// trusted.
+    /// Escapes everything that controls a terminal, since the texts of nodes, and of other servers at their addresses,
+    /// are not trusted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", Printable(&self.node), Printable(&self.why.to_string()))
     }

@@ -1,5 +1,5 @@
-//! Reasons why a node does not do what it is asked: a type from where a failure is found to the words that people read.
-//! Nothing parses those words again; the errors of servers are parsed here, once.
+//! Reasons why a node does not do what it is asked: one type, from where a failure is found to the text that people
+//! read. The errors of servers are parsed only here, and this type's own texts are never parsed.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use redis::{RedisError, Value};
 
 use crate::values::tls_fault::{TlsFault, is_of_tls};
 
-/// Words of a server about a client beyond `maxclients`, and about a command of a module that it does not have. Their
-/// code, `ERR`, is that of many errors.
+/// Texts of a server's errors for a client beyond `maxclients`, and for an unknown command of a module. Their code,
+/// `ERR`, is that of many errors.
 const FULL: &str = "max number of clients";
 const UNKNOWN_COMMAND: &str = "unknown command";
 
-/// Words of a server about a database that does not exist.
+/// The text of a server's error for a database that does not exist.
 const NO_DATABASE: &str = "DB index is out of range";
 
-/// Words of a server that belongs to no cluster.
+/// The text of a server's error if it belongs to no cluster.
 const NO_CLUSTER: &str = "cluster support disabled";
 
-/// Words of a guarded node between the reason and the advice.
+/// The words between reason and advice in the error of a guarded node.
 const GRANTS_NOTHING: &str = " and grants nothing";
 
-/// Code of a module that has failed. Until its server restarts, the module answers nothing else.
+/// The code of a module that has failed. It answers nothing else until its server restarts.
 const PANICKED: &str = "LOCKPANIC";
 
 /// Codes of errors that do not pass by themselves.
@@ -37,7 +37,7 @@ pub enum Why {
     Unanswered,
     /// The node was not asked: it cannot be reached now.
     Unreachable(String),
-    /// The node was not asked: somebody has to act before the server can be a node.
+    /// The node was not asked: the server cannot be a node until someone acts.
     Unfit(String),
     /// The connection broke during the request, or the answer is not understood.
     Broken(String),
@@ -94,11 +94,11 @@ pub enum Why {
     },
     /// The node has granted the lock to another owner.
     Held,
-    /// The node does not have the lock of the request. Another owner may have it.
+    /// The node does not have the lock that the request is about. Another owner may have it.
     NotHeld,
     /// The node has not answered this many releases.
     Owing(usize),
-    /// The server is that of another node of the list, with this name.
+    /// The server is also another node of the list, the one with this name.
     SameServer(String),
     /// One of the node's servers failed.
     Of {
@@ -182,7 +182,7 @@ impl Why {
         }
     }
 
-    /// Marks an error from before the request, as opposed to an answer to it: nothing was done.
+    /// Marks an error as one from before the request was sent: the node did nothing.
     pub(crate) fn before_asked(self) -> Self {
         match self {
             Self::Refused { code, text } => Self::TurnedAway { code, text },
@@ -260,7 +260,7 @@ impl Why {
         }
     }
 
-    /// Returns whether the node may have done what it was asked, without saying so.
+    /// Returns whether the node may have done what it was asked, without having answered.
     pub(crate) fn may_be_done(&self) -> bool {
         match self {
             Self::Of { why, .. } => why.may_be_done(),
@@ -322,7 +322,7 @@ mod tests {
         Why::Refused { code: code.to_owned(), text: text.to_owned() }
     }
 
-    /// Each case: a server's answer, its reason, and whether that is lasting and a refusal. The server's own words stay
+    /// Each case: a server's answer, the reason, and whether that is lasting and a refusal. The server's own words stay
     /// unchanged.
     #[test]
     fn each_answer_of_a_server() {
@@ -370,7 +370,7 @@ mod tests {
         assert!(matches!(&gone, Why::Unreachable(_)) && gone.to_string().starts_with("it cannot be reached: "));
         let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
         assert!(matches!(Why::unconnected(&wrong), Why::Unfit(_)));
-        // Nothing was done there.
+        // The node did nothing.
         assert!([Why::Silent, Why::Broken("x".to_owned())].into_iter().all(|why| !why.before_asked().may_be_done()));
         assert!(!turned_away("ERR").is_wrong() && refused("ERR", "why").is_wrong());
     }

@@ -1,9 +1,9 @@
-//! Holder ids, which name holders and waiters alike: deadlock detection needs them.
+//! Holder ids: one name for everything that a worker holds and waits for, which deadlock detection needs.
 //!
-//! The nodes know each acquisition under a name of its own. A *holder id* names the flow of control that makes them,
-//! such as a worker, a job, or a process that does one thing at a time. It ends the note, ` [holder=ID]`, so that nodes
-//! need no field for it and every client can set it. [`Options::holder`](crate::Options::holder) sets it, `palisade
-//! deadlocks` reads it.
+//! On the nodes each acquisition has a name of its own. A *holder id* names the flow of control that makes several,
+//! such as a worker, a job, or a process that does one thing at a time. It is written at the end of the note, as `
+//! [holder=ID]`, so that nodes need no field for it and every client can set it.
+//! [`Options::holder`](crate::Options::holder) sets it, `palisade deadlocks` reads it.
 
 use std::str;
 

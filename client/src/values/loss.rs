@@ -1,4 +1,4 @@
-//! Ends of a lock: why it is lost, or what its release achieved.
+//! The ends of a lock: why it was lost, or the result of its release.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ pub enum Loss {
     /// Another guard released the lock.
     Released,
     /// The nodes lost the lock before its lease ended: an operator broke it, somebody deleted it or released it under
-    /// its owner's name, or nodes lost their memory. These nodes do not have it, and no majority is left.
+    /// its owner's name, or nodes lost their memory. The listed nodes do not have it, and the others are no majority.
     TakenAway(Vec<NodeError>),
-    /// The lease ended, because too few nodes extended it in time. The answers of the others; nodes without an entry
-    /// did not answer.
+    /// The lease ended, because too few nodes extended it in time. The list has the answers of those that did not;
+    /// nodes without an entry did not answer.
     TooFewNodes(Vec<NodeError>),
     /// The lease ended, and [`Options::max_hold`](crate::Options::max_hold) forbids extending it further.
     MaxHold,
@@ -22,7 +22,7 @@ pub enum Loss {
     NotExtended,
     /// The lease ended while this process could not run: it was suspended, or its machine slept.
     Asleep,
-    /// The client has ended, and extends nothing any longer.
+    /// The client has ended, and extends no lock any longer.
     Closed,
 }
 
@@ -30,16 +30,16 @@ pub enum Loss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock is free for others: a majority of the nodes had it until now, and has released it. The others release
-    /// it in the background.
+    /// The lock is free for others: a majority of the nodes had it until now, and has released it. On the other nodes
+    /// it is released in the background.
     Released,
     /// One hold was released; this many guards are left.
     StillHeld(u32),
-    /// A majority no longer had it: it had ended before, or the nodes lost it. The last steps may have been done
+    /// A majority no longer had the lock: it had ended before, or the nodes lost it. The last steps may have been done
     /// without the lock.
     AlreadyExpired,
-    /// Too few nodes report whether the lock was held until now. These did not answer: each releases it once it
-    /// answers, or when the lease ends there.
+    /// Too few nodes answered whether the lock was held until now. The listed nodes did not answer: each releases the
+    /// lock once it answers, or when the lease ends there.
     PartlyUnreachable(Vec<NodeError>),
 }
 

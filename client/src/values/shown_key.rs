@@ -4,7 +4,7 @@ use std::fmt;
 
 use palisade_quorum::Printable;
 
-/// A key as people read it: as text if it is text, with nothing in it that moves a cursor.
+/// A key as people read it: as text if it is valid text, without characters that control a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownKey<'a>(pub &'a [u8]);
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::RedisError;
 
-/// Why a client and a server do not agree on TLS. Somebody has to act: the cause is permanent.
+/// The reason why a client and a server do not agree on TLS. The cause is permanent: someone has to act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -12,18 +12,18 @@ pub enum TlsFault {
     Untrusted,
     /// The server's certificate is for other names.
     OtherName {
-        /// The name that was looked for.
+        /// The name that the certificate should have.
         wanted: String,
         /// The names that the certificate has.
         has: Vec<String>,
     },
-    /// The server wants a certificate of the client, which shows none.
+    /// The server requires a client certificate, and the client has none.
     NoCertificate,
     /// The server does not accept the client's certificate.
     Refused,
-    /// The server speaks no TLS, and its address says that it does.
+    /// The server does not use TLS, although its address says so.
     Plain,
-    /// The server speaks TLS, and its address does not say so.
+    /// The server uses TLS, although its address does not say so.
     Encrypted,
 }
 
@@ -55,7 +55,7 @@ impl TlsFault {
         None
     }
 
-    /// Tells what to do about it: the option of the program, and what it is in this crate.
+    /// Returns advice: the option of the program `palisade`, and the method of this crate.
     #[doc(hidden)]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl TlsFault {
     }
 }
 
-/// Returns true if two who speak TLS do not agree: a certificate is not accepted or is missing, or one of them speaks something else.
+/// Returns whether the error is about TLS: a certificate is missing or not accepted, or one side does not use TLS.
 #[cfg(feature = "tls")]
 pub(crate) fn is_of_tls(error: &RedisError) -> bool {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
@@ -87,7 +87,7 @@ pub(crate) fn is_of_tls(_: &RedisError) -> bool {
     false
 }
 
-/// Returns the name in `IpAddress(127.0.0.1)` or `DnsName("localhost")`, the only form in which rustls has it.
+/// Returns the name in `IpAddress(127.0.0.1)` or `DnsName("localhost")`, the only form in which rustls reports it.
 #[cfg(feature = "tls")]
 fn bare(name: &str) -> String {
     let inner = ["IpAddress(", "DnsName("].iter().find_map(|kind| name.strip_prefix(kind)?.strip_suffix(')'));
@@ -99,14 +99,14 @@ fn of_rustls(error: &RedisError) -> Option<&rustls::Error> {
     use std::error::Error;
     use std::sync::Arc;
 
-    // As redis-rs keeps the errors of others.
+    // redis-rs wraps the errors of other crates like this.
     let inner = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     let io = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()).and_then(std::io::Error::get_ref);
     io.and_then(|io| io.downcast_ref::<rustls::Error>())
 }
 
 impl fmt::Display for TlsFault {
-    /// Writes the state and its cause, without what to do.
+    /// Writes the state and its cause, without advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Untrusted => {

@@ -23,12 +23,12 @@ use crate::fixture::{Nodes, connected, locking, ms, until};
 use crate::harness::{Frozen, Server, Setup};
 use crate::proxy::proxied;
 
-/// A stub of the fixture's listener: nobody listens to events here.
+/// A stub for the fixture, which expects this module: no test here listens to trace events.
 mod told {
     pub fn listen() {}
 }
 
-/// Runs the tests of this file one after the other: they count the resources of their process.
+/// Makes the tests of this file run one after the other, because they count resources of their process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Locks these names on each node, for a holder outside this process.
@@ -36,7 +36,7 @@ fn hold(servers: &[Server], keys: Range<usize>) {
     say(servers, keys, |n| format!("LOCK.ACQUIRE k{n} holder 3600000"));
 }
 
-/// Releases them, one after the other.
+/// Releases the locks, one after the other.
 fn release(servers: &[Server], keys: Range<usize>) {
     say(servers, keys, |n| format!("LOCK.RELEASE k{n} holder LEVEL 1"));
 }
@@ -57,7 +57,7 @@ fn options() -> Options {
     Options::new().ttl(ms(60_000)).node_timeout(Duration::from_secs(10)).auto_extend(false)
 }
 
-/// Lets one task wait for each lock.
+/// Starts one task for each lock, which waits for it.
 fn all_wait(client: &Client, keys: Range<usize>) -> JoinSet<Guard> {
     let mut waiting = JoinSet::new();
     for n in keys {
@@ -118,7 +118,7 @@ async fn ten_thousand_keys_wait_with_less_than_a_hundred_descriptors() {
     assert!(descriptors() < 100, "{} descriptors", descriptors());
 }
 
-/// Requests at a killed node ask again when it is back; the other nodes serve meanwhile.
+/// The requests at a killed node ask again when it is back; the other nodes serve them meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_killed_and_started_again() {
     let _alone = ALONE.lock().await;
@@ -131,8 +131,8 @@ async fn a_node_that_is_killed_and_started_again() {
     nodes.0[2].kill();
     release(&nodes.0[..2], 0..100);
     are_served(first).await;
-    // The node no longer knows any lock, so each request has a turn there: the next of the other nodes that frees it
-    // decides.
+    // The node no longer knows any lock, so each request has its turn there. A request gets its lock when the next of
+    // the other nodes releases it.
     nodes.0[2].start_again();
     nodes.0[2].lift();
     until("they ask there", async || nodes.0[2].info("listeners") == 1).await;
@@ -203,7 +203,8 @@ async fn a_listener_that_is_killed_costs_nobody_its_place() {
     are_served(second).await;
 }
 
-/// A suspended node does not keep requests from the others, and cancelled requests have left when it resumes.
+/// While a node is suspended, requests are served by the others. Requests cancelled meanwhile have left the queue when
+/// it resumes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stands_still_while_waits_are_given_up() {
     let _alone = ALONE.lock().await;
@@ -222,7 +223,7 @@ async fn a_node_that_stands_still_while_waits_are_given_up() {
     wait_on(&nodes.0, 0).await;
 }
 
-/// Where the user may not listen, each wait has a connection of its own, as with nodes that do not know LOCK.HEAR.
+/// If the user may not listen, each wait has a connection of its own, as with nodes that do not know LOCK.HEAR.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_may_not_listen_waits_as_before() {
     let _alone = ALONE.lock().await;
@@ -234,7 +235,7 @@ async fn a_user_that_may_not_listen_waits_as_before() {
         connected(&client).await;
         let held = holder.with(&options()).lock("k").await.unwrap();
         let waits = locking(&client, &options(), "k");
-        // A node that heard of the previous release last may not be held.
+        // The lock may not be held on the node that received the previous release last.
         let waiters = |field: &str| nodes.0.iter().filter(|server| server.info(field) == 1).count();
         until("it waits", async || waiters("waiters") >= 3).await;
         assert_eq!(waiters("waiters_heard") >= 3, is_heard);
@@ -243,7 +244,8 @@ async fn a_user_that_may_not_listen_waits_as_before() {
     }
 }
 
-/// On a single node the first few wait for the lock itself, each on a connection; the others learn of their turns.
+/// On a single node the first few requests wait for the lock itself, each on a connection; the others wait for their
+/// turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_on_one_node_with_few_connections() {
     let _alone = ALONE.lock().await;

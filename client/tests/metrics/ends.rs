@@ -7,7 +7,7 @@ use crate::harness::Frozen;
 use crate::proxy::{Proxy, proxied};
 use crate::recorder::sum;
 
-/// Options with a lease so long that nothing is extended meanwhile.
+/// Returns options with a lease so long that no extension happens meanwhile.
 fn of(class: &str) -> Options {
     Options::new().ttl(ms(60_000)).class(class)
 }
@@ -30,7 +30,7 @@ async fn each_acquisition_is_counted_once_by_how_it_ended() {
     assert_eq!(other.with(&options).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     let short = options.clone().wait(ms(300));
     assert_eq!(other.with(&short).lock("k").await.unwrap_err().kind(), ErrorKind::TimedOut);
-    // Its caller cancels.
+    // The caller cancels.
     let before = nodes.0[0].info("waiters");
     let waits = tokio::spawn({
         let (other, options) = (other.clone(), options.clone());
@@ -103,7 +103,7 @@ async fn rounds_of_an_acquisition() {
     until("it waits", async || nodes.0.iter().all(|server| server.info("waiters") == 1)).await;
     guard.release().await;
     waits.await.unwrap();
-    // The rounds: refused, notified that it is free, granted.
+    // Three rounds: refused, notified that the lock is free, granted.
     assert!(rounds("waits") >= 3.0, "{}", rounds("waits"));
 }
 

@@ -28,7 +28,7 @@ async fn each_loss_is_counted_by_its_reason() {
     let guard = locks.with(&of(300).max_hold(ms(400))).lock("c").await.unwrap();
     assert_eq!(guard.lost().await, Loss::MaxHold);
 
-    // Nothing else runs on the client's own thread meanwhile.
+    // The client's own thread has nothing else to do meanwhile.
     let guard = locks.with(&of(300)).lock("d").await.unwrap();
     locks.spawn(async { std::thread::sleep(Duration::from_secs(1)) }).unwrap();
     assert_eq!(guard.lost().await, Loss::Asleep);
@@ -43,7 +43,7 @@ async fn each_loss_is_counted_by_its_reason() {
     for reason in reasons {
         assert_eq!(losses(reason), 1.0, "{reason}");
     }
-    // No lock is held any longer, and each loss is counted once, whatever follows.
+    // No lock is held any longer, and each loss was counted once, whatever followed.
     drop(guard);
     assert_eq!(sum("palisade_client_held", &[("class", "losses")]), 0.0);
     assert_eq!(sum("palisade_client_hold_seconds_count", &[("class", "losses")]), 5.0);

@@ -23,7 +23,7 @@ mod page;
 mod recorder;
 mod spans;
 
-/// A stub for the fixture, which listens to events where they are tested.
+/// A stub for the fixture, which expects this module: no test here listens to trace events.
 mod told {
     pub fn listen() {
         crate::recorder::install();

@@ -1,4 +1,4 @@
-//! Tests that docs/telemetry.md names every metric, with its labels.
+//! Tests that docs/telemetry.md lists every metric, with its labels.
 
 use palisade_client::Options;
 
@@ -17,7 +17,7 @@ fn rows() -> Vec<(String, String, Vec<String>)> {
     page.lines().filter_map(row).collect()
 }
 
-/// Produces each metric at least once.
+/// Makes the client report each metric at least once.
 async fn all() {
     let (_nodes, locks) = Nodes::with_client(1).await;
     let options = Options::new().ttl(ms(300)).auto_extend(false);

@@ -1,4 +1,5 @@
-//! The recorder of this process, as Prometheus would scrape it. Each test has its own class of locks and its own nodes.
+//! The recorder of this process, read as Prometheus would read it. Each test has its own class of locks and its own
+//! nodes.
 
 use std::sync::OnceLock;
 
@@ -16,7 +17,7 @@ pub struct Installed {
     pub spans: InMemorySpanExporter,
 }
 
-/// Installs them before the first client of the process, as docs/telemetry.md says.
+/// Installs them before the process creates its first client, as docs/telemetry.md says.
 pub fn install() -> &'static Installed {
     INSTALLED.get_or_init(|| {
         let spans = InMemorySpanExporter::default();

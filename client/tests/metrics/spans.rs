@@ -6,7 +6,7 @@ use palisade_client::Options;
 use crate::fixture::{Nodes, ms, until};
 use crate::recorder::install;
 
-/// Returns the spans of this name for this key so far.
+/// Returns the spans with this name and this key so far.
 fn spans(name: &str, key: &str) -> Vec<SpanData> {
     install().provider.force_flush().unwrap();
     let all = install().spans.get_finished_spans().unwrap();

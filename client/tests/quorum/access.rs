@@ -1,4 +1,4 @@
-//! A client whose user has exactly the rights that docs/acl.md gives to an application.
+//! A client whose user has exactly the permissions that docs/acl.md gives to an application.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use palisade_client::{Client, Options, Released};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::{Setup, acl_rules};
 
-/// A command that a client also sends if the server knows it; nothing depends on it.
+/// A command that a client also sends if the server knows it, but can do without.
 const BY_THE_WAY: &str = "client|setinfo";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn the_user_of_an_application_can_do_all_that_a_client_does() {
     let patient = options.clone();
     let waiter = tokio::spawn(async move { others.with(&patient).lock("orders:42").await });
     nodes.queued(1).await;
-    // A node that lost the lock gets it back.
+    // A node that lost the lock grants it again.
     nodes.0[0].kill();
     nodes.0[0].start_again();
     until("the node has it again", async || nodes.holding("orders:42") == 3).await;

@@ -7,8 +7,8 @@ use crate::by_owner::{TTL, patient, process, take, takes};
 use crate::fixture::{Nodes, ms, until};
 use crate::proxy::Proxy;
 
-/// One process acquired the lock and was suspended, another one continues it. When the first resumes, it must not
-/// affect the owner: its lease is over, and it releases the attempt that it had reported to nobody.
+/// One process acquired the lock and was suspended, and another one continues it. When the first resumes, its lease is
+/// over, and it releases the attempt, whose grant it had reported to nobody. That must not affect the owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_only_stopped_takes_nothing_away() {
     let nodes = Nodes::start(3);
@@ -18,11 +18,11 @@ async fn a_process_that_was_only_stopped_takes_nothing_away() {
     takes(&stopped, short).await;
     let token = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
     until("the first one's lease is over", async || stopped.counts().0 == 0).await;
-    // Whatever it sends then has arrived once another of its requests is answered.
+    // Once a later request of that process is answered, all of its earlier messages have arrived.
     assert!(stopped.check(b"k", token).await.unwrap().is_some());
     assert_eq!(nodes.holding("k"), 3);
     assert_eq!(locks.release(b"k", b"me", None, None).await.unwrap(), Some(0));
-    // The release of an attempt arrives late, sent before another process found the attempt there.
+    // An attempt's release arrives late: it was sent before another process found the attempt on the nodes.
     let attempt = "me#0123456789abcdef";
     nodes.say(&format!("LOCK.ACQUIRE k {attempt} 60000"));
     let found = locks.extend(b"k", b"me", TTL, None).await.unwrap().unwrap();
@@ -54,7 +54,7 @@ async fn what_nodes_do_not_agree_on_is_looked_at_again() {
     }
 }
 
-/// A script extends a lock by one call of a program after the other: each of them adopts the lock.
+/// A script extends a lock by one call of a program after the other: each call adopts the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_and_fifty_processes_one_after_the_other() {
     let nodes = Nodes::start(1);
@@ -71,7 +71,7 @@ async fn a_hundred_and_fifty_processes_one_after_the_other() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// An owner has as many holds as a node counts, and another process continues the count.
+/// An owner has the maximum number of holds, and another process continues the count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_holds_as_a_node_counts() {
     let nodes = Nodes::start(3);
@@ -91,7 +91,7 @@ async fn as_many_holds_as_a_node_counts() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// One process acquired the lock for a writer, another one made the writer a reader, and readers get in.
+/// One process acquired the lock for a writer, another one made the writer a reader, and other readers get in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_another_process_made_a_reader() {
     let nodes = Nodes::start(3);

@@ -7,7 +7,7 @@ use palisade_client::{Client, ErrorKind, Options};
 use crate::fixture::{Nodes, locking, ms, until};
 use crate::harness::Frozen;
 
-/// A limit that is long enough on any machine: a passing test does not wait for it.
+/// A limit that is long enough on any machine: a test that passes does not reach it.
 const LONG: Duration = Duration::from_secs(300);
 
 /// A majority of five.
@@ -17,7 +17,7 @@ fn patient() -> Options {
     Options::new().wait(LONG)
 }
 
-/// A node's time to answer used to include the time that requests queued in this process.
+/// The time that a node has to answer used to include the time for which requests were queued in this process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_thousand_at_once_all_get_theirs() {
     let (nodes, locks) = Nodes::with_client(5).await;
@@ -37,7 +37,7 @@ async fn three_thousand_at_once_all_get_theirs() {
     until("nothing is left", async || nodes.0.iter().all(|server| server.info("held") == 0)).await;
 }
 
-/// Nodes hang for longer than their time to answer, and resume.
+/// Nodes hang for longer than the time that they have to answer, and resume.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stops_for_a_moment_while_locks_are_taken() {
     let (nodes, locks) = Nodes::with_client(5).await;
@@ -61,7 +61,7 @@ async fn a_majority_that_stops_for_a_moment_while_locks_are_extended() {
     for n in 0..20 {
         guards.push(locks.with(&options).lock(format!("held-{n}")).await.unwrap());
     }
-    // This lasts over two leases: each guard's rounds meet nodes that hang.
+    // This takes more than two leases: the rounds of each guard find nodes that hang.
     for _ in 0..15 {
         let frozen: Vec<_> = nodes.0[..MAJORITY].iter().map(Frozen::new).collect();
         tokio::time::sleep(ms(200)).await;
@@ -111,7 +111,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     let waiting = locking(&locks, &patient(), "k");
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
-    // The same holds behind another request of this process.
+    // The same is true behind another request of this process.
     for key in ["other", "k"] {
         let error = locks.with(&Options::new().wait(ms(100))).lock(key).await.unwrap_err();
         assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("LOADING"), "{error}");
@@ -125,7 +125,7 @@ async fn a_majority_that_is_loading_is_waited_for() {
     assert!(waiting.await.unwrap().is_valid());
 }
 
-/// The error names the obstacle, node by node.
+/// The error reports the obstacle, node by node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_of_waiting_tells_what_stood_in_the_way() {
     let (mut nodes, locks) = Nodes::with_client(5).await;

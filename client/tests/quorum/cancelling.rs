@@ -52,7 +52,7 @@ async fn at_every_await_point() {
             drop(poll_some(locks.with(&options).lock("k"), polls).await);
             nothing_is_left(&nodes).await;
         }
-        // Here another client holds the lock, and is followed.
+        // Here another client holds the lock, and these requests wait behind it.
         for polls in 1..12 {
             let holder: Guard = locks.with(&options).try_lock("k").await.unwrap();
             let patient = locks.with(&options);
@@ -82,7 +82,7 @@ async fn at_every_await_point() {
             drop(poll_some(writing.downgrade(), polls).await);
             nothing_is_left(&nodes).await;
         }
-        // Nothing is in progress either.
+        // No work is left in progress, either.
         locks.close().await.unwrap();
     }
 }

@@ -17,7 +17,7 @@ use crate::fixture::{Nodes, connected, locking, ms, until};
 use crate::harness::{Server, Setup, acl_rules, int, patience, state_file};
 use crate::proxy::{Proxy, before_each};
 
-/// Leases of locks that are held throughout. A step waits until earlier leases have ended. After it all clients
+/// The ttl of locks that are held throughout. A step waits until earlier leases have ended. After it all clients
 /// reconnect to all nodes, which takes seconds on a machine that is busy with other tests.
 const TTL_MS: u64 = 5_000;
 
@@ -25,7 +25,7 @@ fn lasting() -> Setup {
     Setup::new().module_arguments(&["max-ttl", "5000", "max-clock-skew", "1000"])
 }
 
-/// A setup with short leases: where no lock is held throughout, steps need not wait for long.
+/// Returns a setup with short leases, so that steps need not wait long; for tests in which no lock is held throughout.
 fn short() -> Setup {
     Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"])
 }
@@ -38,7 +38,7 @@ fn options() -> Options {
     Options::new().ttl(ms(TTL_MS))
 }
 
-/// Changes the set, or fails if that never ends.
+/// Changes the set; fails if that takes too long.
 async fn set(client: &Client, addresses: Vec<String>) {
     timeout(patience() * 2, client.set_nodes(addresses)).await.expect("a change comes to an end").unwrap();
 }
@@ -74,9 +74,9 @@ async fn is_on(nodes: &Nodes, key: &str, places: &[usize]) {
     .await;
 }
 
-/// The set goes from three nodes to five, one of which is replaced, and back to three, while many tasks take turns. One
-/// lock of each kind is held throughout: by the client that changes the set, by one that only follows, and by one that
-/// was away and returns.
+/// The set grows from three nodes to five, one of which is replaced, and shrinks to three again, while many tasks take
+/// turns. One lock of each kind is held throughout: by the client that changes the set, by one that only follows, and
+/// by one that is cut off for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_come_and_go_under_load() {
     let nodes = Nodes::start_with(6, lasting);
@@ -85,7 +85,7 @@ async fn nodes_come_and_go_under_load() {
     let follower = Client::new(old.clone()).unwrap();
     connected(&changer).await;
     connected(&follower).await;
-    // This client is away: nothing that it sends or receives arrives.
+    // This client is cut off: nothing that it sends or receives arrives.
     let (proxies, addresses) = before_each(&nodes.0[..3]).await;
     let sleeper = Client::new(addresses).unwrap();
     connected(&sleeper).await;
@@ -141,7 +141,7 @@ async fn nodes_come_and_go_under_load() {
     is_on(&nodes, "shared", &[3, 4, 5]).await;
     is_on(&nodes, "permits", &[3, 4, 5]).await;
 
-    // It has the old nodes, and finds the others.
+    // That client has the old nodes, and finds the others.
     asleep.lost().await;
     proxies.iter().for_each(|proxy| proxy.pass());
     assert_eq!(sleeper.with(&options().wait(ms(500))).lock("own").await.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -178,7 +178,7 @@ async fn nodes_come_and_go_under_load() {
     println!("{} turns", turns());
 }
 
-/// A changer is stopped again and again, at any point; another one completes the change.
+/// A program that changes the set is stopped again and again, at any point; another one completes the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changer_that_stops_half_way_is_gone_on_from() {
     let nodes = Nodes::start_with(5, short);
@@ -197,14 +197,15 @@ async fn a_changer_that_stops_half_way_is_gone_on_from() {
     places.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, places);
-    // The stopped client follows.
+    // The stopped client works with the new set.
     let guard = other.with(&brief()).lock("k").await.unwrap();
     assert_eq!(stopped.with(&brief()).try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
     is_on(&nodes, "k", &[0, 3, 4]).await;
     guard.release().await;
 }
 
-/// A list that a majority accepted may have been decided: the next changer completes it, although it wants another one.
+/// A list that a majority accepted may have been decided, so the next program completes it, although it wants another
+/// list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_changer_had_accepted_is_completed() {
     const BALLOT: &str = "00000000000000000000000000000007";
@@ -234,7 +235,7 @@ async fn of_two_changers_at_once_one_ends_unless_they_want_the_same() {
     let nodes = Nodes::start_with(5, short);
     let changers: Vec<_> = (0..2).map(|_| Client::new(some(&nodes, &[0, 1, 2])).unwrap()).collect();
     set(&changers[0], some(&nodes, &[0, 1, 2])).await;
-    // Each wants a node that the other wants to remove.
+    // Each of the two programs wants a node that the other wants to remove.
     let aims = [&[0, 3, 4][..], &[1, 2, 3]];
     let change = async |n: usize| timeout(patience() * 2, changers[n].set_nodes(some(&nodes, aims[n]))).await.unwrap();
     let (one, other) = tokio::join!(change(0), change(1));
@@ -260,13 +261,13 @@ async fn a_dead_node_is_replaced() {
     let follower = Client::new(some(&nodes, &[0, 2])).unwrap();
     let error = follower.with(&options()).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
-    // It was dead when the set was founded, so nobody could ask for its id.
+    // It was dead when the set was founded, so its id was unknown.
     assert!(members(&nodes.0[0]).split(',').all(|member| !member.starts_with("unknown@")));
     assert_eq!(guard.release().await, Released::Released);
 }
 
-/// A new node is guarded. Meanwhile it grants nothing, and with a dead node beside it no majority of four would be
-/// left.
+/// A new node is guarded. Meanwhile it grants nothing, and if another node died, the set of four would have no
+/// majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_added_when_it_serves() {
     let (mut nodes, locks) = founded(4, &[0, 1, 2]).await;
@@ -280,7 +281,7 @@ async fn a_node_is_added_when_it_serves() {
     assert_eq!(guard.release().await, Released::Released);
 }
 
-/// A new node does not answer in a node's time, as one under load: it is asked again.
+/// A new node does not answer in time, as one under load would not: it is asked again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_that_does_not_answer_is_asked_again() {
     let (nodes, locks) = founded(3, &[0, 1]).await;
@@ -295,7 +296,8 @@ async fn a_new_node_that_does_not_answer_is_asked_again() {
     assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
 }
 
-/// A new node is guarded, and answers only every other connection: the change asks until it knows that the node serves.
+/// A new node is guarded, and answers only on every other connection: the change asks until it knows that the node
+/// serves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
     let (nodes, locks) = founded(3, &[0, 1]).await;
@@ -314,7 +316,7 @@ async fn a_guarded_node_that_answers_now_and_then_is_not_added() {
     assert_eq!([0, 1, 2].map(|place| version(&nodes.0[place])), [2; 3]);
 }
 
-/// A new node refuses permanently. That ends the change, while another new one does not answer yet.
+/// A new node refuses permanently, which ends the change, although another new node has not answered yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lasting_refusal_of_a_new_node_ends_the_change_at_once() {
     let (nodes, locks) = founded(4, &[0, 1]).await;
@@ -342,7 +344,7 @@ async fn nodes_client(nodes: &Nodes, places: &[usize]) -> Client {
     client
 }
 
-/// Waits until a lock is on at least these nodes, where others are dead.
+/// Waits until a lock is on at least these nodes; the others are dead.
 async fn is_on_live(nodes: &Nodes, key: &str, places: &[usize]) {
     until("the lock is where it should be", async || {
         places.iter().all(|&place| nodes.0[place].client().say(&format!("EXISTS {key}")) == int(1))
@@ -364,13 +366,13 @@ async fn it_takes_the_permission() {
     assert_eq!((error.kind(), error.nodes().len()), (ErrorKind::NotAllowed, 3), "{error}");
     assert!(error.to_string().contains("+lock.setmembers"), "{error}");
     assert_eq!([0, 1, 2, 3].map(|place| version(&nodes.0[place])), [0; 4]);
-    // It follows an operator's change, with its own user.
+    // It follows a change that an operator makes, although its own user has fewer permissions.
     let operator = Client::new(some(&nodes, &[0, 1, 2])).unwrap();
     set(&operator, some(&nodes, &[1, 2, 3])).await;
     let guard = app.with(&brief()).lock("k").await.unwrap();
     is_on(&nodes, "k", &[1, 2, 3]).await;
     guard.release().await;
-    // A client that may not report its version of the set gets an error that says so.
+    // A client that is not allowed to state its version of the set gets an error that says so.
     for server in &nodes.0 {
         server.client().say("ACL SETUSER app -lock.members");
     }
@@ -379,7 +381,7 @@ async fn it_takes_the_permission() {
     assert!(error.kind() == ErrorKind::NoQuorum && error.to_string().contains("+lock.members"), "{error}");
 }
 
-/// A node that lost its state file is a new one: its answers do not count until it is added.
+/// A node that lost its state file is a new node: its answers do not count until it is added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_server_at_an_address_is_no_member() {
     let (mut nodes, locks) = founded(3, &[0, 1, 2]).await;

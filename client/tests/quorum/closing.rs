@@ -1,4 +1,4 @@
-//! The end of a program: once the client is closed, all background releases are done.
+//! The end of a program: once the client is closed, all releases in the background are done.
 
 use palisade_client::{Client, ErrorKind, Options, Released};
 
@@ -16,7 +16,7 @@ fn what_was_dropped_is_free_when_the_client_is_closed() {
             connected(&locks).await;
             let slow = Options::new().node_timeout(ms(30_000)).wait(ms(60_000));
             drop(locks.with(&slow).lock("k").await.unwrap());
-            // Another caller cancels.
+            // A caller cancels another request.
             drop(tokio::time::timeout(ms(1), locks.with(&slow).lock("other")).await);
             locks.close().await.unwrap();
             assert_eq!((nodes.holding("k"), nodes.holding("other")), (0, 0));
@@ -38,7 +38,7 @@ async fn a_lock_that_a_guard_holds_is_not_taken_from_it() {
     tokio::time::sleep(ms(2_500)).await;
     assert!(guard.is_valid(), "it is extended as before");
     assert_eq!(guard.release().await, Released::Released);
-    // Then the connections are closed too; the one that is left asks here.
+    // After that the connections are closed too; the one that is left belongs to this test.
     until("nobody is connected", async || nodes.0[0].client().info_field("connected_clients") == 1).await;
     assert_eq!(nodes.holding("k"), 0);
 }

@@ -21,7 +21,7 @@ pub fn tcp(member: &Member) -> String {
     format!("127.0.0.1:{}", member.server.port())
 }
 
-/// Returns a key of this master of three.
+/// Returns a key of the master with this number, of three.
 pub fn key_of(master: usize) -> String {
     let bounds = [0..=5460, 5461..=10922, 10923..=16383];
     (0..).map(|n| format!("key{n}")).find(|key| bounds[master].contains(&slot(key))).unwrap()
@@ -48,7 +48,7 @@ async fn each_lock_is_at_the_master_of_its_slot() {
         assert_eq!(refused.kind(), ErrorKind::Contended);
         assert_eq!(refused.holder().unwrap().token, guard.token());
     }
-    // The first lease is over: the locks are extended.
+    // The first lease is over, so the locks were extended.
     tokio::time::sleep(ms(MAX_TTL_MS + 500)).await;
     assert!(guards.iter().all(|guard| guard.is_valid()));
     for guard in guards {
@@ -58,7 +58,7 @@ async fn each_lock_is_at_the_master_of_its_slot() {
     locks.close().await.unwrap();
 }
 
-/// A cluster does everything that a node does.
+/// A cluster supports everything that a node does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_sharing_permits_elections_and_watching() {
     let six = Six::start(60_000);
@@ -99,7 +99,7 @@ async fn waiting_sharing_permits_elections_and_watching() {
     }
 }
 
-/// The client learns at once that a lock was taken away, also if it is one of many on a cluster.
+/// The client notices at once that a lock was taken away, also if it is one of many on a cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_taken_away_is_lost_at_once() {
     let six = Six::start(60_000);
@@ -109,8 +109,8 @@ async fn a_lock_that_is_taken_away_is_lost_at_once() {
     assert!(matches!(guard.lost().await, Loss::TakenAway(_)));
 }
 
-/// While one master is frozen, locks of the others are unaffected, and requests that wait for its own continue when it
-/// answers.
+/// While one master is frozen, locks of the others are unaffected, and requests that wait for its locks continue when
+/// it answers again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_master_concerns_its_own_locks_alone() {
     let six = Six::start(60_000);
@@ -149,9 +149,9 @@ async fn three_clusters_are_a_quorum() {
         let key = format!("lock{n}");
         let guard = locks.with(&options()).lock(&key).await.unwrap();
         until("all have it", async || exists(&key) == 3).await;
-        // One master of one cluster is away.
+        // One master of one cluster does not answer.
         let frozen: Vec<_> = clusters[n % 3].iter().map(|member| Frozen::new(&member.server)).collect();
-        // A cluster that granted it late counts from the next round on.
+        // A cluster that granted the lock late counts from the next round on.
         until("it is extended by the others", async || guard.extend().await.is_ok()).await;
         guard.release().await;
         let next = locks.with(&options()).lock(&key).await.unwrap();
@@ -159,7 +159,7 @@ async fn three_clusters_are_a_quorum() {
         next.release().await;
         until("nobody has it", async || exists(&key) == 0).await;
     }
-    // One cluster, given by two of its servers, is one node.
+    // One cluster, named by two of its servers, is one node.
     let twice = Client::new([urls(&clusters[0]), format!("redis+cluster://{}", tcp(&clusters[0][1]))]).unwrap();
     assert_eq!(twice.connect().await.unwrap_err().kind(), ErrorKind::NoQuorum);
     assert_eq!(twice.with(&options()).try_lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
@@ -170,7 +170,7 @@ async fn what_is_wrong_with_a_cluster_is_told() {
     let told = async |client: Client| {
         let error = client.connect().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoQuorum);
-        // The error is lasting, so nobody waits.
+        // The error is lasting, so the call does not wait.
         assert_eq!(client.lock("k").await.unwrap_err().kind(), ErrorKind::NoQuorum);
         error.to_string()
     };
@@ -183,10 +183,10 @@ async fn what_is_wrong_with_a_cluster_is_told() {
     wait_until("it serves", || bare.client().say("GET x") == null());
     let error = told(Client::builder().cluster([format!("127.0.0.1:{}", bare.port())]).build().unwrap()).await;
     assert!(error.contains("no lock module") && error.contains(&bare.port().to_string()), "{error}");
-    // Some seeds are there, and some are not.
+    // One of the named servers is down.
     let locks = Client::builder().cluster(["127.0.0.1:1".to_owned(), tcp(&served[0])]).build().unwrap();
     connected(&locks).await;
-    // Nobody serves the slot.
+    // No master serves the slot.
     served[0].client().say(&format!("CLUSTER DELSLOTS {}", slot("k")));
     let refused = locks.with(&options()).try_lock("k").await.unwrap_err();
     assert!(refused.kind() == ErrorKind::NoQuorum && refused.to_string().contains("CLUSTERDOWN"), "{refused}");

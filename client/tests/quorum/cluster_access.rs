@@ -1,4 +1,4 @@
-//! A cluster with passwords: the client uses them for all masters, also those that only the map names.
+//! A cluster with passwords: the client uses them for all masters, also for those that it finds in the map.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::cluster::{options, tcp};
 use crate::fixture::{connected, until};
 use crate::harness::{Member, joined_with};
 
-/// The slots of two masters, and a key of each.
+/// The slots of two masters.
 const SLOTS: [&str; 2] = ["0 8191", "8192 16383"];
 
 fn keys() -> [String; 2] {

@@ -13,7 +13,8 @@ use crate::harness::{Member, Reply, int, joined_with, text, wait_until};
 /// A key whose slot belongs to the second master.
 const KEY: &str = "k";
 
-/// Moves the slot of [`KEY`] with its locks, as operators do: each key by MIGRATE, the slot by SETSLOT on every master.
+/// Moves the slot of [`KEY`] with its locks, as operators do: each key by MIGRATE, then the slot by SETSLOT on every
+/// master.
 fn move_by_keys(masters: &[&Member], from: &Member, to: &Member) {
     let slot = slot(KEY);
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
@@ -33,7 +34,7 @@ fn move_by_keys(masters: &[&Member], from: &Member, to: &Member) {
     }
 }
 
-/// Moves the slot in one step. Returns whether the server can.
+/// Moves the slot in one step, and returns true; false if the server cannot do that.
 fn move_at_once(from: &Member, to: &Member) -> bool {
     let slot = slot(KEY);
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id);
@@ -58,7 +59,7 @@ async fn a_held_lock_that_moved_with_its_keys_can_be_released_and_runs_out() {
     assert_eq!(guard.release().await, Released::Released);
     let next = locks.with(&options()).lock(KEY).await.unwrap();
     assert!(next.token() > token);
-    // A lock that came by MIGRATE is suspect: it is not extended, and no other client gets it before it has ended.
+    // A lock that arrived by MIGRATE is suspect: it is not extended, and no other client gets it before it has ended.
     move_by_keys(&masters, masters[2], masters[0]);
     let locks = locks.with(&options());
     let (loss, after) = tokio::join!(next.lost(), locks.lock(KEY));
@@ -81,7 +82,7 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
             return;
         }
         until("it waits there", async || masters[to].server.info("waiters") == 1).await;
-        // The rest of the old lease is over.
+        // The rest of the old lease ends.
         tokio::time::sleep(ms(MAX_TTL_MS + 300)).await;
         assert!(guard.is_valid(), "it is the same lock");
     }
@@ -92,8 +93,8 @@ async fn a_held_lock_that_moved_in_one_step_is_extended_where_it_is() {
     next.release().await;
 }
 
-/// Many tasks want a few locks of one slot, which moves from master to master. Locks are never held twice, tokens rise,
-/// and each task gets each lock.
+/// Many tasks want a few locks of one slot, which moves from master to master. No lock is held twice, tokens rise, and
+/// each task gets each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_their_slot_goes_round() {
     let six = Six::start(60_000);
@@ -108,7 +109,7 @@ async fn many_wait_while_their_slot_goes_round() {
         .collect();
     for moves in 0..8 {
         let (from, to) = ([1, 2, 0][moves % 3], [2, 0, 1][moves % 3]);
-        // Moves alternate between both ways, where the server can do both.
+        // The slot moves alternately in both ways, if the server knows both.
         if moves % 2 == 0 || !tokio::task::block_in_place(|| move_at_once(masters[from], masters[to])) {
             tokio::task::block_in_place(|| move_by_keys(&masters, masters[from], masters[to]));
         }
@@ -123,7 +124,7 @@ async fn many_wait_while_their_slot_goes_round() {
     println!("{:?} turns", judged.iter().map(|(_, judge)| judge.judge()).collect::<Vec<_>>());
 }
 
-/// A protected resource, and the intervals in which tasks report having had the lock.
+/// A resource protected by locks, and the intervals in which tasks report that they held them.
 #[derive(Default)]
 pub struct Judge {
     is_over: AtomicBool,
@@ -132,7 +133,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Checks that no two tasks had the lock at once, and that later holders have larger tokens. Returns the number of
+    /// Checks that no two tasks held a lock at once, and that later holders have larger tokens. Returns the number of
     /// turns.
     pub fn judge(&self) -> usize {
         let mut had = self.had.lock().unwrap().clone();
@@ -150,7 +151,7 @@ impl Judge {
     }
 }
 
-/// Acquires the lock again and again until the end, and at least once after it, and writes under it each time.
+/// Acquires the lock and writes under it, again and again until the end, and at least once after it.
 pub async fn take_turns(locks: Client, key: String, judge: Arc<Judge>) {
     take_turns_with(locks, key, judge, options()).await;
 }
@@ -165,7 +166,7 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
         tokio::time::sleep(ms(2)).await;
         let is_taken = judge.register.lock().unwrap().write(guard.token());
         let left = Instant::now();
-        // A hold that was not valid to its end proves nothing.
+        // A hold that was not valid until its end proves nothing.
         if guard.is_valid() {
             assert!(is_taken, "the write of a holder was refused: token {}", guard.token());
             judge.had.lock().unwrap().push((came, left, guard.token()));
@@ -175,7 +176,7 @@ pub async fn take_turns_with(locks: Client, key: String, judge: Arc<Judge>, opti
     }
 }
 
-/// Thousands of requests wait for locks of one slot, which moves: all have turns on the master where it ends up.
+/// Thousands of requests wait for locks of one slot, which moves: each gets its turn on the slot's last master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_wait_while_their_slot_moves() {
     const WAITING: usize = 2_000;
@@ -183,7 +184,7 @@ async fn thousands_wait_while_their_slot_moves() {
     let masters: Vec<_> = six.masters().collect();
     let locks = six.client().await;
     let name = |n: usize| format!("{{{KEY}}}{n}");
-    // One lock for ten requests.
+    // There is one lock for ten requests.
     let names = WAITING / 10;
     let mut held = vec![];
     for n in 0..names {
@@ -191,7 +192,7 @@ async fn thousands_wait_while_their_slot_moves() {
     }
     let patient = options().node_timeout(ms(10_000));
     let mut waiting = tokio::task::JoinSet::new();
-    // Of the requests of one client for one lock, one waits on the nodes.
+    // Of the requests of one client for one lock, only one waits on the nodes.
     let mut clients = vec![];
     for _ in 0..WAITING / names {
         clients.push(six.client().await);
@@ -206,7 +207,7 @@ async fn thousands_wait_while_their_slot_moves() {
         });
     }
     until("all wait", async || masters[1].server.info("waiters") == WAITING as u64).await;
-    // Extended locks keep everybody waiting; those that came by MIGRATE end.
+    // Locks that are extended keep the others waiting; those that arrived by MIGRATE end.
     for (moves, (from, to)) in [(1, 2), (2, 0), (0, 1)].into_iter().enumerate() {
         tokio::task::block_in_place(|| {
             if moves == 1 || !move_at_once(masters[from], masters[to]) {
@@ -229,7 +230,7 @@ async fn thousands_wait_while_their_slot_moves() {
     until("nobody waits, nobody holds", async || masters.iter().all(is_idle)).await;
 }
 
-/// A master that is asked first and serves no slot redirects.
+/// A named master that serves no slot redirects the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_that_serves_nothing_is_enough() {
     let members = joined_with(["0 16383", ""], |setup| setup);

@@ -10,7 +10,8 @@ use crate::cluster_changes::{Judge, take_turns};
 use crate::fixture::{locking, ms, until};
 use crate::harness::{Member, text, wait_until};
 
-/// Lets the replica take over by hand. A fail-over is given up after 5 s, which a busy machine may need.
+/// Makes the replica take over. The server gives up a fail-over after 5 s, which may be too short on a busy machine, so
+/// it is repeated.
 pub fn fail_over(replica: &Member) {
     let mut asked: Option<Instant> = None;
     let mut client = replica.client();
@@ -25,8 +26,8 @@ pub fn fail_over(replica: &Member) {
     });
 }
 
-/// Locks of the other masters are unaffected. Those of the dead one end with their validity, and can be acquired again
-/// after its replica's guard.
+/// Locks of the other masters are unaffected. Locks of the dead master end with their validity, and can be acquired
+/// again after its replica's guard.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced() {
     let mut six = Six::start(3_000);
@@ -46,7 +47,7 @@ async fn a_master_that_dies_is_replaced() {
     assert!(next.token() > guards[1].token() && next.is_valid());
     assert!(guards[0].is_valid() && guards[2].is_valid(), "they were extended all the while");
     assert_eq!(six.0[4].server.info("held"), 1);
-    // The old master comes back as a replica, and nobody notices.
+    // The old master comes back as a replica, which no lock notices.
     six.0[1].server.start_again();
     let comes_back = || six.0[1].client().say("ROLE").as_list()[0] == text("slave");
     until("the old master follows", async || comes_back()).await;
@@ -65,7 +66,7 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
     let other = six.client().await;
     let start = Instant::now();
     fail_over(&six.0[4]);
-    // The guard shows once the others know of it, or it is over before anybody asks.
+    // The refusal names the guard once the other client knows the new master; or the guard has ended by then.
     until("it is told", async || match other.with(&options()).try_lock(format!("{{{key}}}free")).await {
         Err(error) => error.kind() == ErrorKind::Guarded && error.retry_after().is_some(),
         Ok(guard) => {
@@ -78,14 +79,14 @@ async fn a_master_that_steps_down_is_guarded_and_waited_out() {
         }
     })
     .await;
-    // The replica has the lock, but does not know whether it has its latest state.
+    // The replica has the lock, but does not know whether that is its latest state.
     guard.lost().await;
     let next = waiting.await.unwrap();
     assert!(next.token() > guard.token() && six.0[4].server.info("held") == 1);
 }
 
-/// Many tasks want a few locks of one master while it is replaced. Locks are never held twice, tokens rise, and each
-/// task gets each lock.
+/// Many tasks want a few locks of one master while it is replaced. No lock is held twice, tokens rise, and each task
+/// gets each lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_wait_while_their_master_is_replaced() {
     let mut six = Six::start(3_000);

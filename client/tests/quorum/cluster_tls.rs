@@ -13,14 +13,14 @@ use crate::cluster_fail_over::fail_over;
 use crate::fixture::{connected, until};
 use crate::harness::{Setup, certificates, free_port, has_tls, not_here, patience, patient};
 
-/// Returns a certificate of this test's own authority.
+/// Returns the path of a certificate signed by this test's own authority.
 fn certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| certificates("IP:127.0.0.1").expect("it has TLS"));
     made.path().join(name)
 }
 
-/// Returns a setup without a plain port; the bus of the cluster and its replication use TLS too.
+/// Adds TLS to a setup and removes the plain port; the bus of the cluster and its replication use TLS too.
 fn with_tls(setup: Setup) -> Setup {
     let path = |name: &str| certificate(name).to_str().unwrap().to_owned();
     let setup = patient(setup).option("port", "0").option("tls-port", &free_port().to_string());

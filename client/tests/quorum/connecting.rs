@@ -36,7 +36,7 @@ async fn a_node_that_asks_for_a_certificate_is_shown_one() {
     let trusting = || Tls::new().ca_file(path("ca.pem"));
     connected(&over(port, trusting().client_certificate(path("app.pem"), path("app.key")))).await;
     let why = refusal(&over(port, trusting())).await;
-    // A server that closes the connection at once may do so before its alert is read.
+    // A server that closes the connection at once may do so before the client reads its alert.
     assert!(why.contains("it asks for a certificate") || why.contains("it cannot be reached"), "{why}");
     let why = refusal(&over(port, Tls::new().client_certificate(path("app.pem"), path("app.key")))).await;
     assert!(why.to_lowercase().contains("certificate"), "{why}");
@@ -68,7 +68,8 @@ async fn renewed_certificates_are_used_without_a_restart() {
     connected(&locks).await;
     let guard = locks.lock("k").await.unwrap();
 
-    // Everything is new: the authority, and what it has signed. The server reads its files when their names are set.
+    // All certificates are new: the authority, and those that it has signed. The server reads its files when their
+    // names are set.
     make_certificates(dir.path(), "IP:127.0.0.1");
     let file = |name: &str| path(name).to_str().unwrap().to_owned();
     let set = format!(
@@ -146,7 +147,7 @@ async fn a_password_that_was_changed_is_read_again() {
     server.client().say(&user("first"));
     let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
     write(&file, "app:first\n");
-    // These take precedence over those in the address.
+    // The given credentials take precedence over those in the address.
     let address = format!("{}?user=app&pass=wrong", server.address());
     let locks = Client::builder().node(&address).credentials(Credentials::file(&file)).build().unwrap();
     connected(&locks).await;

@@ -1,4 +1,4 @@
-//! Many tasks in several processes want one lock: one at a time gets it, and tokens rise in that order.
+//! Many tasks in several processes want one lock: one at a time gets it, and tokens rise in the order of the grants.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::harness::Setup;
 const PROCESSES: usize = 5;
 const TASKS: usize = 10;
 
-/// Runs a child process; it is a test only so that it can be started.
+/// Contends for the lock in a child process. It is a test only so that the parent can start it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the test below"]
 async fn contender_runs_in_a_child_process() {
@@ -27,7 +27,8 @@ async fn contender_runs_in_a_child_process() {
                 for _ in 0..sections {
                     let options = Options::new().ttl(ms(20_000)).node_timeout(ms(5_000));
                     let guard = locks.with(&options).lock("k").await.unwrap();
-                    // A counter that only a lock protects: read, then written, with the token of each section beside it.
+                    // A counter that only the lock protects: each section reads it, then writes it, together with the
+                    // section's token.
                     let before = std::fs::read_to_string(&file).unwrap();
                     let (count, largest) = before.split_once(' ').unwrap();
                     let (count, largest): (u64, u64) = (count.parse().unwrap(), largest.parse().unwrap());
@@ -44,7 +45,7 @@ async fn contender_runs_in_a_child_process() {
     }
 }
 
-/// `PALISADE_SECTIONS` critical sections in all (default 1 000).
+/// Runs `PALISADE_SECTIONS` critical sections in all (default 1 000).
 #[test]
 fn fifty_tasks_in_five_processes_on_one_key() {
     let total: usize = std::env::var("PALISADE_SECTIONS").map_or(1_000, |count| count.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Known ways in which locks over several nodes have failed, each closed. Failures that depend on the order of single
-//! messages are tested where that order can be chosen: in the `quorum` crate.
+//! Known ways in which locks over several nodes have failed, none of which happens here. Failures that depend on the
+//! order of single messages are tested in the `quorum` crate, where that order can be chosen.
 
 use palisade_client::{ErrorKind, Options};
 
@@ -7,7 +7,7 @@ use crate::fixture::{Nodes, Register, connected, ms, until};
 use crate::harness::Frozen;
 use crate::harness::{Setup, int, null};
 
-/// A node restarts empty while the lock is held by the smallest majority it is part of.
+/// A node restarts empty while the lock is held by a smallest majority to which it belongs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_restarted_empty() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "30000"]);
@@ -19,7 +19,7 @@ async fn a_node_that_restarted_empty() {
     nodes.0[1].kill();
     nodes.0[1].start_again();
     nodes.0[2].start_again();
-    // Node 1 has forgotten the grant, node 2 never had it: a majority, were they not guarded.
+    // Node 1 has forgotten the grant and node 2 never had it: without the guard they would be a majority.
     let other = nodes.client_now().await;
     let error = other.try_lock("k").await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Contended | ErrorKind::Guarded), "{error}");
@@ -41,7 +41,7 @@ async fn a_late_release_of_an_older_acquisition() {
     until("every node has it", async || nodes.holding("k") == 3).await;
 }
 
-/// Three clients at once each reach different nodes first: none has a majority, and the tie does not last.
+/// Each of three clients first reaches other nodes: none has a majority, and the tie does not last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_clients_with_two_nodes_each_of_five() {
     let nodes = Nodes::start(5);
@@ -76,7 +76,7 @@ async fn a_token_from_a_client_an_hour_ahead_then_two_restarts() {
     for server in &nodes.0 {
         let mut me = server.client();
         assert!(me.say(&format!("LOCK.ACQUIRE k me 1000 FENCE {ahead}")).as_int() < ahead, "ignored: too far ahead");
-        // The second round is the owner's own statement, and is accepted.
+        // The owner sends the second round itself, which is accepted.
         assert_eq!(me.insist(&format!("LOCK.FENCE k me {ahead}")), int(ahead));
         me.say("LOCK.RELEASE k me");
     }
@@ -110,7 +110,7 @@ async fn nodes_whose_clocks_differ_by_more_than_the_skew() {
     }
 }
 
-/// A grant that arrives after the end of its validity is not held, and is released.
+/// A grant that arrives after the end of its validity does not count as held, and is released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_counted_after_its_validity() {
     let nodes = Nodes::start(1);

@@ -14,7 +14,7 @@ fn options() -> Options {
     Options::new().ttl(ms(TTL_MS))
 }
 
-/// Waits until each node has this many watchers, so that nobody polls instead.
+/// Waits until each node has this many watchers, which shows that nothing is polled.
 async fn watched(nodes: &Nodes, watchers: u64) {
     until("all are watched", async || nodes.0.iter().all(|server| server.info("watchers") == watchers)).await;
 }
@@ -35,7 +35,7 @@ async fn leader(client: &Client, key: &str) -> Option<(u64, String)> {
     leader.map(|leader| (leader.term, String::from_utf8(leader.value).unwrap()))
 }
 
-/// Returns on how many nodes the note of `key` has this number.
+/// Returns the number of nodes on which the note of `key` has this sequence number.
 fn proclaimed(nodes: &Nodes, key: &str, sequence: i64) -> usize {
     let info = nodes.say(&format!("LOCK.INFO {key}"));
     info.iter().filter(|info| **info != null() && info.field("seq").as_int() == sequence).count()
@@ -49,13 +49,13 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     assert_eq!(next(&mut leaders).await, None);
     assert_eq!(leader(&two, "e").await, None);
     watched(&nodes, 1).await;
-    // A holder that only has the lock leads nothing.
+    // A holder that has not proclaimed itself is no leader.
     let guard = one.with(&options().note("term 7 a note that looks like it")).lock("e").await.unwrap();
     assert_eq!(leader(&two, "e").await, None);
     guard.release().await;
 
     let first = one.with(&options()).election("e").campaign("first").await.unwrap();
-    // A node that grants late can raise the token, never the term.
+    // A node that grants late can raise the token, but never the term.
     assert!(first.key() == b"e" && first.term() <= first.token());
     assert_eq!(leader(&two, "e").await, Some((first.term(), "first".to_owned())), "told before it campaigned in vain");
     expect(&mut leaders, first.term(), 1, "first").await;
@@ -73,7 +73,7 @@ async fn a_leader_is_seen_by_all_and_hands_over() {
     let second = waits.await.unwrap().unwrap();
     println!("handed over in {:?}", resigned.elapsed());
     assert!(second.term() > term);
-    // Between the two there may have been no leader.
+    // Observers may have seen a moment without a leader in between.
     let told = next(&mut leaders).await;
     let told = if told.is_none() { next(&mut leaders).await } else { told };
     assert_eq!(told.map(|leader| (leader.term, leader.value)), Some((second.term(), b"second".to_vec())));
@@ -99,7 +99,7 @@ async fn a_leader_that_vanishes_is_followed_within_its_lease() {
         let election = other.with(&options()).election("e");
         let waits = tokio::spawn(async move { election.campaign("next").await });
         until("it waits", async || nodes.0.iter().filter(|server| server.info("waiters") == 1).count() >= 2).await;
-        // Nothing of it arrives any longer, and nobody is notified.
+        // The leader is cut off: its messages no longer arrive, and observers get no report.
         let vanished = Instant::now();
         proxies.iter().for_each(Proxy::swallow);
         let second = waits.await.unwrap().unwrap();
@@ -116,7 +116,7 @@ async fn a_leader_that_vanishes_is_followed_within_its_lease() {
         assert_eq!(next(&mut leaders).await, None);
     }
     println!("ttl {TTL_MS} ms; vanished until the next has proclaimed, and until it is observed: {took:?}");
-    // The lease runs from the last extension, so less than the ttl is left; and this machine may be busy.
+    // The lease counts from the last extension, so less than the ttl is left. The rest is for a busy machine.
     let fastest = took.iter().map(|(proclaimed, _)| *proclaimed).min().unwrap();
     assert!(fastest < ms(TTL_MS + 200), "{took:?}");
 }
@@ -138,7 +138,7 @@ async fn two_of_five_nodes_may_be_down() {
     assert_eq!(next(&mut leaders).await, None);
     let second = client.with(&options()).election("e").campaign("second").await.unwrap();
     expect(&mut leaders, second.term(), 1, "second").await;
-    // With three nodes down, nobody can tell.
+    // With three nodes down, it is unknown who leads.
     nodes.0[4].kill();
     let told = client.election("e").leader().await.unwrap_err();
     assert_eq!((told.kind(), told.nodes().len()), (ErrorKind::NoQuorum, 3), "{told}");
@@ -146,7 +146,8 @@ async fn two_of_five_nodes_may_be_down() {
     assert_eq!(second.proclaim("late").await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// Each node forgets everything, is guarded, and learns again who leads when it grants again; observers notice nothing.
+/// Each node in turn forgets everything, is guarded, and receives the proclamation again when it grants again;
+/// observers notice nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_forgot_are_told_again() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
@@ -167,7 +168,7 @@ async fn nodes_that_forgot_are_told_again() {
         .await;
     }
     first.proclaim("third").await.unwrap();
-    // Nothing else was reported meanwhile.
+    // No other change was reported meanwhile.
     expect(&mut leaders, first.term(), 3, "third").await;
 }
 
@@ -188,7 +189,7 @@ async fn an_observer_with_one_node_out_of_reach_sees_each_term() {
         }
         proxies[n].pass();
     }
-    // With two nodes out of reach the last report stands, and nothing is reported.
+    // With two nodes out of reach the last report stays valid, and nothing is reported.
     let leads = client.with(&options()).election("e").campaign("last").await.unwrap();
     let mut leaders = far.election("e").observe().unwrap();
     expect(&mut leaders, leads.term(), 1, "last").await;
@@ -214,7 +215,7 @@ async fn bounds_and_refusals() {
     let error = client.with(&options().wait(ms(100))).election("e").campaign("late").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     first.resign().await;
-    // A candidate that may not proclaim does not lead.
+    // A candidate that is not allowed to proclaim does not lead.
     nodes.say("ACL SETUSER default -lock.note");
     let began = Instant::now();
     let error = client.with(&options()).election("e").campaign("mute").await.unwrap_err();

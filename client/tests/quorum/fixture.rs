@@ -1,4 +1,4 @@
-//! Several nodes, and questions about them.
+//! Several nodes, and helpers that ask them.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -22,33 +22,33 @@ impl Nodes {
         Self((0..count).map(|_| setup().start()).collect())
     }
 
-    /// Starts `count` nodes, and a connected client of all of them.
+    /// Starts `count` nodes, and a client that is connected to all of them.
     pub async fn with_client(count: usize) -> (Self, Client) {
         let nodes = Self::start(count);
         let client = nodes.client().await;
         (nodes, client)
     }
 
-    /// Returns another name of a node's socket, by which it is a node too.
+    /// Returns another name of a node's socket, which looks like another node.
     pub fn alias(&self, place: usize) -> String {
         let alias = self.0[place].dir().join("alias");
         std::os::unix::fs::symlink(self.0[place].socket(), &alias).unwrap();
         format!("unix://{}", alias.display())
     }
 
-    /// Returns their addresses, with the user `app` and this password.
+    /// Returns the nodes' addresses, with the user `app` and this password.
     pub fn addresses_as_app(&self, password: &str) -> Vec<String> {
         self.0.iter().map(|server| format!("{}?user=app&pass={password}", server.address())).collect()
     }
 
-    /// Returns a connected client of all of them.
+    /// Returns a client that is connected to all nodes.
     pub async fn client(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         connected(&client).await;
         client
     }
 
-    /// Returns a client of all of them, whatever their state.
+    /// Returns a client of all nodes, whatever their state.
     pub async fn client_now(&self) -> Client {
         let client = Client::new(self.addresses()).unwrap();
         let start = Instant::now();
@@ -58,9 +58,9 @@ impl Nodes {
         client
     }
 
-    /// Waits until their tokens follow their clocks. Until then the tokens of new nodes start at each node's clock plus
-    /// a margin. A proposal is behind some nodes and ahead of others, so a token rises after a majority has granted the
-    /// lock.
+    /// Waits until the tokens of the nodes follow their clocks. Until then the tokens of new nodes start at each node's
+    /// clock plus a margin. A proposal is behind some nodes and ahead of others, so the lock's token rises after a
+    /// majority has granted it.
     pub async fn follow_their_clocks(&self) {
         let follows_its_clock = |server: &Server| {
             let time: Vec<u64> =
@@ -88,15 +88,15 @@ impl Nodes {
     }
 }
 
-/// Waits until the client has reached a majority of its nodes. A first use waits for connections only as long as one
-/// may take, and this machine may be busy.
+/// Waits until the client has reached a majority of its nodes. A first use waits only as long as one connection may
+/// take, which may be too short on a busy machine.
 pub async fn connected(client: &Client) {
     let options = Options::new().ttl(ms(1_000)).node_timeout(Duration::from_secs(10));
     let key = format!("connected-{:x}", rand::random::<u64>());
     client.with(&options).lock(key).await.unwrap().release().await;
 }
 
-/// Takes a lock in a task, which waits for it.
+/// Starts a task that takes a lock, waiting for it.
 pub fn locking(client: &Client, options: &Options, key: &str) -> JoinHandle<Guard> {
     let (client, key) = (client.with(options), key.to_owned());
     tokio::spawn(async move { client.lock(key).await.unwrap() })

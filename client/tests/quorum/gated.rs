@@ -1,4 +1,4 @@
-//! Writes behind a gate on the data's server, which has no lock of its own.
+//! Writes through a gate on the data's server, which has no lock of its own.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use redis::aio::MultiplexedConnection;
 use crate::fixture::Nodes;
 use crate::harness::{Server, Setup};
 
-/// Connects to a server as a program does that has its data there.
+/// Connects to a server, as a program does that has its data there.
 async fn data_on(server: &Server) -> MultiplexedConnection {
     redis::Client::open(server.address()).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Writes `value` behind the gate of this guard.
+/// Writes `value` through the gate with this guard.
 async fn write(guard: &Guard, data: &mut MultiplexedConnection, value: &str) -> Result<(), GateError> {
     Ok(guard.gate("invoices").cmd("SET").arg("invoice:42").arg(value).exec_async(data).await?)
 }
 
-/// Takes the lock, which nobody takes away by itself.
+/// Takes the lock; no other client takes it away.
 async fn taken(nodes: &Nodes) -> (Client, Guard) {
     let locks = nodes.client().await;
     let options = Options::new().ttl(Duration::from_secs(60)).auto_extend(false).told_at_once(false);
@@ -27,7 +27,7 @@ async fn taken(nodes: &Nodes) -> (Client, Guard) {
     (locks, guard)
 }
 
-/// The first holder does not notice that its lock was broken, as one that is paused.
+/// The first holder does not notice that its lock was broken, like a process that is paused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_write_changes_nothing() {
     let (nodes, server) = (Nodes::start(3), Setup::new().start());
@@ -44,7 +44,7 @@ async fn a_late_write_changes_nothing() {
     assert_eq!(data.get::<_, String>("invoice:42").await.unwrap(), "late");
 }
 
-/// Each guard passes in its own mode: grants that are compatible do not refuse each other.
+/// Each guard passes the gate in its own mode: grants that are compatible do not exclude each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_permits_pass_beside_each_other() {
     let (nodes, server) = (Nodes::start(3), Setup::new().start());

@@ -1,4 +1,4 @@
-//! Held locks: extended, healed, and known to be lost when they are.
+//! Held locks: they are extended and healed, and their loss is noticed.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ async fn it_is_extended_in_the_background_until_the_longest_hold() {
     assert_eq!(guard.release().await, Released::AlreadyExpired);
 }
 
-/// A lock that was free at once used to end after its first lease; one that was waited for did not.
+/// A lock that was free at once used to end after its first lease; one that had been waited for did not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_extended_however_it_was_taken() {
     let (_nodes, locks) = Nodes::with_client(3).await;
@@ -46,7 +46,7 @@ async fn not_extended_it_is_lost_when_validity_ends() {
     assert_eq!(guard.release().await, Released::AlreadyExpired);
 }
 
-/// Each node loses everything and is guarded when it comes back; the holder never notices.
+/// Each node in turn loses everything and is guarded when it comes back; the holder does not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_of_every_node() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1500", "max-clock-skew", "100"]);
@@ -81,7 +81,7 @@ async fn a_cut_network_is_a_lost_lock_in_time() {
         proxies.iter().for_each(how);
         guard.lost().await;
         assert!(!guard.is_valid());
-        // No other client can have had it before: the leases still run.
+        // No other client can have held the lock before: the leases still run.
         let direct = nodes.client().await;
         let next = direct.lock("k").await.unwrap();
         assert!(next.token() > guard.token());

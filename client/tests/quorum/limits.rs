@@ -1,4 +1,4 @@
-//! A wait ends at its limit whatever the nodes do, and reports the latest knowledge.
+//! A wait ends at its limit whatever the nodes do, and its error contains only what is still true.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn assert_no_quorum((error, late): &Ended) {
 }
 
 /// Three of five nodes freeze during a wait. A request in the queues, or behind another one of its process, used to end
-/// half a second to three seconds after the limit, and to name the holder of before.
+/// half a second to three seconds after the limit, and to name a holder that may have gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_freezes_during_a_wait() {
     let nodes = Nodes::start(5);
@@ -42,7 +42,7 @@ async fn a_majority_that_freezes_during_a_wait() {
     let one = waits(&locks, Options::new());
     nodes.queued(1).await;
     let behind = waits(&locks, Options::new());
-    // The nodes' time to answer does not matter.
+    // The time that nodes have to answer does not matter.
     let given = waits(&slow, Options::new().node_timeout(ms(60_000)));
     nodes.queued(2).await;
     let _frozen: Vec<_> = nodes.0[..3].iter().map(Frozen::new).collect();
@@ -85,7 +85,7 @@ async fn an_owner_waits_for_nodes_that_freeze() {
     }
 }
 
-/// The outage ends after the limit, and the holder's lease has ended meanwhile: the error does not name it.
+/// The nodes are back only after the limit, and the holder's lease has ended by then: the error does not name it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_of_before_is_not_named() {
     let nodes = Nodes::start(5);
@@ -101,8 +101,8 @@ async fn a_holder_of_before_is_not_named() {
     assert_no_quorum(&ended);
 }
 
-/// All nodes freeze for longer than their time to answer while an owner asks. Their late grants belong to the same
-/// request. The owner used to be refused as a holder of the lock already, and the lock stayed.
+/// All nodes freeze for longer than the time that they have to answer while an owner asks. Their late grants belong to
+/// the same request. The owner used to be refused as one that already holds the lock, and the lock stayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nodes_grant_late_is_no_other_lock_of_its_owner() {
     let nodes = Nodes::start(5);

@@ -1,10 +1,10 @@
-//! A lock that is taken away is lost at once, and its holder learns why.
+//! The loss of a lock that is taken away is noticed at once, with the reason.
 
 use palisade_client::{Guard, Loss, Options, Why};
 
 use crate::fixture::{Nodes, ms, until};
 
-/// Options with a ttl so long that nothing is extended meanwhile.
+/// Returns options with a ttl so long that no extension happens meanwhile.
 fn long() -> Options {
     Options::new().ttl(ms(60_000))
 }
@@ -39,7 +39,7 @@ async fn without_asking_again_and_again() {
         assert_eq!(looks, vec![1; count], "it was looked at once");
         nodes.say(how);
         if how.starts_with("SET") {
-            // The value there is no lock: that shows at the next extension.
+            // The key now holds a value that is no lock, which only the next extension shows.
             continue;
         }
         assert!(taken_away(&guard).await > count / 2);
@@ -48,7 +48,7 @@ async fn without_asking_again_and_again() {
     }
 }
 
-/// The server does not report the holder's own changes to the holder, so the client has to check again afterwards.
+/// The server does not report the holder's own changes to the holder, so the client has to check again after each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -60,7 +60,7 @@ async fn also_after_an_extension_and_a_connection_that_was_made_anew() {
     nodes.say("CLIENT KILL TYPE normal SKIPME yes");
     let looks = nodes.calls("lock.check");
     until("it was looked at again", async || {
-        // Until all are connected again, some extensions fail.
+        // Until all nodes are connected again, some extensions fail.
         let _ = guard.extend().await;
         nodes.calls("lock.check").iter().zip(&looks).all(|(now, before)| now > before)
     })
@@ -102,7 +102,7 @@ async fn not_if_that_is_not_wanted_or_not_allowed() {
     guard.release().await;
 }
 
-/// A lock that is released at once costs no more than before.
+/// A lock that is released at once costs no additional commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_hold_is_not_looked_at() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -112,7 +112,7 @@ async fn a_short_hold_is_not_looked_at() {
     assert_eq!((nodes.calls("lock.check"), tells_of(&nodes)), (vec![0; 3], vec![0; 3]));
 }
 
-/// Readers come and go: the others are not lost, and a broken one is.
+/// Readers come and go: the others do not count as lost, and a reader that is broken does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_readers() {
     let nodes = Nodes::start(3);

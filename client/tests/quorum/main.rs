@@ -1,4 +1,4 @@
-//! The client on real servers: five of them, with the failures that can befall them.
+//! The client on real servers: five of them, with the failures that they can have.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -62,7 +62,7 @@ async fn connecting_first_tells_what_is_wrong_with_each_address() {
     assert_eq!(error.nodes().len(), 2);
 }
 
-/// One server's answers under two names are no majority, and the error names that, whatever else the server answered.
+/// One server's answers under two names are no majority, and the error says so, whatever else the server answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_with_two_names_is_told_and_counts_once() {
     let nodes = Nodes::start(2);
@@ -89,7 +89,7 @@ async fn one_server_with_two_names_is_told_and_counts_once() {
     assert_eq!((set.nodes, set.serving, set.unreachable.len()), (3, 2, 1), "{set:?}");
 }
 
-/// A program sees in the error what does not agree, and reads no text for it.
+/// A program finds the TLS fault in the type of the error, without parsing its text.
 #[cfg(feature = "tls")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_agree_on_tls() {

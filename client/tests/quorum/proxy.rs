@@ -82,27 +82,27 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Returns the client's name for it.
+    /// Returns the name by which clients reach this proxy.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Returns how many connections it has accepted.
+    /// Returns the number of connections that the proxy has accepted.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Delays everything by this time, each way.
+    /// Delays all traffic by this time, each way.
     pub fn delay(&self, delay: Duration) {
         self.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Swallows everything without closing a connection: half open.
+    /// Drops all traffic without closing connections, so that they are half open.
     pub fn swallow(&self) {
         self.mode.store(SWALLOW, Ordering::Relaxed);
     }
 
-    /// Forwards requests, and swallows answers.
+    /// Forwards requests, and drops answers.
     pub fn swallow_answers(&self) {
         self.mode.store(SWALLOW_ANSWERS, Ordering::Relaxed);
     }
@@ -112,7 +112,7 @@ impl Proxy {
         self.mode.store(HOLD_ANSWERS, Ordering::Relaxed);
     }
 
-    /// Swallows the answers to every second connection from now on; the first of them is answered.
+    /// Drops the answers on every second connection from now on; the first one is answered.
     pub fn answer_every_other(&self) {
         self.mode.store(ANSWER_EVERY_OTHER, Ordering::Relaxed);
     }

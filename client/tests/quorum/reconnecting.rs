@@ -1,4 +1,4 @@
-//! A node that was down is asked as soon as it is back, and one that stays down gets no storm of connections.
+//! A node that was down is asked as soon as it is back, and one that stays down does not get many connections.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::fixture::{Nodes, ms};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_back_is_asked_at_once() {
     let (mut nodes, locks) = Nodes::with_client(1).await;
-    // The timeout suits a busy machine; a stale error would come at once.
+    // The timeout is long enough for a busy machine; the old error would be returned at once.
     let patient = Options::new().node_timeout(ms(10_000));
     for outage in 1..=3 {
         nodes.0[0].kill();
@@ -24,7 +24,7 @@ async fn a_node_that_is_back_is_asked_at_once() {
         tokio::time::sleep(ms(2_000)).await;
         nodes.0[0].start_again();
         nodes.0[0].lift();
-        // An attempt may have failed a moment before it was back.
+        // An attempt may have failed right before the node was back.
         tokio::time::sleep(ms(100)).await;
         let began = Instant::now();
         let guard = locks.with(&patient).try_lock("k").await.unwrap_or_else(|why| panic!("outage {outage}: {why}"));
@@ -50,8 +50,8 @@ async fn requests_to_a_node_that_is_down_are_no_storm() {
         locks.try_lock("k").await.unwrap_err();
         requests += 1;
     }
-    // An attempt makes three connections: if nothing comes over the first, the second asks what server is there, and
-    // the third whether it speaks TLS.
+    // An attempt makes three connections: if nothing arrives on the first, the second asks which kind of server is
+    // there, and the third whether it uses TLS.
     let attempts = connections.load(Ordering::Relaxed).div_ceil(3);
     let most = began.elapsed().as_millis() / 50 + 2;
     println!("{attempts} attempts for {requests} requests in a second");

@@ -9,7 +9,7 @@ use crate::harness::{Setup, int, text};
 use crate::proxy::{Proxy, proxied};
 
 /// A node that restarted grants the lock again with a larger token, so all nodes are asked to raise theirs, while the
-/// next round names the lower one. The refusals of that round are no loss.
+/// next round names the lower token. If that round is refused, the lock is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healed_node_on_a_slow_network_loses_nothing() {
     let setup = || Setup::new().module_arguments(&["max-ttl", "1000", "max-clock-skew", "0"]);
@@ -50,7 +50,7 @@ async fn a_connection_for_waiting_may_take_longer_than_a_request() {
     }
 }
 
-/// If queues are full, or the user may not wait, the client sends at most a few commands a second.
+/// If queues are full, or the user is not allowed to wait, the client sends at most a few commands a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_let_nobody_wait_are_not_stormed() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["max-waiters", "0"]));
@@ -74,8 +74,8 @@ async fn nodes_that_let_nobody_wait_are_not_stormed() {
     assert!(error.to_string().contains("NOPERM"), "{error}");
 }
 
-/// The runtime in which the lock was acquired is gone. The lock lives on, and the client works in another runtime, or
-/// in none.
+/// The runtime in which the lock was acquired has ended. The lock is still extended, and the client works in another
+/// runtime, or in none.
 #[test]
 fn a_runtime_that_ended() {
     let nodes = Nodes::start(3);
@@ -111,7 +111,7 @@ async fn a_body_that_ran_on_without_its_lock_is_no_success() {
     assert!(cancelled.to_string().contains("was cancelled"), "{cancelled}");
 }
 
-/// Without a majority from the start, an extension reports so at once.
+/// If no majority can be reached from the start, an extension reports so at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_extension_that_cannot_be_is_answered() {
     let (mut nodes, locks) = Nodes::with_client(3).await;
@@ -133,7 +133,7 @@ async fn a_node_that_is_never_ready_is_given_its_time_and_no_more() {
     std::fs::remove_file(dir.join("lock-node-socket.state")).unwrap();
     std::fs::create_dir(dir.join("lock-node-socket.state")).unwrap();
     until("it has noticed", async || nodes.0[0].info("state_file_failing") == 1).await;
-    // The last token that the node may issue for this key is used up.
+    // The last token that the node may issue for this key has been issued.
     let mut me = nodes.0[0].client();
     me.say("LOCK.ACQUIRE k me 60000").as_int();
     let ceiling = nodes.0[0].info("token_ceiling") as i64;
@@ -178,7 +178,7 @@ fn the_end_of_a_scope_gives_the_lock_back() {
     assert_eq!(nodes.holding("k"), 0);
 }
 
-/// A server that greets and hangs up is not asked again and again.
+/// A server that answers and then closes the connection is not asked again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_up_is_not_stormed() {
     let nodes = Nodes::start(1);

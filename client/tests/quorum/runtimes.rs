@@ -1,4 +1,5 @@
-//! Callers write and read in their own runtimes: whatever those do, the client's thread compensates.
+//! Callers read and write in their own runtimes: whatever these do, the client's thread keeps locks extended and
+//! requests answered.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,7 +21,7 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Starts nodes whose leases outlast a test: a lock that is free afterwards was released.
+/// Starts nodes with leases longer than a test, so that a lock which is free afterwards was released.
 fn start(count: usize) -> Nodes {
     Nodes::start_with(count, || Setup::new().module_arguments(&["max-ttl", "600000"]))
 }
@@ -34,8 +35,8 @@ async fn poll_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Option<
     .await
 }
 
-/// The runtime holds one lock and has just requested another one. Its answers are read, the lock is extended, and other
-/// tasks of the client get theirs.
+/// The runtime holds one lock and has just requested another one, when it blocks. Its answers are read, the lock is
+/// extended, and other tasks of the client get theirs.
 #[test]
 fn a_runtime_that_blocks_right_after_it_wrote() {
     let (own, other) = (current_thread(), current_thread());
@@ -84,7 +85,7 @@ fn a_runtime_that_is_dropped_in_the_middle_of_an_attempt() {
     for is_kept in [false, true] {
         let runtime = current_thread();
         if is_kept {
-            // The runtime follows its connections by then.
+            // By now the runtime serves its connections.
             runtime.block_on(async { locks.try_lock("before").await.unwrap().release().await });
         }
         proxies.iter().for_each(Proxy::hold_answers);
@@ -120,7 +121,7 @@ fn a_runtime_that_is_dropped_with_a_lock() {
     }
 }
 
-/// This runtime can wait for neither sockets nor timers.
+/// This runtime can wait neither for sockets nor for timers.
 #[test]
 fn a_runtime_without_io() {
     let apart = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

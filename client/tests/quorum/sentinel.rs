@@ -21,7 +21,7 @@ fn addresses(sentinels: &[Sentinel]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_dies_is_replaced_and_followed() {
     let (mut master, replica, sentinels) = watched(3);
-    // One of the Sentinels is not there.
+    // One of the Sentinels is down.
     let addresses = ["127.0.0.1:1".to_owned()].into_iter().chain(addresses(&sentinels).into_iter().skip(1));
     let locks = Client::builder().sentinel("locks", addresses).build().unwrap();
     connected(&locks).await;
@@ -50,7 +50,7 @@ async fn many_wait_while_masters_take_turns() {
         (0..8).map(|n| tokio::spawn(take_turns(clients[n % 2].clone(), "k".to_owned(), Arc::clone(&judge)))).collect();
     for next in [&other, &one] {
         let before = judge.judge();
-        // A master that knows no outstanding leases yet would be guarded for a day.
+        // A master that does not yet know which leases may run would be guarded for a day.
         until("it knows how long leases may run", async || next.info("outstanding_ttl_ms") <= MAX_TTL_MS).await;
         until("some had it", async || judge.judge() > before + 20).await;
         tokio::task::block_in_place(|| {
@@ -71,7 +71,7 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     let (old, new, sentinels) = watched(1);
     let locks = Client::builder().sentinel("locks", addresses(&sentinels)).build().unwrap();
     connected(&locks).await;
-    // This state is as after a fail-over that the old master did not hear of.
+    // This is the state after a fail-over of which the old master does not know.
     new.client().say("REPLICAOF NO ONE");
     sentinels[0].say("SENTINEL REMOVE locks");
     sentinels[0].say(&format!("SENTINEL MONITOR locks 127.0.0.1 {} 1", new.port()));
@@ -82,7 +82,7 @@ async fn a_master_that_knows_nothing_of_its_end_is_left() {
     .await;
     let guard = locks.with(&options()).lock("k").await.unwrap();
     assert_eq!(new.client().say("LOCK.INFO k").field("token").as_int() as u64, guard.token());
-    // A lock that the old master granted before ends with its lease: nobody extends it.
+    // A lock that the old master granted before ends with its lease, because no client extends it there.
     until("the old one holds nothing", async || old.info("held") == 0).await;
     assert_eq!(new.info("held"), 1);
     guard.release().await;

@@ -1,4 +1,4 @@
-//! A master, its replica and Sentinels that speak TLS only, and require a certificate. The client uses the same
+//! A master, its replica and Sentinels that accept only TLS, and require a certificate. The client uses the same
 //! certificates for all.
 
 use palisade_client::{Client, ErrorKind, Tls};

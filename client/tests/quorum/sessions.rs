@@ -1,4 +1,4 @@
-//! Several locks that are kept together: acquired all or none, extended at once, ended by the first loss.
+//! Several locks that are kept together: acquired all or none, extended together, and ended by the loss of one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ async fn all_are_had_or_none() {
     assert_eq!(locks.lock_all::<&str>([]).await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// Two tasks of one session asked for one key: the second one used to wait for ever, for its own session.
+/// Two tasks of one session asked for one key: the second one used to wait forever, for its own session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tasks_that_ask_for_one_key() {
     let nodes = Nodes::start(3);
@@ -121,7 +121,7 @@ async fn the_first_that_is_lost_ends_it() {
     let session = locks.with(&options).session();
     let (a, b) = (session.lock("a").await.unwrap(), session.read("b").await.unwrap());
     locks.rw_lock("b").read().await.unwrap().release().await;
-    // This is not the first round: the break is found at the next extension, or at once.
+    // A round has already taken place. The break is noticed at the next extension, or at once.
     nodes.say("LOCK.BREAK a");
     let SessionEnd::Lost { key, loss } = session.done().await else { panic!("it was not closed") };
     assert_eq!(key, b"a");
@@ -130,14 +130,14 @@ async fn the_first_that_is_lost_ends_it() {
     let error = session.try_lock("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(error.to_string().starts_with("the session lost a: somebody took it away"), "{error}");
-    // The other lock is unchanged, but is not extended past its lease.
+    // The other lock is still valid, but is not extended any longer.
     assert!(b.is_valid());
     b.lost().await;
     let released = session.close().await;
     assert_eq!(released.values().collect::<Vec<_>>(), [&Released::AlreadyExpired, &Released::AlreadyExpired]);
 }
 
-/// A dropped session releases everything, also while another part of the program has one of its guards.
+/// A dropped session releases all of its locks, also while another part of the program has one of its guards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_it_gives_everything_back() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -166,8 +166,8 @@ fn sessions_run_without_async() {
     assert_eq!(session.done(), SessionEnd::Closed);
 }
 
-/// Locks that were acquired one after the other are extended together: fifty of them in a few reads of each node per
-/// round, not in fifty.
+/// Locks that were acquired one after the other are extended together: a round of fifty takes a few reads of each node,
+/// not fifty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_gets_a_round_in_one_write() {
     const LOCKS: u64 = 50;
@@ -178,7 +178,7 @@ async fn a_node_gets_a_round_in_one_write() {
     for n in 0..LOCKS {
         session.lock(format!("k-{n}")).await.unwrap();
     }
-    // The figures of each node: its reads, and extensions.
+    // Counts for each node: its reads, and its extensions.
     let mut connections: Vec<_> = nodes.0.iter().map(|server| server.client()).collect();
     let mut figures = || -> Vec<[u64; 2]> {
         let of = |text: &str, name: &str| {
@@ -188,7 +188,7 @@ async fn a_node_gets_a_round_in_one_write() {
         info.map(|text| [of(&text, "total_reads_processed:"), of(&text, "lock_extensions:")]).collect()
     };
     let before = figures();
-    // This test's own questions cost one read each.
+    // The questions of this test cost one read each.
     let mut questions = 0;
     let start = Instant::now();
     let now = loop {

@@ -1,5 +1,5 @@
 //! Random storms: many calls at once on a few keys, some of them dropped, while nodes stall and connections end. Every
-//! call that is not dropped ends, and nothing stays behind.
+//! call that is not dropped ends, and no lock or request is left.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use tokio::time::{sleep, timeout};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::{Frozen, patience, seed};
 
-/// The calls of a storm, and the keys of each kind that they are about.
+/// The number of calls in a storm, and of the keys of each kind that they use.
 const CALLS: usize = 60;
 const KEYS: u32 = 3;
 
-/// The storms of a test that is given no time.
+/// The number of storms, if no time is set.
 const STORMS: u64 = 5;
 
-/// Storms for `PALISADE_STORM_MINUTES`, on one client whose callers' runtimes come and go.
+/// Runs storms for `PALISADE_STORM_MINUTES`, on one client, in runtimes that come and go.
 #[test]
 fn every_call_ends() {
     let minutes = std::env::var("PALISADE_STORM_MINUTES").map_or(0, |minutes| minutes.parse().unwrap());
@@ -76,7 +76,7 @@ async fn disturb(nodes: &Nodes, random: &mut StdRng) {
     }
 }
 
-/// Takes a lock in some mode, if it can be had, keeps it for a moment, and gives it back in some way.
+/// Takes a lock in some mode, if it is free, keeps it for a moment, and releases it in some way.
 async fn call(locks: &Client, mut random: StdRng) {
     let mut options = Options::new().ttl(ms(2_000));
     if random.random() {

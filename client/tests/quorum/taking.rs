@@ -1,4 +1,4 @@
-//! Acquiring a lock: in one round if all is well, refused with the reason if not.
+//! Acquiring a lock: in one round if all nodes are well, refused with the reason if not.
 
 use palisade_client::{Client, ErrorKind, Options, Released, blocking};
 
@@ -9,9 +9,8 @@ use crate::harness::{Setup, int};
 async fn one_round_one_token_a_majority() {
     let nodes = Nodes::start_with(5, || Setup::new().module_arguments(&["max-clock-skew", "100"]));
     let locks = nodes.client().await;
-    // A new node's tokens start where those of an earlier incarnation, if there was one, may have ended. Until the
-    // clock gets there, each node continues from its own start. It issues no token above a ceiling, which it raises
-    // within moments.
+    // A new node's tokens start where those of an earlier incarnation may have ended. Until the clock gets there, each
+    // node continues from its own start. It issues no token above a ceiling, which it raises within moments.
     let clock = || nodes.0[0].client().say("LOCK.NODE").field("clock_us").as_int() as u64;
     let started = clock();
     until("every node follows its clock", async || {
@@ -45,7 +44,7 @@ async fn a_held_lock_is_contended_and_its_holder_named() {
         assert_eq!(error.kind(), ErrorKind::Contended);
         let holder = error.holder().unwrap();
         assert_eq!(holder.note, "web-3, pid 4711");
-        // One node answers: if nodes had issued different tokens before, its own may differ.
+        // Only one node answers: if nodes had issued different tokens before, its own may differ.
         let token = guard.token();
         assert!(count > 1 || holder.token == token);
         assert!(error.to_string().contains("web-3, pid 4711"), "{error}");
@@ -89,7 +88,7 @@ async fn options_out_of_bounds_are_named() {
     let (nodes, locks) = Nodes::with_client(1).await;
     let error = locks.with(&Options::new().ttl(ms(0))).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
-    // The node names its own bound.
+    // The node's error names its own bound.
     let error = locks.with(&Options::new().ttl(ms(60_001))).try_lock("k").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument);
     assert!(error.nodes()[0].why.to_string().contains("ttl must be an integer from 1 to 60000"), "{error}");

@@ -1,4 +1,4 @@
-//! Reports to programs and people: the events of tracing, and the reasons of losses.
+//! Reports to programs and people: trace events, and the reasons of losses.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -41,7 +41,7 @@ impl Visit for Heard {
     }
 }
 
-/// A subscriber that records everything, from all tests.
+/// A subscriber that records the events and spans of all tests.
 struct Ear;
 
 impl Subscriber for Ear {
@@ -68,8 +68,8 @@ impl Subscriber for Ear {
     fn exit(&self, _: &Id) {}
 }
 
-/// Listens before any client of this process emits an event: a callsite that is first used while the subscriber is
-/// being set is considered disabled for good.
+/// Installs the subscriber before any client of this process emits an event: a callsite that is first used while the
+/// subscriber is being set would stay disabled.
 pub fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
@@ -79,13 +79,13 @@ fn heard_so_far() -> Vec<Heard> {
     HEARD.lock().unwrap().clone()
 }
 
-/// Returns the events of this key with this message.
+/// Returns the events about this key with this message.
 fn told_of(key: &str, message: &str) -> Vec<Heard> {
     let is = |heard: &&Heard| heard.field("key") == Some(key) && heard.field("message") == Some(message);
     heard_so_far().into_iter().filter(|heard| is(&heard)).collect()
 }
 
-/// Operators of many locks could not tell the lock or the token of an event: each now names both, and the number of
+/// With many locks, an event did not show to which lock or token it belongs: each now names both, and the number of
 /// nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_step_names_the_key_the_token_and_the_nodes() {
@@ -116,7 +116,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     let dropped = "its last guard was dropped: it is released in the background";
     until("it is said to be dropped", async || heard(dropped)).await;
 
-    // These come before there is a token, and with one.
+    // These events occur before there is a token, and with one.
     for message in ["lock", "not granted", "waits in the queues of the nodes", "waited"] {
         assert!(told_of(shown, message).iter().all(|heard| heard.field("nodes") == Some("3")), "{message}");
         assert!(heard(message), "{message}");
@@ -133,7 +133,7 @@ async fn each_step_names_the_key_the_token_and_the_nodes() {
     for message in ["lock", "granted", "held"] {
         assert!(told_of(shown, message).iter().any(|heard| heard.field("token") == Some(&token)), "{message}");
     }
-    // The events name the nodes, and why.
+    // The events name the nodes, and the reasons.
     let failed = &told_of(shown, "not extended, tried again while it is valid")[0];
     assert!(proxies[1..].iter().all(|cut| failed.field("error").unwrap().contains(&cut.name())), "{failed:?}");
     let lost = &told_of(shown, "the lock is lost")[0];
@@ -181,14 +181,14 @@ async fn no_owner_and_no_password_is_told() {
     }
 }
 
-/// The holder used to learn that another owner holds its lock, when nobody did.
+/// The holder used to get the error that another owner holds its lock, when the lock was free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_broken_is_held_by_nobody() {
     let (nodes, locks) = Nodes::with_client(3).await;
     for how in ["LOCK.BREAK k", "DEL k"] {
         let guard = locks.with(&Options::new().ttl(ms(60_000)).auto_extend(false)).lock("k").await.unwrap();
         nodes.say(how);
-        // Two cases: at the first answer, and when the loss is known.
+        // Two cases: at the first answer, and once the loss is known.
         let first = guard.extend().await.unwrap_err();
         guard.lost().await;
         let (extend, reenter) = (guard.extend().await.unwrap_err(), guard.reenter().await.unwrap_err());

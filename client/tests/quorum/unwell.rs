@@ -1,4 +1,4 @@
-//! Nodes that are slow, frozen or dead delay nobody.
+//! Nodes that are slow, frozen or dead delay no caller.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ async fn two_frozen_of_five_are_not_waited_for() {
     let _frozen = [Frozen::new(&nodes.0[0]), Frozen::new(&nodes.0[1])];
     let start = Instant::now();
     for _ in 0..20 {
-        // If a straggler were waited for, each round would take 20 s.
+        // If the slow node were waited for, each round would take 20 s.
         let guard = locks.with(&patient).try_lock("k").await.unwrap();
         drop(guard);
         until("it is free again", async || nodes.0[2..].iter().all(|server| server.info("held") == 0)).await;
@@ -62,7 +62,7 @@ async fn two_frozen_of_five_are_not_waited_for() {
     println!("20 locks with two frozen nodes: {:?}", start.elapsed());
 }
 
-/// Requests to a frozen node are executed when it resumes, in the same order, so nothing stays behind.
+/// Requests to a frozen node are executed when it resumes, in the same order, so no lock is left there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_goes_on_keeps_nothing() {
     let (nodes, locks) = Nodes::with_client(3).await;

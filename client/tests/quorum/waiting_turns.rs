@@ -21,7 +21,7 @@ async fn who_waits_is_served_in_order() {
         let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
         let mut tasks = vec![];
         for n in 0..6 {
-            // Some wait in one process, some in others.
+            // Some requests wait in one process, some in others.
             let locks = if n % 2 == 0 { first.clone() } else { nodes.client().await };
             let told = told.clone();
             let waiting = nodes.0[0].info("waiters");
@@ -50,12 +50,12 @@ async fn who_waits_is_served_in_order() {
 }
 
 /// Two requests of one process came before one of another. The second waited behind the first in its process, and used
-/// to draw its ticket only when its turn came there: so it was behind the other process's on the nodes.
+/// to draw its ticket only when its turn came there. So it was behind the other process's request on the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_over_processes_is_by_arrival() {
     let nodes = Nodes::start_with(3, || Setup::new().module_arguments(&["handoff-window", "10000"]));
     let (holder, one, other) = (nodes.client().await, nodes.client().await, nodes.client().await);
-    // The timeout is as long as a busy machine needs.
+    // The timeout is long enough for a busy machine.
     let options = Options::new().ttl(ms(60_000)).node_timeout(ms(60_000));
     let held = holder.with(&options).lock("k").await.unwrap();
     let wait = |locks: &Client| {
@@ -75,8 +75,8 @@ async fn order_over_processes_is_by_arrival() {
     queued("the third one waits", 2, 3).await;
     held.release().await;
     let first = first.await.unwrap();
-    // A node that heard last that the lock is free may have reserved it for the third: the first had a majority, and
-    // left its queue.
+    // The first request left its queue when a majority had granted it the lock. So a node that knew last that the lock
+    // is free may have reserved it for the third request.
     queued("the second one waits", 2, 2).await;
     first.release().await;
     let token = tokio::select! {
@@ -86,7 +86,7 @@ async fn order_over_processes_is_by_arrival() {
     assert!(token > 0);
 }
 
-/// One request stands for all callers of a process: the nodes learn their number, and its holder.
+/// One request waits for all callers of a process: the nodes receive their number, and the note with the holder id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_nodes_are_told_for_whom_it_waits() {
     for count in [1, 3] {
@@ -104,7 +104,7 @@ async fn the_nodes_are_told_for_whom_it_waits() {
         nodes.queued(1).await;
         guard.release().await;
         let first = got.recv().await.unwrap();
-        // The second learns of the third.
+        // Now the second request waits on the nodes, with the third behind it.
         let second = || nodes.0[0].client().say("LOCK.INFO k WAITERS 5").field("queue").as_list();
         until("another one waits, and one behind it", async || {
             second().first().is_some_and(|waiter| waiter.field("behind") == int(1))
@@ -121,7 +121,7 @@ async fn the_nodes_are_told_for_whom_it_waits() {
     }
 }
 
-/// A majority is connected, and the third node is not yet.
+/// A majority is connected, and the third node not yet: it receives the note all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     let nodes = Nodes::start(3);
@@ -139,7 +139,7 @@ async fn a_node_that_is_connected_to_last_is_told_of_the_note_too() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// The node counts how long a request waited, and its clock may be faster than the holder's by 1 %.
+/// The node measures how long a request waited, and its clock may run faster than the holder's by 1 %.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_counts_less_what_clocks_drift() {
     let nodes = Nodes::start(1);
@@ -167,7 +167,7 @@ async fn a_waiter_polls_no_node() {
     let guard = holder.with(&Options::new().ttl(ms(30_000))).lock("k").await.unwrap();
     let wait = tokio::spawn(async move { waiter.lock("k").await.unwrap().token() });
     nodes.queued(1).await;
-    // The holder checks its lock meanwhile, by other commands.
+    // The holder also checks its lock, by other commands.
     let asked = || ["lock.acquire", "lock.wait", "lock.hear", "lock.info"].map(|command| nodes.calls(command));
     let before = asked();
     assert!(before[0].iter().all(|&count| count > 0));
@@ -220,7 +220,7 @@ async fn a_guarded_quorum_is_waited_for() {
     }
 }
 
-/// Nodes whose connection broke used not to be asked again, so all the others had to be there.
+/// Nodes whose connection broke used not to be asked again, so all the others had to answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_connection_broke_is_waited_on_again() {
     let nodes = Nodes::start(3);
@@ -231,7 +231,7 @@ async fn a_node_whose_connection_broke_is_waited_on_again() {
     until("it waits", all_wait).await;
     nodes.0[0].client().say("CLIENT KILL TYPE normal");
     until("it waits there again", all_wait).await;
-    // So a node that hangs now is not needed.
+    // The other two nodes are a majority without the one that hangs now.
     let _hangs = Frozen::new(&nodes.0[1]);
     guard.release().await;
     wait.await.unwrap().release().await;

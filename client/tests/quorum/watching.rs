@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::{int, patience};
 
-/// Reads reports until this token, or a larger one to which its owner has raised the nodes since.
+/// Reads reports until this token, or a larger one to which the owner has raised it since.
 async fn until_told(changes: &mut Changes<Option<Holder>>, token: u64) -> Holder {
     let told = async {
         loop {
@@ -33,11 +33,11 @@ async fn each_change_is_told_as_a_majority_says_it() {
     first.extend().await.unwrap();
     nodes.0[0].kill();
     first.release().await;
-    // Before that, its token may have risen once more.
+    // Before that, the token may have risen once more.
     while changes.changed().await.unwrap().is_some() {}
     let second = locks.with(&options.note("second")).lock("k").await.unwrap();
     assert_eq!(until_told(&mut changes, second.token()).await.note, "second");
-    // If a lock changes while nobody reads, the last report is the current state.
+    // If a lock changes while its watcher does not read, the last report is the current state.
     let mut late = other.watch("k").unwrap();
     until_told(&mut late, second.token()).await;
     second.release().await;

@@ -1,8 +1,8 @@
 //! The ledger of what must be on the disk before a promise.
 //!
 //! Everything that a later incarnation must know is on the disk before this one relies on it: the ceiling above which
-//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET, for the
-//! milliseconds of a write. Some events invalidate what a later incarnation would believe: a change of the AOF's
+//! it issues no token, the guard, and whether the AOF is complete. Until then promises are refused with NOTYET; a write
+//! takes a few milliseconds. Some events invalidate what a later incarnation would believe: a change of the AOF's
 //! settings or the role, a flush of live locks, an armed guard. After such an event nothing is promised before the new
 //! state is on the disk.
 //!
@@ -34,7 +34,7 @@ pub struct Ledger {
     /// The number of the latest state on the disk, and of the one that must be there before anything is promised.
     on_disk: u64,
     needed: u64,
-    /// True if the last incarnation's state has been judged.
+    /// True once the last incarnation's state has been judged: whether this start proves that it remembers every grant.
     is_judged: bool,
     /// True if the data is marked as used by this incarnation.
     is_stamped: bool,
@@ -42,7 +42,7 @@ pub struct Ledger {
     is_taken: bool,
 }
 
-/// The fields of a state that later checks read, once it was handed out.
+/// The parts of the latest state handed out to the writer that later checks read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handed {
     number: u64,
@@ -191,7 +191,8 @@ impl Ledger {
         self.is_judged && self.is_stamped && !self.is_taken && self.on_disk >= self.needed
     }
 
-    /// Returns whether states are written: there is a file, and it need not keep what the last incarnation proves.
+    /// Returns whether states may be written: the node has a file, and the last incarnation's state in it has been
+    /// judged.
     pub fn writes(&self) -> bool {
         self.is_judged && self.has_file
     }
@@ -213,7 +214,7 @@ impl Ledger {
         self.on_disk >= guard_number && guard.zip(handed).is_some_and(|(guard, handed)| covers(guard.armed, handed))
     }
 
-    /// Returns the state at `now` for a later incarnation, with this guard.
+    /// Returns the state to write at `now` for a later incarnation, with this guard.
     pub fn state(&mut self, guard: Option<SavedGuard>, tokens: &mut Tokens, skew_ms: u32, now: Now) -> NodeState {
         tokens.sweep_stripes(now.boot);
         let (stripes, stripe_change) = tokens.stripe_ceilings();
@@ -263,8 +264,8 @@ impl Ledger {
             || self.outstanding.ms(now.boot) > outstanding_ttl_ms
     }
 
-    /// Notes what a replica hears from its master: the ceiling up to which tokens may be issued, and the longest lease
-    /// that may run.
+    /// Notes what a replica receives from its master: the ceiling up to which tokens may be issued, and the longest
+    /// lease that may run.
     pub fn heard(&mut self, ceiling: u64, outstanding_ttl_ms: u32) {
         self.hear_of_ceiling(ceiling);
         self.outstanding.follow(Some(outstanding_ttl_ms));
@@ -275,7 +276,7 @@ impl Ledger {
         self.outstanding.follow(None);
     }
 
-    /// Notes that a replica becomes a master: possible grants of its own master still count.
+    /// Notes that a replica becomes a master: grants that its own master may have given still count.
     pub fn leads(&mut self, skew_ms: u32, now: BootTime) {
         self.outstanding.lead(skew_ms, now);
     }

@@ -74,7 +74,7 @@ pub struct NodeState {
     pub stripes: Vec<StripeCeiling>,
     /// The longest lease that may still run, in milliseconds.
     pub outstanding_ttl_ms: u32,
-    /// The master whose leases that includes, beside the node's own.
+    /// The master whose leases `outstanding_ttl_ms` includes, in addition to the node's own.
     pub master: Master,
     /// The boot that the times in this state belong to.
     pub boot: BootId,
@@ -82,8 +82,7 @@ pub struct NodeState {
     pub guard: Option<SavedGuard>,
     /// The time at which an operator last lifted a guard; zero if never on this boot.
     pub lifted: BootTime,
-    /// The time before which locks belong to an incarnation that the node could not prove to remember; some may be
-    /// left.
+    /// The time before which locks may belong to an incarnation that the node could not prove to remember.
     pub unproved_before: BootTime,
     /// The AOF that contains every grant of this incarnation.
     pub aof: Option<AofFile>,
@@ -290,7 +289,7 @@ fn parse_members(decided: &str, promised: &str, accepted: &str) -> Option<SavedM
         None => (accepted == "none").then_some(None)?,
         Some((ballot, list)) => Some(Accepted { ballot: hex(ballot)?, list: members_from_text(list)? }),
     };
-    // Earlier modules accepted larger versions, which no client can name.
+    // Earlier modules accepted larger versions, which no client can send.
     let version = version.parse::<u64>().ok()?.min(MEMBERS_VERSION_MAX);
     let decided = Members { version, list };
     Some(SavedMembership { decided, promised: hex(promised)?, accepted })
@@ -386,8 +385,8 @@ mod tests {
         assert!(member_of_a_set().to_text().starts_with("palisade-node 3\n"));
     }
 
-    /// Earlier modules accepted any 64-bit version: a node with a larger one starts with the largest that clients can
-    /// name.
+    /// Earlier modules accepted any 64-bit version: a node with a larger one starts with the largest that a client can
+    /// send.
     #[test]
     fn a_version_of_the_set_that_is_too_large_is_the_largest() {
         let told = |version| {

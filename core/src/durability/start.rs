@@ -1,4 +1,5 @@
-//! Judges a start: whether the node provably remembers every grant of its last incarnation, and what follows.
+//! Judges a start: whether the node provably remembers every grant of its last incarnation, and whether it must be
+//! guarded.
 
 use crate::durability::node_state::{CleanEnd, NodeState};
 use crate::durability::ties::{AofFile, Found};
@@ -6,7 +7,7 @@ use crate::format::digest::LocksDigest;
 use crate::values::limits::{CEILING_LEAD, ISSUED_LEAD, START_LEAD};
 use crate::values::time::{BootId, BootTime, ahead_us};
 
-/// The values of `lock.restart-guard`, which decides whether a start is guarded.
+/// The values of `lock.restart-guard`: when a start is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPolicy {
     /// Guarded unless the node provably remembers every grant.
@@ -17,7 +18,7 @@ pub enum GuardPolicy {
     Never,
 }
 
-/// The knowledge at the end of a start, when data is loaded.
+/// The facts that are known at the end of a start, once data is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
     /// The last incarnation's state from the state file, if it is readable.
@@ -57,7 +58,7 @@ impl Start<'_> {
         end.is_none_or(|end| end.at <= deadline)
     }
 
-    /// Returns the consequences for the node at `now`, when data is loaded.
+    /// Returns the verdict at `now`, once data is loaded.
     pub fn judge(&self, policy: GuardPolicy, now: BootTime) -> Verdict {
         let is_proved = self.is_proved();
         let is_same_boot = self.last.is_none_or(|last| last.boot == self.boot);
@@ -65,7 +66,8 @@ impl Start<'_> {
         let trusted_since = if policy != GuardPolicy::Never && !is_proved {
             now
         } else if unproved_before != BootTime::default() && !is_same_boot {
-            // The last incarnation could not vouch for some of these; on another boot it is unknown for which.
+            // The last incarnation could not vouch for some of these grants. On another boot the node cannot tell
+            // which.
             now
         } else {
             unproved_before
@@ -88,10 +90,10 @@ pub struct Verdict {
     pub trusted_since: BootTime,
 }
 
-/// Returns a token that no earlier incarnation of the node exceeded. This is the ceiling that it left. If none is
-/// known, it is the highest possible one, provided that clocks agree. A ceiling may have been raised to a token of
-/// another node, whose clock is ahead of this one. If the file is a copy, or another incarnation used the data since,
-/// nobody knows how far that one got. Then both count, plus the lead by which an incarnation raises the ceiling when it
+/// Returns a token that no earlier incarnation of the node exceeded: the ceiling in its state file, or without one the
+/// highest possible token, provided that clocks agree. A ceiling may be a token of another node, whose clock is ahead
+/// of this one. If the file is a copy, or another incarnation used the data since, that incarnation may have issued
+/// larger tokens. Then the larger of both counts, plus the lead by which an incarnation raises the ceiling when it
 /// continues from there.
 pub fn token_floor(last: Option<&NodeState>, found: &Found, wall_us: u64, skew_ms: u32) -> u64 {
     let highest = ahead_us(ahead_us(wall_us, skew_ms), skew_ms) + CEILING_LEAD + ISSUED_LEAD;
@@ -117,7 +119,7 @@ mod tests {
         NodeState { file: Some(FILE), aof, end, ..NodeState::new(1, boot) }
     }
 
-    /// Returns findings in which everything is as the last incarnation left it.
+    /// Returns findings that say that nobody touched file or data since the last incarnation.
     fn untouched() -> Found {
         Found { file: Some(FILE), used_by: Some(IncarnationId { node: 1, number: 1 }), aof: vec![AOF] }
     }
@@ -154,8 +156,7 @@ mod tests {
         assert!(!Start { last: None, found: &found, loaded: none, from_aof: true, boot: HERE }.is_proved());
     }
 
-    /// A clean end, and an incarnation with everything in the AOF, prove nothing for a copy, or for data that others
-    /// used.
+    /// For a copy, or for data that others used, neither a clean end nor a complete AOF proves anything.
     #[test]
     fn what_is_not_tied_to_the_data_proves_nothing() {
         let loaded = digest(2, 5, 6);

@@ -1,4 +1,4 @@
-//! The ties between a state file and its data: a copy of either is another one.
+//! The ties between a state file and its data, by which a copy of either is recognised.
 
 /// The identity of a file in a file system; a copy has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct FileId {
 pub struct AofFile {
     /// The file's identity.
     pub id: FileId,
-    /// The size that the file had, in bytes: a shorter one is older.
+    /// The size when it was last written to, in bytes: a shorter file is an older one.
     pub bytes: u64,
 }
 
@@ -28,8 +28,8 @@ pub struct IncarnationId {
     pub number: u64,
 }
 
-/// The findings of a start beside the state file. They show whether the loaded data is the data that the state file is
-/// about, not a copy, and not used by another incarnation since.
+/// The findings of a start other than the content of the state file. They show whether the loaded data is the data that
+/// the state file is about: not a copy, and not used by another incarnation since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The file that the state was read from.

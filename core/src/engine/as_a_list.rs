@@ -1,4 +1,4 @@
-//! Compares the engine with the queue and its lock implemented again in the plainest way.
+//! Compares the engine with a second, deliberately simple implementation of lock and queue.
 
 use std::collections::HashSet;
 
@@ -43,14 +43,14 @@ struct ListedWaiter {
     id: u64,
     owner: u8,
     wanted: Wanted,
-    /// The ttl in milliseconds; 0 for a turn.
+    /// The ttl in milliseconds; 0 for a LOCK.WAIT.
     ttl: u64,
     until: u64,
-    /// The id of the request whose place it shares.
+    /// The id of the owner's earlier request whose place this one shares, otherwise its own.
     place: u64,
 }
 
-/// The plain implementation: lists, searched from the front.
+/// The simple implementation: lists, searched from the front.
 #[derive(Default)]
 struct Plain {
     grants: Vec<ListedGrant>,
@@ -118,7 +118,7 @@ impl Plain {
         self.grants.iter().find(|grant| grant.owner == owner).map(|grant| grant.mode)
     }
 
-    /// Ends the reservations that `such` selects.
+    /// Ends the reservations for which `such` is true.
     fn end_turns(&mut self, such: impl Fn(&ListedGrant) -> bool) {
         let before = self.kept.len();
         self.kept.retain(|kept| !such(kept));
@@ -294,7 +294,7 @@ impl Both {
         Ok(())
     }
 
-    /// Lets the client at this place go away, of the watchers or of the waiters.
+    /// Disconnects the client at this place, of the watchers or of the waiters.
     fn go_away(&mut self, place: usize, watches: bool) -> Checked {
         if watches && let Some((id, ..)) = self.watchers.get(place).copied() {
             prop_assert!(self.key.node.stop_watching(WaiterId(id)));
@@ -307,7 +307,7 @@ impl Both {
         Ok(())
     }
 
-    /// Returns whether `known` is true of the lock.
+    /// Returns whether a watcher's known state is the lock's present one.
     fn is_known(&self, known: Known) -> bool {
         let grants = self.key.lock.iter().flat_map(|lock| lock.grants()).map(|(_, grant)| grant);
         let mut live = grants.filter(|grant| at(self.key.now).boot <= grant.deadline());
@@ -366,7 +366,8 @@ impl Both {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Compares queue and lock with the plain lists: the same holders, the same order, and one answer for each request.
+    /// Compares queue and lock with the simple implementation: the same holders, the same order, and one answer for
+    /// each request.
     #[test]
     fn as_a_plain_list_would(
         modes in 1..=WANTED.len(),
@@ -377,7 +378,7 @@ proptest! {
         let mut both = Both::new();
         for (what, who, ttl_ms, wait_ms, ticket, wanted) in steps {
             both.key.wanted = WANTED[wanted % modes];
-            // The end of a lease is noticed up to a tick later, but the list ends it at once. So leases end two
+            // The engine notices the end of a lease up to a tick later than the lists do. So leases end two
             // milliseconds before other events.
             both.step(Does { what, who, ttl_ms: 2 * ttl_ms, wait_ms: 2 * wait_ms, ticket })?;
             both.check_watchers()?;

@@ -19,12 +19,12 @@ pub(super) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Enters the lock in the key in the deadlines, if there is one.
+    /// Enters the lock in the key, if there is one, in the table of deadlines.
     pub fn schedule_expiry(&mut self) {
         self.node.schedule_expiry(self.key, self.held.as_deref_mut());
     }
 
-    /// Reports to the history what `happened` to the grant `id` of the lock in the key.
+    /// Reports `happened` to the history, about the grant `id` of the lock in the key.
     #[inline(always)]
     pub fn notice(&mut self, id: GrantId, happened: Happened) {
         if let Some(lock) = self.held.as_deref() {
@@ -32,7 +32,7 @@ impl At<'_> {
         }
     }
 
-    /// Removes a grant from a lock with several; it ends by `ending`. `None` if it is the only one.
+    /// Removes a grant from a lock with several, and reports its `ending`. `None` if it is the only one.
     pub fn take(&mut self, id: GrantId, ending: Ending) -> Option<Box<Grant>> {
         let lock = self.held.as_deref_mut()?;
         let (mode, grant) = (lock.mode(id), lock.take(id)?);

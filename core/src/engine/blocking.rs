@@ -1,4 +1,4 @@
-//! A request that is refused or has to wait: it is answered, or takes a place in the queue.
+//! Refuses a request, or queues one that has to wait.
 
 use super::at::At;
 use super::run::{Run, Stage};
@@ -13,8 +13,8 @@ use crate::values::limits::DISK_WAIT_MS;
 use crate::values::time::Now;
 
 impl Run<'_> {
-    /// Answers with the refusal, unless it is temporary: the disk may have the state by now, and a request with enough
-    /// patience takes a place in the queue.
+    /// Answers with the refusal, unless it is temporary: the state file may be on the disk by now, and a request that
+    /// is willing to wait joins the queue.
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal, at: &mut At<'_>) -> Option<Step> {
         if refusal == Refusal::NotYet && !self.asked_disk {
@@ -38,13 +38,13 @@ impl Run<'_> {
     pub(super) fn asker_said(&mut self, for_disk: bool, at: &At<'_>) -> Option<Step> {
         match self.may_wait(at) {
             Ok(user) => self.then(Stage::Blocked { for_disk, user }, Step::Block),
-            // Only the disk was in its way.
+            // The request waited for nothing but the state file.
             Err(_) if for_disk => self.answer(Err(Refusal::NotYet)),
             Err(refusal) => self.answer(Err(refusal)),
         }
     }
 
-    /// Returns the user of the request, or refuses it if there is no room for it.
+    /// Returns the user of the request. Refuses if the queue has no room for it.
     fn may_wait(&self, at: &At<'_>) -> Result<UserId, Refusal> {
         let asker = match at.said {
             Finding::Asks(asker) => asker,
@@ -82,9 +82,10 @@ impl Run<'_> {
         let is_joint = matches!(held, Some(Lock::Joint(_)));
         waiter.is_at_hand |= is_own && is_joint;
         let is_first = at.node.queues().join(self.key, waiter, ticket);
-        // Its ticket may put it before all others, and it may be compatible with the holders of a joint lock.
+        // A ticket may put the request before all others, and it may be compatible with the holders of a joint lock.
         let may_join = is_joint && is_first;
-        // The lock is free or its own, yet it has to wait: no event on the key would lead to its turn.
+        // The lock is free or the requester's own, yet the request has to wait: no event on the key would lead to its
+        // turn.
         if for_disk || !is_others || may_join {
             at.node.waiting.wake_at(self.key, now);
         }

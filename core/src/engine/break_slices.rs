@@ -15,8 +15,8 @@ use crate::values::limits::ENDED_A_STEP_MAX;
 use crate::values::token::Token;
 
 impl Run<'_> {
-    /// Removes a grant with this token, or the whole lock if it is the last. After `left` grants the rest waits for the
-    /// next slice.
+    /// Removes a grant with this token, or the whole lock if it is the last grant. After `left` grants the next slice
+    /// continues.
     #[inline(never)]
     pub(super) fn break_one(&mut self, token: Token, left: usize, at: &mut At<'_>) -> Option<Step> {
         let by = if let Request::BreakOn(_) = self.request { By::Itself } else { By::Command };
@@ -37,7 +37,7 @@ impl Run<'_> {
     }
 
     /// Blocks the client until all grants with `token` are broken. A client that cannot be blocked (in a script or a
-    /// transaction) is refused, since it would keep the server from all others for as long as that takes.
+    /// transaction) is refused, since breaking them all at once would stop the server for other clients.
     pub(super) fn break_later(&mut self, token: Token, at: &mut At<'_>) -> Option<Step> {
         let Finding::Blocked(client) = at.said else { return self.answer(Err(Refusal::BreaksTooMany)) };
         break_lock(self.key, at.held.as_deref_mut(), Some(token), at.node, at.now);
@@ -47,8 +47,8 @@ impl Run<'_> {
         self.answer(Ok(Reply::Later))
     }
 
-    /// Begins the next slice of a BREAK. The slice before left grants with the token; if the lock is gone, they may be
-    /// elsewhere.
+    /// Begins the next slice of a BREAK. The slice before it left grants with the token; if the lock is gone, it may be
+    /// under another name now, or on another node.
     pub(super) fn begin_slice(&mut self, breaking: &Breaking, at: &mut At<'_>) -> Option<Step> {
         self.touches_queue = true;
         if at.held.is_some() {
@@ -68,7 +68,7 @@ impl Run<'_> {
         self.go_on(Stage::Passes(Passing::ended(Event::Broken, by), Reply::Token(token)))
     }
 
-    /// Answers the client that waited for the last slice of its BREAK.
+    /// Answers the client whose BREAK ends with this slice.
     fn tell_broken(&mut self, node: &mut Node) {
         if let Request::BreakOn(breaking) = self.request {
             node.has_broken(breaking);

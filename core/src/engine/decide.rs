@@ -1,4 +1,4 @@
-//! The decisions of the rules, and the steps that follow.
+//! Calls the rules, and turns their outcomes into steps.
 
 use super::at::At;
 use super::passing::Passing;
@@ -70,7 +70,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the step that follows from the outcome of a command about a grant.
+    /// Returns the step that follows from the outcome of a command about one grant.
     #[inline(always)]
     fn on_grant<T>(
         &mut self,
@@ -87,7 +87,7 @@ impl Run<'_> {
         }
     }
 
-    /// Calls the rule of BREAK. If it takes several steps, the client is blocked first.
+    /// Calls the rule of BREAK. If more than one slice is needed, the client is blocked first.
     fn decide_break(&mut self, asked: Option<Token>, at: &mut At<'_>) -> Option<Step> {
         if let Some(token) = asked.filter(|&token| takes_slices(at.held.as_deref(), token, at.now)) {
             return self.then(Stage::BreaksLater(token), Step::Block);
@@ -117,7 +117,7 @@ impl Run<'_> {
                     self.stage = Stage::Stored(token, number);
                     Step::Replace
                 } else {
-                    // Nothing happens before the lock is in the key.
+                    // Nothing else runs before the lock is in the key, so its deadline may be entered already.
                     node.schedule_expiry(self.key, Some(&mut lock));
                     self.stage = Stage::Answers(Ok(Reply::Granted(token, number)));
                     Step::Store(Event::Acquired)
@@ -166,7 +166,7 @@ impl Run<'_> {
             Released::Left(own) => self.leave(own, at),
             Released::Lowered(own, left) => self.changed(own, None, Reply::Holds(left), at),
             Released::Unchanged(left) => self.answer(Ok(Reply::Holds(left))),
-            // It may have been its turn.
+            // The caller may have had a reservation instead, which has ended now.
             Released::NotHeld => self.serve_queue(By::Command, Reply::Null, at),
         }
     }
@@ -200,7 +200,7 @@ impl Run<'_> {
         Some(Step::Changed(Some(Event::Converted), own))
     }
 
-    /// Ends the grant of one of several holders, which gave back its last hold.
+    /// Removes the grant of one of several holders, which gave back its last hold.
     #[inline(never)]
     fn leave(&mut self, own: GrantId, at: &mut At<'_>) -> Option<Step> {
         self.ended = at.take(own, Ending::Released);

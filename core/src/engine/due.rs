@@ -12,7 +12,7 @@ use crate::queue::waiting::Answer;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// Work that is due for one key; [`super::Run`] does it.
+/// Work that is due for one key; [`super::Run`] performs it.
 #[derive(Debug)]
 pub enum Work {
     /// A queue to check, by database and name.
@@ -65,8 +65,8 @@ impl Node {
         planned.into_iter().flatten().min()
     }
 
-    /// Answers the request whose wait has been over longest at `now`; returns false if there is none. That changes no
-    /// key, so it also happens when the node may not write.
+    /// Answers the request whose wait has been over longest at `now`; returns false if there is none. No key changes,
+    /// so this also happens when the node may not write.
     pub fn time_out(&mut self, now: BootTime) -> bool {
         self.queues().time_out(now)
     }
@@ -81,7 +81,7 @@ impl Node {
         self.breaking.iter().any(|breaking| breaking.client == client)
     }
 
-    /// Removes the watcher whose time has been over longest at `now`, for its answer. That changes no key either.
+    /// Removes the watcher whose time has been over longest at `now`, so that the driver can answer it. No key changes.
     pub fn take_watcher_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         self.watching.take_timed_out(now)
     }
@@ -91,8 +91,8 @@ impl Node {
         self.watching.pop_due(now)
     }
 
-    /// Removes the work on keys that has been due longest at `now`. Queues come first, since a check of one may serve a
-    /// request. With `may_answer` off they stay, because answers to waiting requests are sent later. A lease that is
+    /// Removes the work on a key that has been due longest at `now`. Queues come first, since a check of one may serve
+    /// a request. If `may_answer` is false, queues are left out, and their requests are answered later. A lease that is
     /// kept alive is renewed before any lease is found to have ended.
     pub fn take_due(&mut self, now: BootTime, may_answer: bool) -> Option<Work> {
         let look = if may_answer { self.waiting.pop_due(now) } else { None };

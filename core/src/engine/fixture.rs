@@ -37,7 +37,7 @@ pub struct Key {
     pub fence: Option<Token>,
     /// Milliseconds since boot.
     pub now: u64,
-    /// The server's answer, or `None` for the usual one.
+    /// Replaces the server's answer to a question, unless it returns `None`.
     pub says: fn(Question) -> Option<Finding>,
     /// True if clients can be blocked.
     pub blocks: bool,
@@ -46,7 +46,7 @@ pub struct Key {
     next_id: u64,
     /// Watchers that received a change.
     pub told: Vec<u64>,
-    /// Watchers whose time was up.
+    /// Watchers whose time ran out.
     pub told_nothing: Vec<u64>,
     /// The number of later slices of a BREAK.
     pub slices: usize,
@@ -111,7 +111,7 @@ impl Key {
         let (mut run, mut said) = (Run::new(key, request), Finding::Yes);
         self.steps.clear();
         if name == b"k" && held.is_none() {
-            // Tests delete it too.
+            // Tests also delete the key.
             self.replica = None;
         }
         for _ in 0..STEPS_MAX {
@@ -158,7 +158,7 @@ impl Key {
         panic!("{request:?} is never done")
     }
 
-    /// Checks that waiters and watchers are counted, and nothing else.
+    /// Checks that the node counts exactly the present waiters and watchers.
     fn assert_counted(&self) {
         let (waiting, watching) = (&self.node.waiting, &self.node.watching);
         for (load, count) in [(waiting.loads().all(), waiting.len()), (watching.loads().all(), watching.len())] {
@@ -319,7 +319,7 @@ impl Key {
         self.node.waiting.take_answers(usize::MAX).into_iter().map(|(id, answer)| (id.0, answer)).collect()
     }
 
-    /// Performs a random step, then all due work. A refusal changes nothing.
+    /// Performs a random step, then all due work. Checks that a refusal changes nothing.
     pub fn random_step(&mut self, (step, who, wanted, lease, passes): (u8, u8, usize, u64, u64)) {
         let name = who.to_string();
         let first = self.lock.as_ref().filter(|_| who > 0).map(|lock| lock.first().token());
@@ -360,7 +360,7 @@ impl Key {
         self.steps.iter().copied().filter(|step| !matches!(step, Step::Ask(_) | Step::Done(_))).collect()
     }
 
-    /// Answers that the server grants nothing.
+    /// Answers that the module failed and grants nothing.
     pub fn says_poisoned(question: Question) -> Option<Finding> {
         matches!(question, Question::MayGrant(_)).then_some(Finding::Refused(Refusal::Poisoned))
     }
@@ -381,7 +381,7 @@ pub fn granted(answers: &[(u64, Answer)]) -> Vec<u64> {
     answers.iter().filter(|(_, answer)| matches!(answer, Answer::Granted { .. })).map(|(id, _)| *id).collect()
 }
 
-/// Returns the steps that hand a lock over when it ends by `event`.
+/// Returns the steps that hand a lock over after `event` ended it.
 pub fn handed_over(event: Event) -> [Step; 2] {
     [Step::Tell(event), Step::Store(Event::HandedOver)]
 }

@@ -23,8 +23,8 @@ impl Node {
         }
     }
 
-    /// Notes that `lock` came to `key` from elsewhere (loaded, replicated, renamed, restored). No token up to its own
-    /// is issued again, and its lease may be longer than this node grants.
+    /// Notes that `lock` came to `key` from elsewhere: it was loaded, replicated, renamed or restored. No token up to
+    /// its own is issued again, and its lease may be longer than this node grants.
     pub fn arrived(&mut self, key: Key<'_>, lock: &mut Lock, now: BootTime) {
         if let Some((token, ttl_ms)) = lock.highest() {
             self.saw(key, token, ttl_ms, now);
@@ -53,26 +53,27 @@ impl Node {
         self.deadlines.cancel(key.db, lock);
     }
 
-    /// Keeps the memory of `lock`, which left its key, for the next one. Returns a lock that the caller must drop.
+    /// Keeps the allocated memory of `lock`, which left its key, for the next lock. Returns a lock that the caller must
+    /// drop.
     #[inline(always)]
     pub fn reuse(&mut self, lock: Box<Lock>) -> Option<Box<Lock>> {
         self.spare.keep(lock)
     }
 
-    /// Forgets an entry that came due but belongs to no lock in the key.
+    /// Forgets an entry that came due, but whose lock is gone.
     pub fn forget_due(&mut self, due: &Due) {
         self.deadlines.forget(due);
     }
 
-    /// Notes that the lock left `key` without a command of ours. Its queue and its watchers are checked soon, after
-    /// whatever removed it. Returns whether there are any.
+    /// Notes that the lock left `key` without a command of this module. Its queue and its watchers are checked soon,
+    /// once the command that removed it is done. Returns whether it has any.
     pub fn left(&mut self, key: Key<'_>) -> bool {
         self.waiting.wake_at(key, BootTime::default());
         self.watching.wake(key);
         self.waiting.has_queue(key) || self.watching.has(key)
     }
 
-    /// Notes that the server evicted `lock` from `key`, and that its holder does not know. Others are kept out until
+    /// Notes that the server evicted `lock` from `key`, which its holder does not know. Other owners are kept out until
     /// its lease would have ended. Returns whether it was live.
     pub fn evict(&mut self, key: Key<'_>, lock: Evictee, now: Now) -> bool {
         self.history.was_evicted(key);
@@ -87,23 +88,23 @@ impl Node {
         true
     }
 
-    /// Notes that a database, or all of them (`None`), is about to be emptied. Returns its deadlines; [`Node::dropped`]
-    /// has the consequences.
+    /// Notes that a database, or all of them (`None`), is about to be emptied. Returns the entries of its deadlines;
+    /// [`Node::dropped`] then guards the node.
     pub fn flush(&mut self, db: Option<u32>) -> Detached {
-        // Other databases too: the guard may be armed now.
+        // Queues of other databases are checked too, because the guard may be armed now.
         self.waiting.wake_all();
         self.watching.wake_all();
         self.keepalives.flushed(db);
         self.deadlines.detach(db)
     }
 
-    /// Swaps two databases. If one without locks takes the place of one with locks, these are gone from their names.
+    /// Swaps two databases. If one without locks takes the place of one with locks, clients no longer find these locks.
     /// Then it returns the database where they are now, and when the last of them ends.
     pub fn swap(&mut self, one: u32, other: u32) -> Option<(u32, BootTime)> {
         self.deadlines.swap(one, other);
         self.gates.swap(one, other);
         self.swaps = self.swaps.wrapping_add(1);
-        // Their present content counts.
+        // Queues are checked against what their databases contain now.
         self.waiting.wake_all();
         self.watching.wake_all();
         match [one, other].map(|db| (db, self.deadlines.last(db))) {
@@ -112,8 +113,8 @@ impl Node {
         }
     }
 
-    /// Notes that locks were dropped permanently, the last of which would have ended at `last`, and that their holders
-    /// do not know. Returns whether any was live: then nothing is granted until `last`, and the disk must know of that
+    /// Notes that locks were dropped permanently, which their holders do not know; the last of them would have ended at
+    /// `last`. Returns whether any was live: then nothing is granted until `last`, and the state file must say so
     /// before anything else happens.
     pub fn dropped(&mut self, last: BootTime, now: BootTime) -> bool {
         let is_live = now <= last;
@@ -123,8 +124,8 @@ impl Node {
         is_live
     }
 
-    /// Notes that locks were dropped, possibly at the start of a reload: [`Node::take_flush`] says what to look for
-    /// once data is loaded. Hands `dropped` back if none of them was live.
+    /// Notes that locks were dropped, possibly at the start of a reload: [`Node::take_flush`] lists the locks to look
+    /// for once data is loaded. Hands `dropped` back if none of them was live.
     pub fn dropped_perhaps(&mut self, dropped: Detached, now: BootTime) -> Result<(), Detached> {
         let Some(last) = dropped.last().filter(|last| now <= *last) else { return Err(dropped) };
         let guard = self.guard;
@@ -133,13 +134,13 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the locks that the last flushes dropped, if any were live. Data was loaded, or can no longer bring them
-    /// back.
+    /// Returns the locks that the last flushes dropped, if any were live. Called when data was loaded, or can no longer
+    /// bring them back.
     pub fn take_flush(&mut self) -> Option<Flush> {
         self.flush.take()
     }
 
-    /// Ends the guard of `flush`: all of its locks are back.
+    /// Ends the guard of `flush`, whose locks are all back.
     pub fn reloaded(&mut self, flush: &Flush) {
         self.guard = flush.guard;
         self.history.reloaded();
@@ -177,7 +178,7 @@ mod tests {
         assert!(node.take_flush().is_none());
     }
 
-    /// Dropped permanently, armed by an operator, promoted: each arms the guard between a flush and the load.
+    /// Locks dropped for good, an operator, and a promotion each arm the guard between a flush and the load.
     #[test]
     fn what_arms_the_guard_meanwhile_outlasts_a_reload() {
         let causes: [(Cause, fn(&mut Node)); 3] = [
@@ -197,7 +198,7 @@ mod tests {
         }
     }
 
-    /// A flush, then an operator who says that nobody holds anything: a reload does not restore the guard.
+    /// After a flush an operator lifts the guard. The reload that follows does not restore it.
     #[test]
     fn a_guard_that_was_lifted_meanwhile_stays_lifted() {
         let mut node = node();
@@ -209,7 +210,7 @@ mod tests {
         node.guard.ensure_open(at(20).boot).unwrap();
     }
 
-    /// An operator lifts the guard twice: the disk learns of the first.
+    /// An operator lifts the guard twice: only the first changes the state file.
     #[test]
     fn a_guard_that_is_not_armed_is_not_lifted() {
         let mut node = node();
@@ -219,14 +220,14 @@ mod tests {
         assert!(!node.guard_by_operator(None, at(40).boot));
         assert!(node.guard_by_operator(Some(5), at(50).boot));
         assert!(!node.guard_by_operator(None, at(60).boot), "it had ended");
-        // Leases of an unknown master are what a later guard would wait for.
+        // No guard is armed, but a later one would wait for the leases of an unknown master.
         node.follows();
         node.leads(GuardPolicy::Never, at(70));
         assert!(node.guard_by_operator(None, at(80).boot));
         assert!(!node.guard_by_operator(None, at(90).boot));
     }
 
-    /// Beyond the maximum the node does not know which keys are concerned, and says why it is guarded.
+    /// Above a maximum of evicted locks the node no longer knows their keys, so it guards all of them.
     #[test]
     fn more_evicted_locks_than_are_remembered_guard_the_whole_node() {
         let mut node = node();

@@ -1,4 +1,4 @@
-//! The engine: what happens to a lock and its queue, from the arrival of a command or due work until all is done.
+//! The engine: decides what happens to a lock and its queue, from the arrival of a command, or of due work, to its end.
 //!
 //! The engine decides by the rules and returns one [`Step`] after the other; a *driver* performs them. The module's
 //! driver writes to the server; those of the simulation, the model and the fuzzer change maps in memory. None of them

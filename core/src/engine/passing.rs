@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::rules::hand_over::{HandedOver, hand_over};
 use crate::values::limits::ANSWERS_A_PASS_MAX;
 
-/// A lock on its way to the first waiting request.
+/// A lock that is passed on to the first waiting request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
     by: By,
@@ -32,25 +32,25 @@ pub(super) struct Passing {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The lock in the key ends, by this event.
+    /// The lock in the key ends, with this event.
     Ends(Event),
-    /// Check whether somebody else may hold the lock, or it is free.
+    /// The queue is checked: the lock may be free, or joint.
     Looked,
-    /// The lock is free: the node has to know what it may grant in its slot.
+    /// The lock is free or joint. The node first has to know what it may grant in the key's slot.
     Free,
     Slot,
     SlotSaid,
-    /// The lock is free for the next request, if its user has permission.
+    /// The lock is free or joint. The user of the first request has to have permission.
     First,
     FirstSaid(WaiterId),
-    /// A request waits.
+    /// The server has to allow a grant to a waiting request.
     Waits,
     MayGrantSaid,
     /// The rule decides.
     Decides,
     /// The lock is stored for the waiting request.
     Stored,
-    /// A request was served; perhaps the next can be too.
+    /// A request was served. The next one may be too.
     Again,
     /// No further request gets the lock.
     Stays,
@@ -58,24 +58,24 @@ enum Stage {
 }
 
 impl Passing {
-    /// Begins when the lock in the key ends, by `event`.
+    /// Creates the passing of a lock that ends with `event`.
     pub(super) fn ended(event: Event, by: By) -> Self {
         Self { by, stage: Stage::Ends(event), has_ended: true, served: 0, may_grant: false, asked_disk: false }
     }
 
-    /// Begins when requests may wait, and the key may be free.
+    /// Creates the check of a queue whose key may be free.
     fn look(by: By) -> Self {
         Self { stage: Stage::Looked, has_ended: false, ..Self::ended(Event::Expired, by) }
     }
 
-    /// Begins when requests wait. The lock in the key may have ended with its lease.
+    /// Creates the check of a queue. The lease of the lock in the key may be over.
     pub(super) fn begin(by: By, at: &mut At<'_>) -> Self {
         let Some(lock) = at.held.as_deref().filter(|lock| lock.is_expired(at.now.boot)) else { return Self::look(by) };
         at.node.counters.expiries += lock.len() as u64;
         Self::ended(Event::Expired, by)
     }
 
-    /// Returns the driver's next step, or `None` at the end. A granted lock is left in `granted`.
+    /// Returns the driver's next step, or `None` at the end. Puts a granted lock into `granted`.
     #[inline(never)]
     pub(super) fn next(&mut self, granted: &mut Option<Box<Lock>>, at: &mut At<'_>) -> Option<Step> {
         while !matches!(self.stage, Stage::Over) {
@@ -191,12 +191,12 @@ impl At<'_> {
         if !self.has_queue() {
             return (Stage::Over, Some(Step::Delete(Some(event))));
         }
-        // Only an absent key shows whether its slot is still served here.
+        // Only if the key is absent may its slot have moved to another node.
         let is_in_cluster = self.node.slots.is_in_cluster();
         (Stage::Free, Some(if is_in_cluster { Step::Delete(Some(event)) } else { Step::Tell(event) }))
     }
 
-    /// Refuses the first request if its user has lost the permission since it came.
+    /// Refuses the first request if its user has lost the permission since it arrived.
     fn first_said(&mut self, first: WaiterId) -> (Stage, Option<Step>) {
         let Finding::Refused(refusal) = self.said else { return (Stage::Waits, None) };
         self.node.queues().refuse(first, refusal, self.now.boot);
@@ -215,14 +215,14 @@ impl At<'_> {
         self.node.waiting.len_of(self.key) > 0
     }
 
-    /// Postpones the queue: no request gets the lock now.
+    /// Postpones the queue: no request gets the lock now, for the reason in `refusal`.
     fn postpone(&mut self, refusal: Refusal) -> Stage {
         self.node.queues().postpone(self.key, refusal, self.now.boot);
         Stage::Stays
     }
 }
 
-/// Returns the ending of a grant that `event` reports.
+/// Returns how a grant ended that `event` reports.
 pub(super) fn ending(event: Event) -> Ending {
     match event {
         Event::Released => Ending::Released,

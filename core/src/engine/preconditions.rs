@@ -1,5 +1,4 @@
-//! The preconditions of a request's rule. A new precondition gets its line here, and a stage of the run that
-//! establishes it.
+//! The preconditions of a request's rule. A new one gets its variant here, and a stage of the run that establishes it.
 
 use super::step::Request;
 use crate::lock::Lock;
@@ -10,9 +9,9 @@ use crate::values::time::Now;
 /// The preconditions, in the order in which they are established.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Precondition {
-    /// A lock that others hold contains no grant whose lease is over.
+    /// A lock that others hold contains no grant whose lease has ended.
     NoneIsOver,
-    /// The queue has been served: it is ahead of the present request.
+    /// The queue has been served: waiting requests come before the present one.
     QueueServed,
     /// The node knows what it may grant in the key's slot.
     SlotKnown,
@@ -51,7 +50,7 @@ fn is_needed(precondition: Precondition, request: &Request<'_>) -> bool {
         Request::Acquire(_) => true,
         Request::Convert(_) => precondition != Precondition::QueueServed,
         Request::Wait(_) => precondition >= Precondition::SlotKnown,
-        // They promise nothing new in the slot.
+        // These requests promise nothing new in the slot.
         Request::Extend(_) | Request::Reenter(_) | Request::Fence(..) | Request::Note(_) | Request::Renew(_) => {
             precondition == Precondition::OnDisk
         }

@@ -26,14 +26,14 @@ pub struct Run<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) stage: Stage,
     pub(super) granted: Option<Box<Lock>>,
-    /// Boxed: most requests have none, and should not carry room for one.
+    /// The grant that left a joint lock. Boxed: most requests have none, and should not carry room for one.
     pub(super) ended: Option<Box<Grant>>,
     /// The number of grants removed from the lock because their leases are over.
     over: usize,
     /// True if the driver was asked what is on the disk.
     pub(super) asked_disk: bool,
     pub(super) touches_queue: bool,
-    /// True if watchers of the lock have not learned of the change yet.
+    /// True if watchers of the lock have not received the change yet.
     is_watched: bool,
 }
 
@@ -44,12 +44,12 @@ pub(super) enum Stage {
     EndsOver,
     /// The queue is served first.
     Serves(Passing),
-    /// The node has to know what it may promise: in this slot of the cluster, and by what is on the disk.
+    /// The node has to know what it may promise: in the key's slot of the cluster, and by what is on the disk.
     Slot,
     Ready,
     /// The rule decides.
     Decides,
-    /// The lock ended, or the next request's turn came; then the present request gets this answer.
+    /// The lock ended, or its queue is served; then the present request gets this answer.
     Passes(Passing, Reply),
     /// The connection of a lease that is kept alive has to be open.
     Connection,
@@ -61,9 +61,9 @@ pub(super) enum Stage {
     },
     /// More grants have the token than one step may end: the client has to wait while slices of them are ended.
     BreaksLater(Token),
-    /// The lock is stored in place of one whose lease is over, and takes over its entry in the deadlines.
+    /// The lock was stored in place of one whose lease was over, and takes over its entry in the deadlines.
     Stored(Token, u16),
-    /// The client has to wait for its turn, or only for the disk. There has to be room for it.
+    /// The client has to wait in the queue, or only for the disk. There has to be room for it.
     Blocks {
         for_disk: bool,
     },
@@ -118,9 +118,9 @@ impl<'a> Run<'a> {
 
     /// Returns the next step. `held` is the key's present content, and `said` answers the step before ([`Finding::Yes`] at
     /// first). The run ends with [`Step::Done`].
-    // Inlined into the server's driver, which has one call: the usual case runs straight through, and the stages, which
-    // are much code, are separate. Together, every command would pay for code that hardly any needs: a tenth of its own
-    // instructions (`make instructions`).
+    // Inlined into the server's driver, its only caller there. The usual case runs straight through; the stages, which
+    // are much code, are a separate function. In one piece, every command would pay for code that hardly any needs: a
+    // tenth of its own instructions (`make instructions`).
     #[inline(always)]
     pub fn next(&mut self, mut held: Option<&mut Lock>, said: Finding, node: &mut Node, now: Now) -> Step {
         if let Stage::Arrived = self.stage
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     /// Begins the request with the preconditions of its rule.
     fn begin(&mut self, at: &mut At<'_>) -> Option<Step> {
         if let Request::Renew(renewal) = self.request {
-            // Watchers see no change.
+            // A renewal is no change that watchers receive.
             let is_kept = kept(at.held.as_deref_mut(), renewal, at.now).is_some();
             return self.go_on(if is_kept { Stage::Connection } else { Stage::Decides });
         }
@@ -252,7 +252,8 @@ impl<'a> Run<'a> {
         self.touches_queue |= at.has_queue();
         let lock = at.held.as_deref()?;
         let ended = lock.ended(at.now.boot).filter(|_| self.over < ENDED_A_STEP_MAX);
-        // The requester's own grant must be reported as ended before its next grant, however many there are.
+        // The requester's own grant must be reported as ended before its next grant, however many other grants are
+        // over.
         let own = || if let Request::Acquire(ask) = self.request { lock.find(ask.owner) } else { None };
         let ended = ended.or_else(|| own().filter(|&own| lock.grant(own).is_expired(at.now.boot)));
         self.ended = Some(at.take(ended?, Ending::Expired)?);
@@ -292,9 +293,10 @@ impl<'a> Run<'a> {
                 at.node.counters.expiries += lock.len() as u64;
                 return self.go_on(Stage::Passes(Passing::ended(Event::Expired, By::Itself), Reply::Null));
             }
-            // Others hold it: perhaps a waiting request may join them now.
+            // Others hold the lock: perhaps a waiting request may join them now.
             Some(_) if self.over > 0 => return self.serve_queue(By::Itself, Reply::Null, at),
-            // The entry belongs to an earlier lock of this name, or to none: it should have gone with its lock.
+            // Without the first condition the entry belongs to an earlier lock of this name, or to none: it should have
+            // been removed with its lock.
             Some(lock) if due.is_of(lock) => at.schedule_expiry(),
             _ => at.node.forget_due(due),
         }

@@ -47,7 +47,7 @@ pub enum Step {
     /// Store the lock of [`super::Run::granted`] in the key, in place of its content. Tell replicas and the AOF, then
     /// publish the event.
     Store(Event),
-    /// Report that the lease of the lock in the key has ended, then store the lock that was granted to the requester.
+    /// Report that the lease of the lock in the key has ended, then store the lock that was granted in its place.
     Replace,
     /// This grant of the lock in the key was added or changed in place. Tell replicas and the AOF, then publish the
     /// event.
@@ -68,12 +68,12 @@ pub enum Step {
     /// The key has changed, and its lock has watchers: send the key's present content to those of
     /// [`crate::Node::take_told`].
     TellWatchers,
-    /// Block the client, and say under which id it is answered. [`Finding::No`] if it cannot be blocked. (It then named no
-    /// time to wait, and would wait for the disk, or for the end of a BREAK in slices.)
+    /// Block the client, and return the id under which it will be answered. [`Finding::No`] if it cannot be blocked:
+    /// then it named no time to wait, and would wait for the disk or for the end of a BREAK in slices.
     Block,
-    /// Have the node's state written; nobody waits for that.
+    /// Have the node's state written to its file, without waiting for that.
     Write,
-    /// Answer the command. Answers for other clients are in [`crate::Waiting::take_answers`].
+    /// The request is done: answer the command. Answers for other clients are in [`crate::Waiting::take_answers`].
     Done(Result<Reply, Refusal>),
 }
 
@@ -90,8 +90,8 @@ pub enum Question {
     MayRenew(ClientId),
     /// Asks for the sender of the request, which has to wait. [`Finding::Refused`] if the server has no memory for that.
     WhoAsks,
-    /// Asks for what is on the disk by now ([`crate::Node::written`]), and for what the start proves if that has not
-    /// been judged yet.
+    /// Asks which states are on the disk by now ([`crate::Node::written`]), and, if the start has not been judged yet,
+    /// for its verdict.
     OnDisk,
 }
 
@@ -102,9 +102,9 @@ pub enum Finding {
     Yes,
     /// No.
     No,
-    /// No, and this is the refusal to answer.
+    /// No, and the client gets this refusal.
     Refused(Refusal),
-    /// The sender of the request; any other answer stands for an unknown one.
+    /// The sender of the request. Without this answer the sender is unknown.
     Asks(Asker),
     /// The client is blocked under this id.
     Blocked(WaiterId),
@@ -113,13 +113,13 @@ pub enum Finding {
 /// The cause of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// A client's write command: the server has checked that writing is in order.
+    /// A client's write command: the server has checked that it may write.
     Command,
-    /// Time, without any client.
+    /// The passing of time, without a command.
     Itself,
 }
 
-/// A key event, for those who subscribed.
+/// A key event, for clients that subscribed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A lock was granted to the requester.

@@ -38,10 +38,10 @@ impl LocksDigest {
         hash.update(grant.token().get().to_le_bytes());
         hash.update(grant.holds().to_le_bytes());
         hash.update(grant.ttl_ms().to_le_bytes());
-        // A grant that nobody adopted counts as it did in versions without adoption.
+        // A grant that was not adopted has the hash that it had in versions without adoption.
         hash.update([flags(grant)]);
-        // An exclusive grant counts as it did before other modes existed, so that digests of earlier versions stay
-        // valid.
+        // An exclusive grant has the hash that it had before other modes existed, so that digests of earlier versions
+        // stay valid.
         match mode {
             Mode::Exclusive => {}
             Mode::Shared => hash.update([0; 4]),

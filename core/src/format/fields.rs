@@ -7,14 +7,14 @@ use crate::values::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS};
 use crate::values::time::{BootId, BootTime};
 use crate::values::token::Token;
 
-/// The way by which a record came here.
+/// The way on which a record arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A live replication stream: written a moment ago.
+    /// A live replication stream: the record was written a moment ago.
     Stream,
-    /// This node's own files or a full synchronisation: written at an unknown time.
+    /// This node's own files or a full synchronisation: the record was written at an unknown time.
     Storage,
-    /// A client's payload (RESTORE, MIGRATE): nothing in it is believed.
+    /// A client's payload (RESTORE, MIGRATE): nothing in the record is believed.
     Payload,
 }
 
@@ -95,15 +95,15 @@ pub(super) struct Written<'a> {
     pub token: u64,
     pub granted: BootTime,
     pub deadline: BootTime,
-    /// The time of writing.
+    /// The time at which the record was written.
     pub at: BootTime,
-    /// True if its times belong to the boot in which it is read.
+    /// True if the record's times belong to the boot in which it is read.
     pub is_same_boot: bool,
 }
 
 impl Written<'_> {
-    /// Converts the record to a grant `here`. The result is always valid: every field is within its bounds, and at most
-    /// the full ttl is left.
+    /// Converts the record to a grant, as read `here`. The result is always valid: every field is within its bounds,
+    /// and at most the full ttl is left.
     pub fn read(self, Here { arrival, now, .. }: Here) -> Result<Grant, Damaged> {
         let owner = Owner::new(self.owner).map_err(|_| Damaged::Field("owner"))?;
         let note = Note::new(self.note).map_err(|_| Damaged::Field("note"))?;

@@ -15,8 +15,8 @@
 //! | 24.. | owner |
 //!
 //! The lock was granted, and the record written, a full ttl before its deadline. It has one hold and no note, and is
-//! neither suspect nor adopted. Times have the meaning of version 1. The 40 random bits of a boot are mistaken for
-//! those of another once in a million million boots.
+//! neither suspect nor adopted. Times have the meaning of version 1. The 40 random bits of a boot are equal to those of
+//! another boot once in a million million.
 
 use super::fields::{Fields, Here, Written, flags};
 use crate::lock::grant::Grant;
@@ -40,7 +40,7 @@ pub(super) fn tag(boot: BootId) -> BootTag {
     [a, b, c, d, e]
 }
 
-/// Returns whether this record can express an exclusive lock at `now` completely.
+/// Returns whether this record can express an exclusive lock completely at `now`.
 pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
     grant.granted() == now
         && grant.deadline() == now.plus_ms(grant.ttl_ms())
@@ -51,7 +51,7 @@ pub(super) fn is_fresh(grant: &Grant, now: BootTime) -> bool {
         && flags(grant) == 0
 }
 
-/// Appends an exclusive lock that [`is_fresh`].
+/// Appends an exclusive lock for which [`is_fresh`] returns true.
 pub(super) fn encode(grant: &Grant, boot: BootId, out: &mut Vec<u8>) {
     let (token, deadline) = (grant.token().get().to_le_bytes(), grant.deadline().as_us().to_le_bytes());
     let mut head = [VERSION; HEAD_BYTES];
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A replica that has just been started may write in the same microsecond in which it read.
+    /// A replica that was just started may write in the same microsecond in which it read.
     #[test]
     fn is_not_taken_for_what_has_less_than_its_ttl_left() {
         let sent = written(&lock("me"), at(10_500).boot);

@@ -34,15 +34,15 @@ const ONE_MORE: u8 = 1;
 const HEAD_BYTES: usize = 23;
 const TOKEN_BYTES: usize = 10;
 
-/// Appends all that `gate` knows at `now` to `out`.
+/// Appends the whole `gate` as it is at `now` to `out`.
 pub fn encode(gate: &Gate, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     out.reserve(HEAD_BYTES + (2 + gate.seen().permits()) * TOKEN_BYTES);
     head(WHOLE, gate, now, boot, out);
     gate.seen().iter().for_each(|(kind, token)| of_kind(kind, token, out));
 }
 
-/// Appends a change of `gate` to `out`: a grant of `kind` passed. If nothing else did, that is all that it knows, whatever
-/// there was before.
+/// Appends a change of `gate` to `out`: a grant of `kind` passed. If no other kind has passed, the record is the whole
+/// gate, which replaces any earlier one.
 pub fn encode_passed(gate: &Gate, kind: Kind, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     if gate.seen().iter().nth(1).is_none() {
         return encode(gate, now, boot, out);
@@ -55,7 +55,7 @@ fn head(form: u8, gate: &Gate, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     out.extend_from_slice(&[VERSION, form]);
     out.extend_from_slice(&tag(boot));
     let end = gate.end().unwrap_or(BootTime::MAX);
-    // One that is over may not have been deleted yet.
+    // A gate whose end has passed may not have been deleted yet.
     for time in [now.min(end), end] {
         out.extend_from_slice(&time.as_us().to_le_bytes());
     }
@@ -72,7 +72,7 @@ fn of_kind(kind: Kind, token: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&token.to_le_bytes()[..7]);
 }
 
-/// Decodes all that a gate knows from `bytes`, as it is `here`. The result is always a possible gate.
+/// Decodes a whole gate from `bytes`, as read `here`. The result is always a possible gate.
 pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     match read(bytes, here)? {
         (WHOLE, gate) => Ok(gate),
@@ -80,7 +80,7 @@ pub fn decode(bytes: &[u8], here: Here) -> Result<Gate, Damaged> {
     }
 }
 
-/// Applies a record to the key's gate, if there is one. Returns a gate that has to be stored.
+/// Applies a record to the key's gate, if there is one. Returns a gate that has to be stored in the key.
 pub fn apply(bytes: &[u8], here: Here, kept: Option<&mut Gate>) -> Result<Option<Gate>, Damaged> {
     let (form, told) = read(bytes, here)?;
     let Some(gate) = kept else { return Ok(Some(told)) };
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A replica that applies every change has the master's gate, also after the gate was forgotten and begun anew.
+    /// A replica that applies every change has the master's gate, also after the gate ended and a new one began.
     #[test]
     fn changes_make_the_same_gate_elsewhere() {
         let (mut gate, mut replica) = (Gate::default(), None);

@@ -143,7 +143,7 @@ pub(super) fn decode(fields: Fields<'_>, here: Here) -> Result<Lock, Damaged> {
     Ok(Lock::Joint(Box::new(holders)))
 }
 
-/// Decodes the change from `fields`, the record after its version; `None` if they are a whole lock.
+/// Decodes the change from `fields`, the record after its version; `None` if it is a whole lock.
 pub(super) fn decode_change(fields: Fields<'_>, here: Here) -> Result<Option<Change>, Damaged> {
     let (what, count, mut grants) = body(fields)?;
     if what == WHOLE {
@@ -199,7 +199,7 @@ impl Grants<'_> {
         let mode = match mode {
             MODE_SHARED if number == 0 && limit == 0 => Mode::Shared,
             MODE_EXCLUSIVE if number == 0 && limit == 0 && sequence != 0 => Mode::Exclusive,
-            // A permit of a limit of 1 is an exclusive lock.
+            // A permit with a limit of 1 is stored as an exclusive lock.
             MODE_PERMIT if limit > 1 => {
                 Mode::Permit(Permit::new(number, limit).ok_or(Damaged::Field("number of the permit"))?)
             }

@@ -52,8 +52,8 @@ pub fn encode(lock: &Lock, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a change of `lock` to `out`: the grant `id` joined or changed. If it is the only grant, that is the whole
-/// lock, whatever there was before.
+/// Appends a change of `lock` to `out`: the grant `id` joined or changed. If it is the only grant, the record is the
+/// whole lock, which replaces any earlier one.
 pub fn encode_change(lock: &Lock, id: GrantId, now: BootTime, boot: BootId, out: &mut Vec<u8>) {
     match lock.len() {
         1 => encode(lock, now, boot, out),
@@ -132,7 +132,7 @@ pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged>
     const MODE: Damaged = Damaged::Field("mode");
     match (told, held) {
         (Decoded::Whole(lock), _) => Ok(Applied::Anew(lock)),
-        // It is one of several, so a record of the others must have come before.
+        // The grant is one of several, so a record of the others must have arrived before.
         (Decoded::Change(Change::Grant(..)), None | Some(Lock::Exclusive(_))) => Err(MODE),
         (Decoded::Change(Change::Grant(mode, grant)), Some(Lock::Joint(holders))) => {
             holders.put(mode, grant).map(Applied::Grant).ok_or(MODE)
@@ -148,7 +148,7 @@ pub fn apply(told: Decoded, held: Option<&mut Lock>) -> Result<Applied, Damaged>
     }
 }
 
-/// Checks a record that the lock which `owner` held alone is gone: the key must hold no other owner's grant.
+/// Checks a record that says that the lock which `owner` held alone is gone: the key must hold no other owner's grant.
 pub fn ensure_of(owner: Owner<'_>, held: Option<&Lock>) -> Result<(), Damaged> {
     match held {
         Some(lock) if lock.len() > 1 || lock.find(owner).is_none() => Err(Damaged::Field("owner")),

@@ -6,7 +6,7 @@ use super::Gate;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The name of a gate that may be over.
+/// The name of a gate that may have ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayBeOver {
     db: u32,
@@ -21,7 +21,7 @@ impl MayBeOver {
     }
 }
 
-/// The gates with KEEP, by database and time. A gate has one entry at most. Its end may be later, as a passing moves it:
+/// The gates with KEEP, by database and end. Each has one entry at most. A passing may have moved the gate's end since:
 /// then it is entered again when the entry comes due.
 #[derive(Clone, Debug, Default)]
 pub struct Forgetting(BTreeMap<u32, Listed>);
@@ -30,7 +30,7 @@ pub struct Forgetting(BTreeMap<u32, Listed>);
 pub type Listed = BTreeSet<(BootTime, Box<[u8]>)>;
 
 impl Forgetting {
-    /// Enters `gate`, which is in `key`, if it ends by itself.
+    /// Enters `gate`, which is in `key`, if it has an end.
     pub fn list(&mut self, key: Key<'_>, gate: &mut Gate) {
         if let (Some(end), true) = (gate.end(), gate.listed == BootTime::default()) {
             gate.listed = end;
@@ -62,8 +62,8 @@ impl Forgetting {
         Some(MayBeOver { db, listed, name })
     }
 
-    /// Decides about the gate in the key of an entry that was due. Returns whether to delete it; otherwise it is entered
-    /// again, unless it has another entry.
+    /// Returns whether to delete the gate of an entry that was due. Otherwise enters it again, unless it has another
+    /// entry.
     pub fn is_over(&mut self, due: &MayBeOver, gate: &mut Gate, now: BootTime) -> bool {
         if gate.listed != due.listed {
             return false;
@@ -76,7 +76,7 @@ impl Forgetting {
         is_over
     }
 
-    /// Returns the time after which to look at an entry.
+    /// Returns the time at which the first entry is due.
     pub fn next_due(&self) -> Option<BootTime> {
         self.0.values().filter_map(|gates| gates.first()).map(|(at, _)| *at).min()
     }

@@ -9,11 +9,11 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The part of KEEP by which a gate's end is set later than needed. So an end is moved, and replicated, a few times in
+/// The part of KEEP that is added to a gate's end when it is set. So the end moves, and is replicated, a few times in
 /// the length of a KEEP, and not with every passing.
 const SPARE_PART: u64 = 8;
 
-/// The furthest that a gate's end is away, in microseconds.
+/// The latest end that a gate may have, in microseconds from now.
 pub(crate) const KEEP_MAX_US: u64 = (GATE_KEEP_MAX_MS + GATE_KEEP_MAX_MS / SPARE_PART) * 1_000;
 
 /// A gate: what its key holds.
@@ -23,11 +23,11 @@ pub struct Gate {
     /// The time after which the gate is forgotten; [`BootTime::MAX`] for one that stays, zero for one that let nothing
     /// pass yet.
     end: BootTime,
-    /// The time of its entry in [`forgetting::Forgetting`]; zero if it has none.
+    /// The time of the gate's entry in [`forgetting::Forgetting`]; zero if it has none.
     listed: BootTime,
 }
 
-/// Gates are equal if they decide equally.
+/// Gates are equal if they decide equally: the entry does not count.
 impl PartialEq for Gate {
     fn eq(&self, other: &Self) -> bool {
         (&self.seen, self.end) == (&other.seen, other.end)
@@ -35,7 +35,7 @@ impl PartialEq for Gate {
 }
 
 impl Gate {
-    /// Creates a gate that has seen these tokens, of which there is one at least, and lasts until `end`.
+    /// Creates a gate that remembers `seen`, which is not empty, until `end`.
     pub(crate) fn new(seen: Floors, end: BootTime) -> Self {
         Self { seen, end, listed: BootTime::default() }
     }
@@ -55,9 +55,9 @@ impl Gate {
         now > self.end
     }
 
-    /// Lets a grant of this kind with `token` pass, unless one that excludes it has passed since. The gate then lasts for
-    /// `keep_ms` from `now` at least; without it, until it is deleted. Its end never comes nearer. Returns whether the gate
-    /// has changed.
+    /// Lets a grant of this kind with `token` pass, unless a later grant that excludes it has passed. The gate then
+    /// lasts for `keep_ms` from `now` at least; without `keep_ms`, until it is deleted. Its end never comes nearer.
+    /// Returns whether the gate has changed.
     pub fn pass(&mut self, kind: Kind, token: Token, keep_ms: Option<u64>, now: BootTime) -> Result<bool, Refusal> {
         if self.is_over(now) {
             (self.seen, self.end) = (Floors::default(), BootTime::default());
@@ -75,20 +75,21 @@ impl Gate {
         Ok(is_raised || self.end != before)
     }
 
-    /// Returns the memory for its entry among those that end by themselves, under a name of this length, in bytes, roughly.
+    /// Returns the approximate memory for the gate's entry in [`forgetting::Forgetting`], under a name of this length,
+    /// in bytes.
     pub fn entry_bytes(&self, name_bytes: usize) -> usize {
         const ENTRY_BYTES: usize = 40;
         if self.listed == BootTime::default() { 0 } else { ENTRY_BYTES + name_bytes }
     }
 
-    /// Adds what another record of this gate says.
+    /// Adds the tokens and the end that another record of this gate contains.
     pub(crate) fn join(&mut self, other: &Gate) {
         other.seen.iter().for_each(|(kind, token)| _ = self.seen.add(kind, token));
         self.end = self.end.max(other.end);
     }
 
-    /// Takes the place of this gate in memory for `next`, a later state of the same key, and its entry. Returns the old
-    /// one.
+    /// Replaces this gate in memory by `next`, a later state of the same key, which takes over the entry. Returns the
+    /// old one.
     pub fn replace(&mut self, next: Gate) -> Gate {
         let listed = self.listed;
         std::mem::replace(self, Gate { listed, ..next })
@@ -132,7 +133,7 @@ mod tests {
     }
 
     proptest! {
-        /// For as long as the longest KEEP of any passing, and through it, no smaller exclusive token passes.
+        /// Until the end of the longest KEEP of any passing, and at that moment, no smaller exclusive token passes.
         #[test]
         fn the_end_never_comes_nearer(
             calls in prop::collection::vec((1..9_u64, prop::option::of(1..50_u64), 0..40_u64), 1..40),

@@ -9,7 +9,7 @@ use crate::request::Owner;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The remembered part of an evicted lock.
+/// The part of an evicted lock that is remembered.
 #[derive(Clone, Debug)]
 pub struct Evictee {
     /// The only owner; empty if there are several.
@@ -46,7 +46,7 @@ impl Evicted {
         }
     }
 
-    /// Returns until when only its holder may acquire `key`, if `owner` is another one.
+    /// Returns until when only the evicted lock's holder may acquire `key`, if `owner` is not that holder.
     fn bars(&self, Key { db, name }: Key<'_>, owner: Owner<'_>, now: BootTime) -> Option<BootTime> {
         let (holder, deadline) = self.0.get(&(db, Box::from(name)))?;
         (**holder != *owner.bytes() && now <= *deadline).then_some(*deadline)
@@ -67,7 +67,7 @@ impl Evicted {
     }
 
     /// Notes that the lock of `key` was released or broken. If its owner also held the evicted lock (`is_owner`), that
-    /// is over too.
+    /// lock is forgotten.
     #[inline(always)]
     pub fn given_up(&mut self, key: Key<'_>, is_owner: impl FnOnce(&[u8]) -> bool) {
         if !self.0.is_empty() {
@@ -84,7 +84,7 @@ impl Evicted {
         }
     }
 
-    /// Removes ended locks.
+    /// Removes locks that have ended.
     pub fn sweep(&mut self, now: BootTime) {
         self.0.retain(|_, (_, deadline)| now <= *deadline);
     }
@@ -135,7 +135,7 @@ mod tests {
         assert!(evicted.is_empty());
     }
 
-    /// The holder acquired the lock again, and it was evicted again.
+    /// A lock was evicted, acquired again by its holder, and evicted again: the later end counts.
     #[test]
     fn the_later_end_of_two_that_were_evicted_counts() {
         let evictee = |holder: &str, end| Evictee { holder: holder.as_bytes().into(), end: at(end).boot };

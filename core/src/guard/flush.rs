@@ -7,13 +7,14 @@ use crate::values::time::BootTime;
 /// Live locks that were dropped, until it is clear whether they are loaded again.
 #[derive(Clone, Debug)]
 pub struct Flush {
-    /// The guard without them.
+    /// The guard as it was before the flush.
     pub(crate) guard: Guard,
     pub(crate) dropped: Vec<Detached>,
 }
 
 impl Flush {
-    /// Returns database, name and end of every dropped lock: if all are back, at least as long, it was a reload.
+    /// Returns database, name and end of every dropped lock. The flush was a reload if all of them are back and end no
+    /// earlier.
     pub fn locks(&self) -> impl Iterator<Item = (u32, &[u8], BootTime)> {
         self.dropped.iter().flat_map(Detached::locks)
     }

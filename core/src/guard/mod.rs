@@ -1,7 +1,7 @@
 //! The restart guard: a node that may have forgotten grants refuses until they have all ended.
 //!
-//! While it is armed, the node grants nothing, and extends nothing that it cannot vouch for. It can vouch for a lock
-//! that it granted itself after the guard's cause arose. New causes take the later end; only an operator ends the guard
+//! While it is armed, the node grants no lock, and extends none that it cannot vouch for. It can vouch for a lock that
+//! it granted itself after the guard's cause arose. New causes take the later end; only an operator ends the guard
 //! early. It is a value without a clock: `now` is handed in.
 
 pub mod evicted;
@@ -25,8 +25,8 @@ pub struct Armed {
     pub cause: Cause,
 }
 
-/// A guard as the state file has it. An operator's ends there with a whole second, so that the disk has already most of
-/// the guards that are armed right after it.
+/// A guard as it is in the state file. The end of an operator's guard is rounded up to a whole second there, so most
+/// guards armed right after it need no further write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedGuard {
     /// The guard.
@@ -65,8 +65,8 @@ impl Guard {
         self.0 = Some(armed);
     }
 
-    /// Moves a guard of another boot to this one: no time of its causes is known here, so everything until `now`
-    /// precedes them.
+    /// Moves a guard of another boot to this one. The times of its causes are unknown here, so every lock from before
+    /// `now` counts as older.
     pub fn since_now(&mut self, now: BootTime) {
         if let Some(armed) = self.0.as_mut().filter(|armed| armed.doubts_locks()) {
             armed.since = now;

@@ -8,9 +8,9 @@ use crate::values::time::BootTime;
 /// The master whose grants the node has to answer for beside its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Master {
-    /// No master: the node is one itself.
+    /// No master: the node itself is one.
     Myself,
-    /// A master that has not said yet how long its leases may be: they can be as long as any.
+    /// A master that has not said yet how long its leases may be: each can be of the maximum length.
     Silent,
     /// A master that said how long its leases may be. That does not shrink with time, because the master continues to
     /// grant.
@@ -20,7 +20,7 @@ pub enum Master {
 impl Master {
     const ALL: [Master; 3] = [Master::Myself, Master::Silent, Master::Told];
 
-    /// Returns its word in the state file.
+    /// Returns the word for this in the state file.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Myself => "none",
@@ -29,7 +29,7 @@ impl Master {
         }
     }
 
-    /// Returns the one with this word.
+    /// Parses a word of the state file.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|master| master.word() == word)
     }
@@ -50,7 +50,7 @@ pub struct OutstandingTtl {
 }
 
 impl OutstandingTtl {
-    /// Creates the value for a master that grants up to `present_ms`. Leases of up to `earlier_ms` may still run at
+    /// Creates the value for a node that grants up to `present_ms`. Leases of up to `earlier_ms` may still run at
     /// `now`.
     pub fn new(earlier_ms: u32, present_ms: u32, skew_ms: u32, now: BootTime) -> Self {
         let ms = earlier_ms.max(present_ms);
@@ -75,18 +75,19 @@ impl OutstandingTtl {
         *self = Self { seen_ms: self.seen_ms, ..Self::new(self.ms(now), self.present_ms, skew_ms, now) };
     }
 
-    /// Notes that an operator says that nobody holds what the node has forgotten: only seen leases count.
+    /// Notes that an operator lifted the guard: nobody holds a lock that the node has forgotten, so only leases that it
+    /// saw count.
     pub fn lift(&mut self, skew_ms: u32, now: BootTime) {
         let ms = self.own_ms(now).min(self.seen_ms);
         *self = Self { seen_ms: self.seen_ms, ..self.anew(ms, skew_ms, now) };
     }
 
-    /// Returns whether leases count at `now` that were not seen: a [`lift`](Self::lift) would lower the value.
+    /// Returns whether leases that the node has not seen count at `now`: a [`lift`](Self::lift) would lower the value.
     pub fn counts_unseen(&self, now: BootTime) -> bool {
         self.own_ms(now) > self.seen_ms
     }
 
-    /// Returns the value for the same master, and `ms` from `now` on.
+    /// Returns a new value with the same master, whose largest lease is `ms` from `now` on.
     fn anew(&self, ms: u32, skew_ms: u32, now: BootTime) -> Self {
         Self { master: self.master, told_ms: self.told_ms, ..Self::new(ms, self.present_ms, skew_ms, now) }
     }
@@ -96,7 +97,7 @@ impl OutstandingTtl {
         self.present_ms
     }
 
-    /// Returns what is known of the node's master.
+    /// Returns the master whose grants count, and whether it said how long they may be.
     pub fn master(&self) -> Master {
         self.master
     }
@@ -110,7 +111,7 @@ impl OutstandingTtl {
         }
     }
 
-    /// Returns the longest of them that the node itself granted or saw, in milliseconds.
+    /// Returns the longest lease that may still run at `now` and that the node itself granted or saw, in milliseconds.
     pub fn own_ms(&self, now: BootTime) -> u32 {
         if now <= self.until { self.ms } else { self.present_ms }
     }

@@ -1,4 +1,4 @@
-//! Hash slots of a cluster: which of them this node has served without a break, and in which it may have to refuse
+//! Hash slots of a cluster: which of them this node has served without interruption, and in which it may have to refuse
 //! locks.
 //!
 //! An imported slot brings its locks along. A slot may also be given to the node without them: its master died, or an
@@ -48,7 +48,7 @@ impl SlotSet {
         if first > last {
             return;
         }
-        // Word by word: nodes have ranges of thousands.
+        // A word of 64 slots at a time, since nodes have ranges of thousands.
         for n in first / 64..=last / 64 {
             let from = if n == first / 64 { first % 64 } else { 0 };
             let to = if n == last / 64 { last % 64 } else { 63 };
@@ -91,7 +91,7 @@ struct InCluster {
     covered: bool,
     /// The end of each guarded slot, whose locks unknown owners may hold until then.
     guards: BTreeMap<u16, BootTime>,
-    /// Slots whose live locks were deleted, by any command, each with the end of the last of them.
+    /// Slots in which live locks were deleted for an unknown reason, each with the end of the last of these locks.
     dropped: BTreeMap<u16, BootTime>,
 }
 
@@ -113,14 +113,14 @@ impl InCluster {
 }
 
 impl Slots {
-    /// Notes that the node is part of a cluster. Slots that it has already are covered by the proof of its start, or by
-    /// its guard.
+    /// Notes that the node is part of a cluster. The proof of its start, or its guard, covers the slots that it has
+    /// already.
     pub fn begin(&mut self) {
         self.0 = Some(Box::default());
         self.cover();
     }
 
-    /// Returns whether these are the slots that the node served when last read.
+    /// Returns whether `owned` equals the slots that the node served when they were last read.
     pub(crate) fn serves_just(&self, owned: &SlotSet) -> bool {
         self.0.as_ref().is_some_and(|cluster| cluster.served == *owned)
     }
@@ -193,8 +193,8 @@ impl Slots {
         self.0.as_ref().is_none_or(|known| known.served.contains(slot_of(name)))
     }
 
-    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`: the node
-    /// does not know its slot, or the cause of recent deletions there.
+    /// Returns whether the cluster's slots must be read before anything is promised about the lock `name`: the node has
+    /// not read its slot yet, or does not know why locks were deleted there.
     // Inlined: one comparison outside a cluster.
     #[inline(always)]
     pub fn needs_look(&self, name: &[u8]) -> bool {
@@ -209,7 +209,7 @@ impl Slots {
         }
     }
 
-    /// Returns whether the cause of recent deletions of locks is open, in the slot of `name` or in any (`None`).
+    /// Returns whether locks were deleted for a reason that is unknown yet, in the slot of `name` or in any (`None`).
     pub fn has_dropped(&self, name: Option<&[u8]>) -> bool {
         self.0.as_ref().is_some_and(|known| match name {
             _ if known.dropped.is_empty() => false,
@@ -218,8 +218,8 @@ impl Slots {
         })
     }
 
-    /// Resolves the cause of recent deletions: slots were emptied (`is_flush`), or single keys. Returns the number of
-    /// slots that are guarded for it.
+    /// Settles why locks were deleted: whole slots were emptied (`is_flush`), or single keys deleted. Returns the
+    /// number of slots that are guarded now.
     pub fn confirm_flush(&mut self, is_flush: bool) -> usize {
         let Some(known) = &mut self.0 else { return 0 };
         let dropped = std::mem::take(&mut known.dropped);
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(slots.ensure_open(b"k", NOW), Err(Refusal::SlotGuarded { left_ms: 62_600 }));
         assert_eq!(slots.ensure_open(b"foo", NOW), Ok(()));
         assert_eq!((slots.guarded(NOW), slots.guarded_until(NOW)), (2, Some(END)));
-        // Lost and gained again: it counts from then on, and the earlier guard was not forgotten meanwhile.
+        // Lost and gained again: the slot's guard counts again, and was not forgotten meanwhile.
         slots.seen(&none(), none(), NOW, END);
         assert_eq!(slots.guarded(NOW), 2);
         slots.seen(&set(7_629..=7_629), none(), NOW, END.plus_ms(5));

@@ -13,7 +13,7 @@ use crate::values::time::BootTime;
 struct ReservedTurn {
     mode: Mode,
     until: BootTime,
-    /// The time since which its owner had waited.
+    /// The time since which its owner had waited for the turn.
     since: BootTime,
 }
 
@@ -32,12 +32,12 @@ impl Reservations {
     pub(crate) fn load(&self, name: &[u8]) -> Load {
         let turns = self.turns.len() as u64;
         let each = Load::of_entry(true, &[name]).bytes;
-        // Each owner is in two tables.
+        // Each owner's name is in two tables.
         Load { places: turns, bytes: turns * each + 2 * self.owner_bytes as u64 }
     }
 
-    /// Reserves the lock for `owner`, which had waited since `since` and knows its turn; `mode` is compatible with all
-    /// other reservations.
+    /// Reserves the lock for `owner`, which had waited since `since` and is answered that its turn has come; `mode` is
+    /// compatible with all other reservations.
     pub(crate) fn keep(&mut self, owner: Owner<'_>, mode: Mode, until: BootTime, since: BootTime) {
         let owner: Box<[u8]> = owner.bytes().into();
         self.modes.add(mode);
@@ -89,7 +89,7 @@ impl Reservations {
         }
     }
 
-    /// Returns the owner and the end of the first reservation to end.
+    /// Returns the owner and the end of the reservation that ends first.
     pub(crate) fn first(&self) -> Option<(Owner<'_>, BootTime)> {
         let (until, owner) = self.ends.first()?;
         Some((Owner::new(owner).expect("an owner when it came"), *until))

@@ -1,5 +1,5 @@
-//! Removal of requests from their queues. Each is answered, or removed by a caller that has its answer, and the history
-//! learns of its end.
+//! Removal of requests from their queues. Each is answered, or removed by a caller that answers it, and its end is
+//! reported to the history.
 //!
 //! No step takes long, however many requests wait: work on a whole queue, or on all queues, is done in slices of
 //! [`ANSWERS_A_PASS_MAX`], each at a check of its own.
@@ -19,9 +19,9 @@ use crate::values::mode::Mode;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The next request when a lock may be free.
+/// The next request of a queue whose lock may be free.
 pub(crate) enum Next {
-    /// No request, or an unknown one: many before it are over.
+    /// No request is left, or the first ones are over and have to be removed before the next is known.
     Nobody,
     /// A request that is incompatible with the holders or with the reservations of others.
     Blocked,
@@ -29,7 +29,7 @@ pub(crate) enum Next {
     Request(Waiter, Mode),
 }
 
-/// The queues of a node, and the history that learns of their requests' ends.
+/// The queues of a node, and the history to which ends of their requests are reported.
 pub(crate) struct Queues<'a> {
     pub waiting: &'a mut Waiting,
     pub history: &'a mut History,
@@ -69,8 +69,8 @@ impl Queues<'_> {
         Some(waiter)
     }
 
-    /// Removes the next dismissed request without an answer: the driver has one. `None` if none is left; `Some(None)`
-    /// if the next one came later and stays.
+    /// Removes the next dismissed request; the driver answers it. `None` if none is left; `Some(None)` if the next one
+    /// arrived later and stays.
     pub fn send_one_away(&mut self, now: BootTime) -> Option<Option<WaiterId>> {
         let (last_arrival, behind) = self.waiting.to_send_away?;
         let next = self.waiting.timeouts.range((Excluded(behind), Unbounded)).next().copied();
@@ -120,8 +120,8 @@ impl Queues<'_> {
         count
     }
 
-    /// Removes the first requests from the queue of `key`, at most `count`, without an answer: the caller has one. If
-    /// others are left, the queue is checked again soon.
+    /// Removes the first requests from the queue of `key`, at most `count`; the caller answers them. If others are
+    /// left, the queue is checked again soon.
     pub fn dismiss(&mut self, key: Key<'_>, count: usize, now: BootTime) -> Vec<WaiterId> {
         self.waiting.end_turns(key);
         let Some(queue) = self.waiting.queue_mut(key) else { return vec![] };
@@ -152,16 +152,16 @@ impl Queues<'_> {
         }
     }
 
-    /// Refuses the request `id`, which cannot have what it waits for.
+    /// Refuses the waiting request `id`, which can no longer be served.
     pub fn refuse(&mut self, id: WaiterId, refusal: Refusal, now: BootTime) {
         if self.leave(id, Ending::Refused(refusal), now).is_some() {
             self.waiting.push(id, Answer::Refused(refusal));
         }
     }
 
-    /// Postpones the hand-over of a free lock, for this reason. If the reason is temporary, the hand-over is tried
-    /// again then, and requests that wait less long are refused now. Otherwise all are refused. An obstacle of the
-    /// whole node is tried with one queue at a time.
+    /// Postpones the hand-over of a free lock, for the reason in `refusal`. If the reason is temporary, the hand-over
+    /// is tried again when it ends, and requests that do not wait so long are refused now. Otherwise all are refused.
+    /// An obstacle of the whole node is tried with one queue at a time.
     pub fn postpone(&mut self, key: Key<'_>, refusal: Refusal, now: BootTime) {
         if refusal == Refusal::NotYet {
             self.waiting.not_before = now.plus_ms(RETRY_HAND_OVER_MS);
@@ -176,8 +176,8 @@ impl Queues<'_> {
             return self.waiting.tidy(key);
         };
         let then = now.plus_ms(u32::try_from(ms).unwrap_or(u32::MAX));
-        // Later requests can wait as long: that was checked. (A difference of a moment is only the rounding of the time
-        // left.)
+        // Requests that arrive later can wait as long: that was checked when they arrived. (A difference of a moment is
+        // only the rounding of the time left.)
         if then > queue.postpone.plus_ms(1) {
             queue.postpone = then;
             queue.not_told = Some(Place::default());
@@ -201,7 +201,7 @@ impl Queues<'_> {
         let Some(queue) = self.waiting.queue_mut(key).filter(|queue| queue.has_at_once()) else { return 0 };
         let gone = queue.leave_at_once(ANSWERS_A_PASS_MAX);
         let (count, more) = (gone.len() as u64, queue.has_at_once());
-        // Nobody kept it waiting.
+        // Such a request waited for the disk alone, and not for other requests.
         self.answer(key, gone, now, |waiter| (Answer::TimedOut(waiter.want), None));
         if more {
             self.waiting.wake_at(key, now);
@@ -227,7 +227,7 @@ impl Queues<'_> {
             let Some(first) = queue.first(unused_max) else { return self.kept_until(key) };
             if now <= first.until {
                 let request = queue.request_for_lock(first.owner(), first.wanted, now).unwrap_or(first);
-                // A turn lasts only until its end, even if its owner asks for it again.
+                // A turn is not prolonged if its owner asks for it again.
                 let has_turn = request.want == Want::Turn && queue.kept.mode_of(request.owner()).is_some();
                 return match queue.kept.admitted(request.owner(), request.wanted, held).filter(|_| !has_turn) {
                     Some(mode) => Next::Request(request.clone(), mode),

@@ -1,8 +1,8 @@
 //! Listeners: connections that receive a node's answers to many waiting requests.
 //!
 //! A client that waits for many locks would need as many connections if each request blocked one. Instead one
-//! connection listens under a name, and requests over other connections name it: their answers are its *news*. The
-//! place of a request and its answer do not depend on that. A listener is to its requests what a connection is to a
+//! connection listens under a name, and requests over other connections name it: their answers are its *news*. A
+//! request has the same place and the same answer either way. A listener is to its requests what a connection is to a
 //! blocked client: when it ends, they leave their queues, in slices, however many they are.
 //!
 //! News that nobody has asked for yet keep the place of their request: a client that sends requests and never listens
@@ -27,14 +27,14 @@ pub struct News {
     pub key: Box<[u8]>,
     /// The request's owner.
     pub owner: Box<[u8]>,
-    /// The outcome.
+    /// The outcome of that request.
     pub told: NewsBody,
 }
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewsBody {
-    /// An answer of the rules.
+    /// The answer of a rule.
     Answer(Answer),
     /// An error of the server, code first.
     Error(Box<str>),
@@ -50,7 +50,7 @@ impl News {
 #[derive(Clone, Debug)]
 struct HeardRequest {
     listener: ClientId,
-    /// The number of the listener: a connection can be several, one after the other.
+    /// The number of the listener. A connection can be several listeners, one after the other.
     number: u64,
     user: UserId,
     /// The key, then the owner.
@@ -63,7 +63,7 @@ impl HeardRequest {
         Load::of_entry(true, &[&self.about])
     }
 
-    /// Returns the load together with the entry in the queue, without a note.
+    /// Returns the load of this entry together with the entry in the queue, without a note.
     fn load_with_queue(&self) -> Load {
         self.load().plus(Load::of_entry(false, &[&self.about]))
     }
@@ -101,13 +101,13 @@ pub struct Listeners {
     names: HashMap<Arc<[u8]>, ClientId>,
     requests: BTreeMap<WaiterId, HeardRequest>,
     timeouts: BTreeSet<(BootTime, ClientId)>,
-    /// Listeners that ask and have news.
+    /// Listeners that wait for news, and have some.
     ready: BTreeSet<ClientId>,
-    /// Listeners that do not ask now.
+    /// Listeners that do not wait for news now.
     idle: BTreeSet<ClientId>,
     /// Listeners that ended, whose requests have to leave their queues.
     ended: VecDeque<Listener>,
-    /// The number of requests and listeners so far.
+    /// The number given to the last request or listener.
     last: u64,
     loads: Loads,
 }
@@ -255,7 +255,8 @@ impl Listeners {
         Some((id, self.take_news(client)))
     }
 
-    /// Returns the listener whose time has been over longest at `now`: it has no news.
+    /// Removes the wait of the listener whose time has been over longest at `now`, and returns the id of its blocked
+    /// client: it has no news.
     pub fn take_timed_out(&mut self, now: BootTime) -> Option<WaiterId> {
         let &(_, client) = self.timeouts.first().filter(|(until, _)| now > *until)?;
         self.remove_wait(client)
@@ -269,8 +270,8 @@ impl Listeners {
         self.timeouts.first().map(|(until, _)| until.plus_us(1))
     }
 
-    /// Returns listeners that do not ask now, at most `count` of those after `last`: their connections may be closed.
-    /// Restarts with the first at the end.
+    /// Returns at most `count` listeners after `last` that do not wait for news now: their connections may be closed.
+    /// Restarts with the first after the last one.
     pub fn idle_after(&self, last: ClientId, count: usize) -> Vec<ClientId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after: Vec<_> = self.idle.range((Excluded(last), Unbounded)).take(count).copied().collect();
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(named(&node, 1, b"bob"), Err(Refusal::NoListener), "of another user");
         assert_eq!(asks(&mut node, 8, 1), Err(Refusal::ListenerTaken));
         let id = node.listeners.begin(ClientId(7), b"k", owner("a")).unwrap();
-        // Under another name it is another listener.
+        // A connection under another name is another listener.
         assert_eq!(asks(&mut node, 7, 2), Ok(vec![]));
         assert_eq!((named(&node, 1, b"ann"), node.listeners.listener_of(id)), (Err(Refusal::NoListener), None));
         assert_eq!(node.listeners.take_left(), Some(Left::Request(id)));
@@ -411,7 +412,7 @@ mod tests {
         let mut node = Node::new(0);
         asks(&mut node, 7, 1).unwrap();
         let half = NEWS_BYTES_AT_A_TIME_MAX / 2;
-        // The first is larger than an answer may be; of the others two fit in one.
+        // The first key is larger than an answer may be; of the others two fit in one.
         for len in [2 * NEWS_BYTES_AT_A_TIME_MAX, half - 1, half - 1, 1, half, half] {
             let id = node.listeners.begin(ClientId(7), &vec![b'k'; len], owner("a")).unwrap();
             node.listeners.tell(id, NewsBody::Answer(Answer::Turn(1)));
@@ -420,7 +421,7 @@ mod tests {
         assert_eq!(parts, [1, 2, 2, 1, 0], "with their owners");
     }
 
-    /// Answered requests no longer wait, but unheard news is kept: it counts until it is heard, or its listener ends.
+    /// Answered requests no longer wait, but their news is kept, and counts until it is received or its listener ends.
     #[test]
     fn a_client_that_never_hears_gets_no_more_in() {
         let mut node = Node::new(0);
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(node.load(), Load::NONE);
     }
 
-    /// A listener ends at once, however many requests and news it has; they leave in slices.
+    /// A listener ends at once, however many requests and news it has; these are removed in slices.
     #[test]
     fn what_a_listener_leaves_goes_in_slices() {
         let many = 10 * ANSWERS_A_PASS_MAX;

@@ -12,7 +12,7 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The id of a waiting request, for the one who has to answer it.
+/// The id of a waiting request, by which its client is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WaiterId(pub u64);
 
@@ -25,13 +25,13 @@ impl WaiterId {
         Self(Self::HEARD | number)
     }
 
-    /// Returns whether a listener receives its answer.
+    /// Returns whether a listener receives the answer.
     pub fn is_heard(self) -> bool {
         self.0 & Self::HEARD != 0
     }
 }
 
-/// The object of a wait.
+/// The purpose of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// The lock, for this long from the grant on (`ACQUIRE … WAIT`).
@@ -61,19 +61,19 @@ pub struct Waiter {
     /// The latest end of the wait.
     pub until: BootTime,
     /// True if the request waits only for the disk, not for other requests: it is answered as soon as it is known who
-    /// has the lock.
+    /// holds the lock.
     pub at_once: bool,
     /// The number of callers behind the request in its client; all requests of one owner have the same.
     pub behind: Behind,
-    /// True if the request need not wait for those before it: when it came, its owner held the lock together with
-    /// others, or it was that owner's turn.
+    /// True if the request need not wait for those before it: when it arrived, its owner held the lock together with
+    /// others, or had the turn.
     pub(crate) is_at_hand: bool,
     /// The user in whose share the request counts.
     pub(crate) user: UserId,
     owner: Box<[u8]>,
     /// The note, shared by requests of one owner with the same text.
     note: Arc<[u8]>,
-    /// The length of the note with which the request came, in bytes.
+    /// The length of the request's own note, in bytes.
     note_bytes: usize,
 }
 
@@ -106,7 +106,7 @@ impl Waiter {
         Load { bytes: load.bytes + self.note_bytes as u64, ..load }.plus(blocked)
     }
 
-    /// Returns the log's data if its wait fails.
+    /// Returns the data for the log, if the wait fails.
     pub(crate) fn in_vain(&self) -> InVain<'_> {
         let Self { owner, note, wanted, since, until, .. } = self;
         InVain { owner, note, wanted: *wanted, since: *since, until: *until }
@@ -152,21 +152,21 @@ pub(crate) struct Queue {
     at_once: BTreeSet<Place>,
     /// The places of requests that need not wait for those before them.
     at_hand: BTreeSet<Place>,
-    /// The number of callers behind all of them in their clients, each owner's counted once.
+    /// The number of callers that wait behind these requests in their clients, each owner's counted once.
     behind: u64,
     /// The announced turns, with their reservations.
     pub(crate) kept: Reservations,
-    /// The number of consecutive turns that were unused while others waited.
+    /// The number of consecutive unused turns while others waited.
     unused_turns: u32,
-    /// The time until which all requests in the queue can wait: others were refused.
+    /// The time until which all requests in the queue can wait: those that cannot were refused.
     pub(crate) postpone: BootTime,
-    /// The place from which on requests that cannot wait until then have not been refused yet.
+    /// The place from which on requests that cannot wait until then have still to be refused.
     pub(crate) not_told: Option<Place>,
 }
 
 impl Queue {
-    /// Adds a request at the place of its ticket: behind those with the same or a smaller one. Without a ticket its
-    /// place is the end. If its owner has a request of the same kind already, it is right behind that, so that a client
+    /// Adds a request at the place of its ticket: behind those with the same or a smaller one, or without a ticket at
+    /// the end. If its owner has a request of the same kind already, the new one is right behind it, so that a client
     /// that connects again keeps its place.
     pub(crate) fn join(&mut self, mut waiter: Waiter, ticket: Option<u64>, arrival: u64) -> Place {
         let is_alike = |place: &Place| self.waiters[place].wanted.is_like(waiter.wanted);
@@ -192,9 +192,9 @@ impl Queue {
         place
     }
 
-    /// Applies a request's facts for people to the earlier ones of its owner too: a client that waits for long asks
-    /// again, and knows better by then. (The note of a request for the lock itself becomes that of the grant, so it
-    /// stays.)
+    /// Applies a request's information for people (the note, the callers behind it) to earlier requests of its owner
+    /// too: a client that waits for long asks again with newer information. (The note of a request for the lock itself
+    /// becomes that of the grant, so it stays.)
     fn hear_again(&mut self, waiter: &Waiter) {
         let earlier: Vec<_> = self.places_of(waiter.owner()).collect();
         for (n, place) in earlier.into_iter().enumerate() {
@@ -210,7 +210,7 @@ impl Queue {
         self.behind += u64::from(waiter.behind.get());
     }
 
-    /// Returns the number of callers behind all of them in their clients, each owner's counted once.
+    /// Returns the number of callers that wait behind these requests in their clients, each owner's counted once.
     pub(crate) fn behind(&self) -> u64 {
         self.behind
     }
@@ -247,7 +247,7 @@ impl Queue {
         self.at_hand.iter().map(|place| self.waiters[place].owner())
     }
 
-    /// Removes and returns the requests of `owner` that satisfy `which`.
+    /// Removes and returns the requests of `owner` for which `which` is true.
     pub(crate) fn leave_all_of(&mut self, owner: Owner<'_>, which: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
         let places: Vec<_> = self.places_of(owner).filter(|place| which(&self.waiters[place])).collect();
         places.into_iter().filter_map(|place| self.leave(place)).collect()
@@ -259,8 +259,8 @@ impl Queue {
         places.into_iter().filter_map(|place| self.leave(place)).collect()
     }
 
-    /// Checks the `count` requests from `from` on, and removes those that satisfy `which`. Returns these, and the place
-    /// to continue from.
+    /// Checks the `count` requests from `from` on, and removes those for which `which` is true. Returns these, and the
+    /// place to continue from.
     pub(crate) fn leave_if(
         &mut self,
         from: Place,
@@ -296,7 +296,7 @@ impl Queue {
         }
     }
 
-    /// Returns a request, of an owner whose turn it is, for the lock itself.
+    /// Returns a request for the lock itself whose owner has a reservation.
     pub(crate) fn of_turn(&self, now: BootTime) -> Option<&Waiter> {
         let mut at_hand = self.at_hand.iter().map(|place| &self.waiters[place]);
         at_hand.find(|waiter| {
@@ -395,7 +395,7 @@ mod tests {
             (&[None, None, None], &[1, 2, 3]),
             (&[Some(30), Some(10), Some(20)], &[2, 3, 1]),
             (&[Some(7), Some(7), Some(7)], &[1, 2, 3]),
-            // Without a ticket: behind all present requests, and a later, smaller ticket goes before it.
+            // Without a ticket: behind all present requests. A later request with a smaller ticket goes before it.
             (&[Some(20), None, Some(10), Some(20)], &[3, 1, 2, 4]),
             (&[None, Some(10), None, Some(0)], &[1, 4, 2, 3]),
         ];
@@ -437,7 +437,8 @@ mod tests {
         assert_eq!(order(&queue), [1, 4, 2, 3, 6, 5], "each keeps its own place");
     }
 
-    /// A client that waits for long asks again and again, with ever more callers behind it.
+    /// A client that waits for long asks again and again, with ever more callers behind it: the last number counts,
+    /// once.
     #[test]
     fn what_the_last_request_of_an_owner_says_counts_and_counts_once() {
         let mut queue = Queue::default();
@@ -459,7 +460,7 @@ mod tests {
         assert_eq!(queue.behind(), 0);
     }
 
-    /// The note of such a request becomes that of the grant.
+    /// The note of a request for the lock becomes that of the grant.
     #[test]
     fn the_note_of_a_request_for_the_lock_stays() {
         let mut queue = Queue::default();

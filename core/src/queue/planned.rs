@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::values::key::Key;
 use crate::values::time::BootTime;
 
-/// The progress of a check of all names, one after the other.
+/// The progress of a check of all names, one by one.
 #[derive(Clone, Debug, Default)]
 enum ToLook {
     #[default]
@@ -20,24 +20,24 @@ enum ToLook {
 /// A Bloom filter of one hash over the names (Bloom, "Space/time trade-offs in hash coding with allowable errors",
 /// 1970), since most lookups are of absent names.
 ///
-/// It has one bit for each kind of names. A client that forges colliding names costs one tree lookup each; nothing
-/// else.
+/// Names with the same hash are of one kind, which has one bit. A client that forges colliding names costs one tree
+/// lookup each; nothing else.
 #[derive(Clone, Debug, Default)]
 struct Kinds {
     seen: [u64; KIND_WORDS],
-    /// The number of names removed since the bits were set; their bits are still set.
+    /// The number of names removed since the filter was built; their bits are still set.
     gone: usize,
 }
 
-/// The number of words of bits. With more names than bits at a time most kinds are present, so further words would be
-/// of no use.
+/// The number of words of the filter. If more names than bits exist at a time, most bits are set, so more words would
+/// be of no use.
 const KIND_WORDS: usize = 16;
 
-/// The largest number of names for which the bits are set anew.
+/// The largest number of names for which the filter is built anew.
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {
-    /// Returns the place of a name's bit. Names with counters differ at their ends.
+    /// Returns the place of a name's bit. The hash is over the end of the name, where names with counters differ.
     #[inline]
     fn bit(name: &[u8]) -> (usize, u64) {
         let end = match name.last_chunk::<8>() {
@@ -123,7 +123,8 @@ impl<T: Default> Planned<T> {
         true
     }
 
-    /// Counts a removed name. After a number of them the bits are set anew for the remaining names, if these are few.
+    /// Counts a removed name. After a number of them the filter is built anew for the remaining names, if these are
+    /// few.
     fn forget_kinds(&mut self) {
         self.kinds.gone += 1;
         if !self.is_empty() && self.kinds.gone <= NAMES_OF_KINDS_MAX {
@@ -148,7 +149,7 @@ impl<T: Default> Planned<T> {
         self.names.get(&db).into_iter().flat_map(|names| names.keys().map(|name| &**name))
     }
 
-    /// Schedules a check of `name`, if it has a value, by `when`; an earlier one stays.
+    /// Schedules a check of `name`, if it has a value, by `when`; a check that is scheduled earlier stays.
     #[inline]
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         if !self.is_empty() && self.kinds.may_have(key.name) {
@@ -232,7 +233,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Names of all lengths come and go, few and many at a time: none is missed, however long ago its bit was set.
+        /// Names of all lengths come and go, few and many at a time: each is found, however long ago its bit was set.
         #[test]
         fn what_is_there_is_found(steps in prop::collection::vec((0u16..700, 0u16..200, any::<bool>()), 0..40)) {
             let name = |n: u16| format!("{n:0width$}", width = usize::from(n % 12)).into_bytes();
@@ -254,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Names of one kind that are all gone do not cause lookups forever.
+    /// Once all names of one kind are gone, they cause no lookups any more.
     #[test]
     fn kinds_are_forgotten() {
         let mut planned = Planned::<u32>::default();

@@ -33,11 +33,12 @@ impl UserId {
 pub struct Asker {
     /// The sender's user.
     pub user: UserId,
-    /// The listener that receives its answer. Without one the request blocks its connection, which has no other.
+    /// The listener that receives the answer. Without one the request blocks its connection, which then has no other
+    /// request.
     pub listener: Option<ClientId>,
 }
 
-/// Places and bytes, of some entries or as a bound.
+/// Places and bytes: the load of some entries, or a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The number of requests.
@@ -53,14 +54,14 @@ impl Load {
     /// The bounds of a node whose operator set none.
     pub(crate) const DEFAULT_MAX: Load = Load { places: MAX_WAITERS_DEFAULT as u64, bytes: MAX_WAITING_BYTES_DEFAULT };
 
-    /// Returns the load of a table entry with `texts`. It takes a place or, beside another entry of the same request,
-    /// none.
+    /// Returns the load of a table entry with `texts`. It takes a place, unless it is a further entry of the same
+    /// request.
     pub(crate) fn of_entry(takes_place: bool, texts: &[&[u8]]) -> Self {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         Self { places: takes_place.into(), bytes: ENTRY_BYTES + bytes as u64 }
     }
 
-    /// Returns the load of the arguments that the server keeps for a client blocked on the lock `name`.
+    /// Returns the load of the arguments that the server keeps for a client that is blocked on the lock `name`.
     pub(crate) fn of_blocked(name: &[u8]) -> Self {
         Self { places: 0, bytes: name.len() as u64 }
     }
@@ -119,9 +120,9 @@ impl Loads {
 pub(crate) struct Taken {
     /// The load of all requests.
     pub(crate) all: Load,
-    /// The load of its user.
+    /// The load of the sender's user.
     pub(crate) user: Load,
-    /// The load of its listener; none for a connection that it blocks.
+    /// The load of the sender's listener; none for a blocked connection.
     pub(crate) listener: Load,
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Ref
     if all.bytes > max.bytes {
         return Err(Refusal::BytesFull { max: max.bytes });
     }
-    // With its own place, so that few places are whole ones.
+    // The free room includes the request's own place, so that rounding leaves no place unused where there are few.
     let free = Load { places: max.places - taken.all.places, bytes: max.bytes - all.bytes };
     let fits = |own: Load, times: u64| {
         let own = own.plus(new);
@@ -146,7 +147,7 @@ pub(crate) fn ensure_share(taken: Taken, new: Load, max: Load) -> Result<(), Ref
         }
         Ok(())
     };
-    // A request larger than the bytes of a place is no better than many.
+    // A request with more bytes than belong to one place counts like several.
     let is_first = taken.listener.places == 0 && new.bytes <= max.bytes / max.places.max(1);
     if is_first {
         return fits(taken.user, FIRST_SHARE_OF_A_USER);
@@ -173,7 +174,7 @@ mod tests {
             Self { all: Load::NONE, users: vec![Load::NONE; users] }
         }
 
-        /// Sends one more request of `user` and a listener that has `own`.
+        /// Sends one more request of `user` through a listener whose load is `own`.
         fn sends(&mut self, user: usize, own: &mut Load, new: Load) -> Result<(), Refusal> {
             let taken = Taken { all: self.all, user: self.users[user], listener: *own };
             ensure_share(taken, new, MAX)?;
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(crowd.fills(0, SMALL), 1, "the first of a connection, where its user has three quarters");
         let connections = (0..).take_while(|_| crowd.sends(0, &mut { Load::NONE }, SMALL).is_ok()).count();
         assert_eq!((connections, crowd.free()), (8_191, 8_192));
-        // Another user has a share of the rest, and so has a third.
+        // Another user gets its share of what is left, and so does a third.
         assert_eq!(crowd.fills(1, SMALL), 4_096);
         assert_eq!(crowd.fills(2, SMALL), 2_048);
     }
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(ensure_share(taken, more, MAX), Err(Refusal::BytesFull { max: MAX.bytes }));
     }
 
-    /// A node with few places gives every one to connections that wait once.
+    /// A node with few places gives all of them to connections that wait once.
     #[test]
     fn few_places_are_whole_ones() {
         for places in 0..7 {

@@ -1,7 +1,7 @@
 //! All waiting requests of a node: one queue for each key, bounded together.
 //!
 //! A queue belongs to a database and a name, whatever the key holds: it never moves. The outcome of a request is an
-//! [`Answer`], kept until the one who can send it takes it. No request is forgotten: it has a place in one queue, and a
+//! [`Answer`], kept until the driver takes and sends it. No request is forgotten: it has a place in one queue, and a
 //! moment at which its wait ends. As long as a queue's lock is free, there is a moment at which that queue is checked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ use crate::values::mode::{Mode, Wanted};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The entries for which an empty list keeps room.
+/// The number of entries for which an empty list keeps its memory.
 const SPARE_ENTRIES: usize = 1_024;
 
 /// The outcome of a waiting request.
@@ -32,12 +32,13 @@ pub enum Answer {
         token: Token,
         /// The permit number.
         number: u16,
-        /// The time waited, in milliseconds, rounded down: the lease began this long after the request came.
+        /// The time waited, in milliseconds, rounded down: the lease began this long after the request arrived.
         waited_ms: u64,
     },
-    /// The owner's turn: the lock is free and reserved for it for a moment. The number is the permit's.
+    /// The owner's turn: the lock is free and reserved for it for a short time. The number is the permit's; 0 for
+    /// another mode.
     Turn(u16),
-    /// The grants with this token are broken.
+    /// The grants with this token are broken, as the client asked.
     Broken(Token),
     /// The wait failed: its time is over, or its owner withdrew it.
     TimedOut(Want),
@@ -58,10 +59,10 @@ pub struct Waiting {
     pub(super) loads: Loads,
     pub(super) turns: Load,
     pub(super) arrivals: u64,
-    /// The last arrival to dismiss, and the entry of the timeouts up to which that is done.
+    /// The last arrival to dismiss, and the entry in the table of timeouts up to which requests have been dismissed.
     pub(super) to_send_away: Option<(u64, (BootTime, WaiterId))>,
     pub(super) answers: BTreeMap<WaiterId, Answer>,
-    /// The requests with answers to send, in order; clients that are gone have none.
+    /// The requests with answers to send, in order. A client that is gone has none.
     pub(super) answered: VecDeque<WaiterId>,
     /// `lock.handoff-window`, in milliseconds.
     pub handoff_window_ms: u32,
@@ -165,7 +166,7 @@ impl Waiting {
         !self.answered.is_empty()
     }
 
-    /// Schedules a check of the queue of `key`, if there is one, by `when`; an earlier one stays.
+    /// Schedules a check of the queue of `key`, if there is one, by `when`; a check that is scheduled earlier stays.
     pub fn wake_at(&mut self, key: Key<'_>, when: BootTime) {
         self.queues.wake_at(key, when);
     }
@@ -215,8 +216,8 @@ impl Waiting {
         self.queue(key).map_or(0, Queue::len)
     }
 
-    /// Returns the number of callers for the lock of `key` behind those in the queue, in their clients, as these
-    /// report.
+    /// Returns the number of callers that wait for the lock of `key` behind those in the queue, in their clients, as
+    /// these report.
     pub fn behind(&self, key: Key<'_>) -> u64 {
         self.queue(key).map_or(0, Queue::behind)
     }
@@ -267,7 +268,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the owner and the end of the first reservation of the lock of `key` to end after `now`.
+    /// Returns the owner and the end of the reservation of the lock of `key` that is the first to end after `now`.
     pub fn reservation(&self, key: Key<'_>, now: BootTime) -> Option<(Owner<'_>, BootTime)> {
         self.queue(key)?.kept.first().filter(|(_, until)| now <= *until)
     }
@@ -288,9 +289,9 @@ impl Waiting {
         self.tidy(key);
     }
 
-    /// Iterates over the owners of requests that need not wait for those before them: when these came, the owner held
-    /// the lock together with others, or it was its turn. Adds the owner of the next request: a lock that it holds may
-    /// have come to the key since.
+    /// Iterates over the owners of requests that need not wait for those before them: when such a request arrived, its
+    /// owner held the lock together with others, or had the turn. Adds the owner of the next request, which may hold a
+    /// lock that came to the key since.
     pub(crate) fn owners_at_hand(&self, key: Key<'_>) -> impl Iterator<Item = Owner<'_>> {
         let queue = self.queue(key);
         let next = queue.and_then(|queue| queue.first(self.unused_turns_max)).map(Waiter::owner);
@@ -302,7 +303,7 @@ impl Waiting {
         if !self.queues.remove_if(key, Queue::is_empty) {
             return;
         }
-        // After a storm the list still has its size.
+        // After a rush of answers the list still has its size.
         if self.answered.is_empty() {
             self.answered.shrink_to(SPARE_ENTRIES);
         }
@@ -322,7 +323,7 @@ impl Waiting {
     }
 
     /// Notes that the first request left its queue. The queue is checked if the next request may join the holders of a
-    /// joint lock, or if only its own turn keeps it from the lock.
+    /// joint lock, or if only its own turn blocks the lock.
     pub(super) fn first_left(&mut self, key: Key<'_>) {
         let unused_max = self.unused_turns_max;
         let may_have_it = |queue: &Queue| {

@@ -1,4 +1,4 @@
-//! Clients that watch locks: each is answered once, when the lock is not in the state that it knows.
+//! Clients that watch locks: each is answered once, as soon as the lock is not in the state that the client knows.
 //!
 //! They are in no queue and delay nobody. Watchers with the same known state of a lock are checked together, so a
 //! thousand watchers of one lock cost its holder as little as one. None is forgotten: a watcher has a moment at which
@@ -102,7 +102,7 @@ impl Watching {
     }
 
     /// Removes and returns at most `count` watchers of the lock of `key` whose known state differs from `held` at
-    /// `now`. They have to be answered. If others are left, the lock is checked again soon.
+    /// `now`; the caller answers them. If others are left, the lock is checked again soon.
     pub(crate) fn take_told(
         &mut self,
         key: Key<'_>,
@@ -134,8 +134,8 @@ impl Watching {
         told
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key`: the caller has their answer. If others are
-    /// left, the lock is checked again soon.
+    /// Removes and returns at most `count` watchers of the lock of `key`; the caller answers them. If others are left,
+    /// the lock is checked again soon.
     pub(crate) fn dismiss(&mut self, key: Key<'_>, count: usize) -> Vec<WaiterId> {
         let watched = self.locks.get(key);
         let gone: Vec<_> = watched.into_iter().flat_map(BTreeMap::values).flatten().take(count).copied().collect();

@@ -21,20 +21,20 @@ pub enum Acquired {
     Prolonged(GrantId),
     /// A repetition that changed nothing: the lease already lasts as long as it asks for.
     Unchanged(GrantId),
-    /// Another owner holds the lock, or is ahead of this one.
+    /// Another owner holds the lock, or has a turn before this one.
     Contended,
-    /// Contended, and the request takes a place in the queue.
+    /// Another owner has the lock, and the request takes a place in the queue.
     Queues,
-    /// Only the node's state file is in its way. The request takes a place in the queue for at most
+    /// Only the node's state file is not ready. The request takes a place in the queue for at most
     /// [`DISK_WAIT_MS`](crate::limits::DISK_WAIT_MS), and is answered as soon as it is known who has the lock.
     WaitsForDisk,
 }
 
-/// Decides whether a refused ACQUIRE waits. A request with more patience than the reason lasts takes a place in the
-/// queue. If only the state file is in its way, so does one without patience, provided that its client can be blocked.
+/// Decides whether a refused ACQUIRE waits. A request that waits longer than the reason lasts takes a place in the
+/// queue. If only the state file is not ready, so does one without a wait, provided that its client can be blocked.
 ///
-/// A request with a proposed token is from a client of several nodes. It repeats by itself, and its other requests over
-/// the same connection must not wait for this node's disk.
+/// A request with a proposed token is from a client of several nodes. The client repeats it by itself, and other
+/// requests over the same connection must not wait for this node's disk.
 pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &Node) -> Result<Acquired, Refusal> {
     let room = || node.waiting.room_for(key, ask.owner);
     match refusal.or_queue(ask.patience.ms(), room, Acquired::Queues) {
@@ -45,12 +45,12 @@ pub fn acquire_later(key: Key<'_>, ask: &Acquire<'_>, refusal: Refusal, node: &N
 
 /// Acquires the lock of `key` for the requesting owner, if it is nobody else's turn and the lock is free at `now`, or
 /// joint in a compatible mode; `held` is the key's content. While the node is guarded it grants nothing: an owner that
-/// it has forgotten may hold what is free here. For a refusal that passes before the request's patience ends,
-/// [`acquire_later`] makes a place in the queue.
+/// it has forgotten may hold what is free here. If the refusal passes before the request's wait ends, [`acquire_later`]
+/// queues it.
 ///
 /// Refuses with [`Refusal::Owned`] an owner that holds the lock already, since a second acquisition must not pass for a
 /// re-entry. With RETRY the existing grant is the answer, and lasts from `now` on at least as long as the request asks
-/// for. Only then can its owner count on a ttl from its request. A request for another mode is not a repetition.
+/// for. So its owner can count on the full ttl from its request on. A request for another mode is not a repetition.
 // Inlined with its callees, so that no lock is copied on its way (`make instructions`).
 #[inline(always)]
 pub fn acquire(
@@ -242,7 +242,8 @@ mod tests {
         assert!(matches!(acquire(KEY, None, &ask("me", false), &mut node, at(100)), Ok(Acquired::Granted(_))));
     }
 
-    /// The former holder may rely on its lock until then, though it asked for it again and that lease is over.
+    /// The former holder may rely on its lock until the later end, though it asked again for a shorter lease, and that
+    /// one is over.
     #[test]
     fn an_evicted_lock_bars_its_key_after_its_holder_took_it_for_a_shorter_time() {
         let mut node = node();
@@ -266,7 +267,7 @@ mod tests {
         }
     }
 
-    /// A client of several nodes repeats by itself, over connections shared by its requests.
+    /// A client of several nodes repeats by itself, over connections that several of its requests share.
     #[test]
     fn a_request_that_proposes_a_token_does_not_wait_for_the_disk() {
         let node = node();

@@ -40,7 +40,7 @@ pub fn convert(
             // Readers that the node has forgotten may still read.
             node.ensure_may_grant(key, ask.owner, false, now.boot)?;
             let token = node.tokens.issue(key.name, None, now, node.skew_ms)?;
-            // Grants whose lease is over and that were not removed yet end here.
+            // Grants whose leases are over and that were not removed yet end here.
             node.counters.expiries += lock.len() as u64 - 1;
             lock.convert(own, Mode::Exclusive, Past::default());
             lock.set_token(GrantId::default(), token);

@@ -1,4 +1,4 @@
-//! LOCK.EXTEND: moves the deadline away.
+//! LOCK.EXTEND: moves the deadline further away.
 
 use crate::lock::{Lock, live_of};
 use crate::node::Node;

@@ -1,7 +1,8 @@
 //! LOCK.GATE with HELD: the lock itself is the gate's memory.
 //!
-//! Every grant that excludes an earlier one has a larger token, and the earlier one has ended. So a present grant passes,
-//! and nothing has to be remembered of those that did: what a gate of its own refuses is not present.
+//! Every grant that excludes an earlier one has a larger token, and the earlier one has ended. So a present grant
+//! passes, and nothing has to be remembered of those that did: a grant that a remembering gate would refuse is no
+//! longer present.
 
 use palisade_quorum::floors::Kind;
 

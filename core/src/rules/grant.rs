@@ -15,7 +15,7 @@ use crate::values::mode::Mode;
 use crate::values::time::Now;
 use crate::values::token::Token;
 
-/// A new grant.
+/// A grant that was just made.
 pub(crate) enum Given {
     /// The lock was free and is now this one, which has to be stored. It is boxed where it is created, as it is in its
     /// key. By value it would be copied from call to call, in pieces that a processor has to wait for.
@@ -24,7 +24,7 @@ pub(crate) enum Given {
     Joined(GrantId),
 }
 
-/// Grants the lock of `key` to `ask` in `mode`. If it is not free, the grant joins the other holders (`holders`).
+/// Grants the lock of `key` to `ask` in `mode`. If it is not free, the grant joins its `holders`.
 #[inline(always)]
 pub(crate) fn grant(
     key: Key<'_>,
@@ -54,7 +54,8 @@ pub(crate) fn grant(
     }
     let floor = holders.phase(past).floor_of(mode, past.last);
     let token = node.tokens.issue_above(floor, key.name, mode, ask.fence, now, node.skew_ms)?;
-    // The owner's own expired grant that was not removed yet ends here. Others hold the lock, so it was one of several.
+    // An expired grant of the same owner that was not removed yet ends here. Others hold the lock, so it is one of
+    // several grants.
     if let Some(own) = holders.find(ask.owner) {
         let was = holders.mode(own);
         node.grant_ends(key, (was, &holders.take(own)), Ending::Expired, now.boot);
@@ -78,7 +79,7 @@ fn given(key: Key<'_>, ask: &Acquire<'_>, mode: Mode, token: Token, node: &mut N
     }
     let (mut ttl, mut waited) = (ask.ttl, Waited::default());
     if node.waiting.has_queue(key) {
-        // All requests of its owner are answered, so the lease is the longest that any of them asks for.
+        // All requests of the owner are answered, so the lease is the longest that any of them asks for.
         let asked = node.waiting.longest_ttl(key, ask.owner, mode);
         ttl = asked.filter(|asked| asked.ms() > ttl.ms()).unwrap_or(ttl);
         let since = node.queues().granted(key, ask.owner, (mode, token), now.boot);

@@ -1,4 +1,4 @@
-//! Hands over a lock that became free, or that more may join, to the first in its queue.
+//! Hands over a lock that became free, or that more may join, to the first waiting request in its queue.
 
 use crate::lock::grant::GrantId;
 use crate::lock::modes::Modes;
@@ -19,12 +19,12 @@ pub enum HandedOver {
     Granted(Box<Lock>),
     /// This grant, of the first waiting request, joined the holders of a joint lock.
     Joined(GrantId),
-    /// The lock is reserved for the first waiting request, which has its answer.
+    /// The lock is reserved for the first waiting request, whose answer is ready.
     Told,
     /// The lock goes to nobody: nobody waits, or the first is incompatible with the holders or with the reservations of
     /// others.
     Stays,
-    /// An owner holds the lock whose repeated request waited: the lease of this grant now lasts longer.
+    /// The owner that holds the lock alone had a repeated request waiting: the lease of this grant now lasts longer.
     Prolonged(GrantId),
     /// Owners that hold the lock together with others were answered: another request may be next now.
     Answered,
@@ -39,7 +39,7 @@ pub enum HandedOver {
 pub fn hand_over(key: Key<'_>, held: Option<&mut Lock>, node: &mut Node, now: Now) -> Result<HandedOver, Refusal> {
     let mut holders = None;
     if let Some(lock) = live(held, now.boot) {
-        // Nobody gets it before the guard ends, whatever its holders do.
+        // Until the guard ends no request gets the lock, whatever its holders do.
         node.guard.ensure_open(now.boot)?;
         let waited = node.waiting.len_of(key);
         if let Some(prolonged) = answer_holders(key, lock, node, now)? {
@@ -96,8 +96,8 @@ fn stays(key: Key<'_>, node: &mut Node, now: Now) -> HandedOver {
     HandedOver::Stays
 }
 
-/// Answers the requests of owners that already hold the lock: they need not wait for it. Returns the grant whose lease
-/// became longer by that, since its owner counts on the ttl from the moment at which its wait ends.
+/// Answers the waiting requests of owners that already hold the lock. Returns the grant whose lease became longer by
+/// that: its owner counts on the ttl from the end of its wait.
 fn answer_holders(key: Key<'_>, lock: &mut Lock, node: &mut Node, now: Now) -> Result<Option<GrantId>, Refusal> {
     loop {
         let own = match lock {

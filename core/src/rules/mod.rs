@@ -1,4 +1,4 @@
-//! The rules, one file for each command: each decides, none performs.
+//! The rules, one file for each command. A rule decides, and the driver performs.
 
 pub mod acquire;
 pub mod break_lock;

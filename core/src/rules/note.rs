@@ -7,7 +7,7 @@ use crate::request::{Annotate, NoteSequence};
 use crate::rules::on_grant::OnGrant;
 use crate::values::time::Now;
 
-/// Replaces the note if the new one's sequence number is larger, so that a repetition or an overtaken request changes
+/// Replaces the note if the new one's sequence number is larger, so that a repetition or an older request changes
 /// nothing. Lease, holds and token stay.
 pub fn annotate(
     held: Option<&mut Lock>,

@@ -7,8 +7,8 @@ use crate::lock::grant::GrantId;
 pub enum OnGrant<T> {
     /// The grant has changed.
     Changed(GrantId, T),
-    /// The grant was like that already: nothing changed.
+    /// The grant already was as requested: nothing changed.
     Unchanged(T),
-    /// The owner does not hold the lock, or not as the command says: nothing changed.
+    /// The owner does not hold the lock, or not as the command names it: nothing changed.
     NotHeld,
 }

@@ -8,9 +8,9 @@ use crate::rules::on_grant::OnGrant;
 use crate::values::limits::HOLDS_MAX;
 use crate::values::time::Now;
 
-/// Raises the holds by one or, with a level, to at least `level`, which is idempotent and so can be repeated. The token
-/// stays: an inner frame must not fence out the outer one. The deadline stays too, unless a ttl asks for a later one.
-/// The mark of an adopted grant stays until the grant ends.
+/// Raises the holds by one, or with a level to at least `level`; with a level it is idempotent and can be repeated. The
+/// token stays: an inner block must not fence out the outer one. The deadline stays too, unless a ttl asks for a later
+/// one. The mark of an adopted grant stays until the grant ends.
 pub fn reenter(held: Option<&mut Lock>, ask: &Reenter<'_>, node: &mut Node, now: Now) -> Result<OnGrant<u32>, Refusal> {
     let Some((lock, own)) = live_of(held, ask.owner, None, now.boot) else { return Ok(OnGrant::NotHeld) };
     node.ensure_trusted(lock.grant(own), now.boot)?;

@@ -16,17 +16,18 @@ pub enum Released {
     Left(GrantId),
     /// This number of holds of this grant is left.
     Lowered(GrantId, u32),
-    /// The grant already had at most the holds that the level leaves: nothing changed.
+    /// The grant already had at most as many holds as the level leaves: nothing changed.
     Unchanged(u32),
     /// This owner does not hold the lock, or not with that token, or another process of it does: nothing changed.
     NotHeld,
 }
 
-/// Lowers the holds of the lock of `key` by one or, with a level, to `level - 1`, which is idempotent and so can be
-/// repeated. It also withdraws the owner's waiting requests, unless it names one grant (a token).
+/// Lowers the holds of the lock of `key` by one, or with a level to `level - 1`; with a level it is idempotent and can
+/// be repeated. It also withdraws the owner's waiting requests, unless it names one grant by its token.
 ///
-/// An adopted grant ends only by its token or a level. A release without both is from the attempt that acquired the
-/// lock, which its owner never received: the attempt gives up, and another process of the owner continues.
+/// An adopted grant ends only by its token or a level. A release without both comes from the attempt that acquired the
+/// lock and never received the answer: that attempt gives up, while another process of the owner continues with the
+/// lock.
 #[inline(always)]
 pub fn release(key: Key<'_>, held: Option<&mut Lock>, ask: &Release<'_>, node: &mut Node, now: Now) -> Released {
     if ask.token.is_none() {

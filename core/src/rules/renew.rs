@@ -15,8 +15,9 @@ pub(crate) fn kept<'a>(held: Option<&'a mut Lock>, renewal: &Renewal, now: Now) 
     own.filter(|(lock, own)| lock.grant(*own).granted() <= renewal.since())
 }
 
-/// Renews the lease of `renewal`, whose connection is open, if a third of it has passed: as [`crate::extend()`], but
-/// never beyond the end that its KEEPALIVE named. A lease that is over is no longer kept.
+/// Extends the lease of `renewal`, whose connection is open, if a third of the lease has passed: as
+/// [`crate::extend()`], but never beyond the end that its KEEPALIVE named. A lease that is over is no longer kept
+/// alive.
 pub fn renew(held: Option<&mut Lock>, renewal: &Renewal, node: &mut Node, now: Now) -> Result<OnGrant<()>, Refusal> {
     let own = kept(held, renewal, now);
     let next = own.and_then(|(lock, own)| {
@@ -60,7 +61,7 @@ mod tests {
         (node, mine(1))
     }
 
-    /// Checks the leases that are due at each millisecond up to `until`; returns what was done and when.
+    /// Checks the leases that are due at each millisecond up to `until`; returns each outcome and its time.
     fn pass(
         node: &mut Node,
         mut held: Option<&mut Lock>,
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(times, [9_434, 9_768]);
     }
 
-    /// A lease is not restored, whatever ended the grant, and another grant to the same owner is not kept by mistake.
+    /// A lease that ended is not restored, and another grant to the same owner is not kept alive by mistake.
     #[test]
     fn only_the_grant_that_its_holder_was_told_of_is_kept() {
         let later = exclusive(owner("me"), Default::default(), token(9), at(10).boot, ttl(1_000));
@@ -253,7 +254,7 @@ mod tests {
             node.deleted(key(db), &lock, at(1).boot);
             node.deleted(key(db), &lock, at(1).boot);
         }
-        // The first two are checked: one is gone, the other has returned.
+        // The first two are checked: the lock of one is gone, that of the other has returned.
         assert_eq!(node.keepalives.next_due(), Some(BootTime::default()));
         let renewals: Vec<_> = std::iter::from_fn(|| node.keepalives.take_due(at(2).boot)).collect();
         assert_eq!(renewals.iter().map(|renewal| renewal.key().db).collect::<Vec<_>>(), [0, 1]);
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!((dbs(&node), node.keepalives.next_due()), (vec![1, 2], Some(at(20_000).boot)));
     }
 
-    /// A lock may be renamed and back, or loaded again.
+    /// A lock may be renamed to another key and back, or loaded again.
     #[test]
     fn a_lock_that_is_back_takes_room_again() {
         let (mut node, mut lock) = kept(60_000);

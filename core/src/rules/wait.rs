@@ -16,18 +16,18 @@ pub enum Waited {
     Turn(u16),
     /// The request takes a place in the queue.
     Queues,
-    /// The lock is not free, and the request has no patience.
+    /// The lock is not free, and the request does not wait.
     TimedOut,
 }
 
 /// Decides whether this owner could have the lock of `key` at `now`; `held` is the key's content. It changes no lock.
-/// For a refusal that passes before the request's patience ends, [`Refusal::or_queue`] makes a place in the queue.
+/// If the refusal passes before the request's wait ends, [`Refusal::or_queue`] queues it.
 pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, now: Now) -> Result<Waited, Refusal> {
     let held = held.filter(|lock| !lock.is_expired(now.boot));
     if let Some(lock) = held
         && let Some(own) = lock.find(ask.owner).filter(|&own| !lock.grant(own).is_expired(now.boot))
     {
-        // It would wait for itself.
+        // The owner holds the lock already, and would wait for itself.
         return if ask.wanted.is(lock.mode(own)) {
             Ok(Waited::Turn(lock.mode(own).number()))
         } else {
@@ -41,8 +41,8 @@ pub fn wait(key: Key<'_>, held: Option<&Lock>, ask: &Wait<'_>, node: &mut Node, 
         Some(Lock::Exclusive(_)) => None,
     };
     if let Some(mode) = modes.and_then(|modes| node.waiting.claim(key, ask.owner, ask.wanted, modes, now.boot)) {
-        // A reservation that exists lasts only until its end, or it could last forever. Without room for a reservation
-        // the owner receives its turn all the same: it may have the lock now.
+        // An existing reservation is not prolonged: it could last forever. Without room for a reservation the owner
+        // gets its turn all the same, since the lock is free for it now.
         if node.waiting.turn_of(key, ask.owner) != Some(mode) && node.has_room_for_turn(key, ask.owner) {
             node.queues().reserve(key, ask.owner, mode, now.boot);
         }

@@ -25,7 +25,7 @@ pub enum Watched {
 }
 
 impl Node {
-    /// Decides the answer to a caller that waits until `held` is not in the state that it knows.
+    /// Decides the answer to a caller that waits for the lock to leave the state that it knows.
     pub fn watch(&self, held: Option<&Lock>, ask: &Watch, now: BootTime) -> Result<Watched, Refusal> {
         if is_true_until(ask.known, held, now).is_none() {
             return Ok(Watched::Differs);
@@ -50,7 +50,7 @@ impl Node {
         ask: &Watch,
         now: BootTime,
     ) {
-        // A check finds out what is no longer true.
+        // A known state that is already over is found by a check at once.
         let look = is_true_until(ask.known, held, now).unwrap_or_default();
         self.watching.join(key, (id, asker.user), ask.known, now.plus_ms(ask.patience.ms()), look);
     }
@@ -61,7 +61,7 @@ impl Node {
         self.watching.take_told(key, held, count, now)
     }
 
-    /// Removes and returns at most `count` watchers of the lock of `key`; the driver has their answer.
+    /// Removes and returns at most `count` watchers of the lock of `key`; the driver answers them.
     pub fn dismiss_watchers(&mut self, key: Key<'_>, count: usize) -> Vec<WaiterId> {
         self.watching.dismiss(key, count)
     }

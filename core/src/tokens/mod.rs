@@ -30,7 +30,7 @@ pub struct Tokens {
     floor: u64,
     high: u64,
     ceiling: u64,
-    /// The number of issued tokens: tokens ahead of the clock are counted from the floor.
+    /// The number of issued tokens, from which the ceiling is calculated where tokens are ahead of the clock.
     issued: u64,
     /// The ceiling demanded for stripes that found no room for one of their own.
     demanded: u64,
@@ -43,8 +43,8 @@ impl Tokens {
         Self::with_stripes(floor, TOKEN_STRIPES, STRIPE_CEILINGS_MAX)
     }
 
-    /// Starts with this many stripes, a power of two, of which `apart_max` may have ceilings of their own: a model
-    /// checker creates millions of nodes.
+    /// As [`Tokens::new`], with this many stripes, a power of two, of which `apart_max` may have ceilings of their own.
+    /// A model checker, which creates millions of nodes, uses few.
     pub fn with_stripes(floor: u64, stripes: usize, apart_max: usize) -> Self {
         debug_assert!(stripes.is_power_of_two());
         let floor = floor.min(TOKEN_LIMIT - 1);
@@ -86,8 +86,8 @@ impl Tokens {
         self.last[self.stripe(key) as usize]
     }
 
-    /// Returns the highest token of any key in this key's stripe, except those of shared grants: a reader comes after
-    /// it.
+    /// Returns the highest token of any key in this key's stripe, except those of shared grants: a reader's token has
+    /// to be larger.
     pub fn last_ordered(&self, key: &[u8]) -> u64 {
         let stripe = self.stripe(key);
         self.ordered.get(&stripe).copied().unwrap_or(self.last[stripe as usize])
@@ -123,9 +123,9 @@ impl Tokens {
         self.stripes.wanted()
     }
 
-    /// Returns what a successor should know beside the ceiling: the token up to which any key may have issued some, and
-    /// the stripe ceilings. If clocks are apart, any key may have reached one of them. A ceiling further ahead than
-    /// clocks can be apart is only one key's.
+    /// Returns what a replica has to know to succeed this node: the token up to which any key may have issued some, and
+    /// the stripe ceilings. The token covers ceilings that clocks which are apart can explain. A ceiling further ahead
+    /// is only that of its own stripe.
     pub fn to_tell(&self, wall_us: u64, skew_ms: u32) -> (u64, Vec<StripeCeiling>) {
         let reach = ahead_us(wall_us, skew_ms) + CLOCKS_APART_US;
         let (stripes, _) = self.stripes.wanted();
@@ -148,7 +148,7 @@ impl Tokens {
         self.stripes.sweep(self.ceiling, |stripe| self.last.get(stripe as usize).copied().unwrap_or(0), now);
     }
 
-    /// Raises the floor: others may have issued tokens up to `floor`, so no stripe issues one up to it.
+    /// Raises the floor: tokens up to `floor` may have been issued elsewhere, so no stripe issues them.
     pub fn raise_floor(&mut self, floor: u64) {
         let floor = floor.min(TOKEN_LIMIT - 1);
         self.floor = self.floor.max(floor);
@@ -162,8 +162,8 @@ impl Tokens {
         });
     }
 
-    /// Returns the ceiling that should be on the disk: some seconds ahead of the clock, and ahead of everything issued.
-    /// A start alone hardly raises it: its first tokens are just above its beginning.
+    /// Returns the ceiling that should be on the disk: some seconds ahead of the clock, and ahead of every issued
+    /// token. A restart by itself hardly raises the ceiling: its first tokens are just above the old one.
     pub fn wanted_ceiling(&self, wall_us: u64, skew_ms: u32) -> u64 {
         self.ahead(wall_us, skew_ms, 1)
     }
@@ -173,8 +173,8 @@ impl Tokens {
         self.ahead(wall_us, skew_ms, 2) > ceiling
     }
 
-    /// Returns a ceiling with this part of the leads. Tokens raised by clients do not count: a client that can raise
-    /// one would drive all others ahead.
+    /// Returns a ceiling with this part of the full lead. Tokens raised by clients do not count: one client could
+    /// otherwise drive the tokens of all others ahead.
     fn ahead(&self, wall_us: u64, skew_ms: u32, part: u64) -> u64 {
         let ahead_of_clock = ahead_us(wall_us, skew_ms) + CEILING_LEAD / part;
         let lead = if self.issued > 0 { ISSUED_LEAD } else { START_LEAD };
@@ -183,15 +183,15 @@ impl Tokens {
 
     /// Issues a token for `key`. It is the proposal, if that is above `last` and at most the clock plus skew and the
     /// ceiling; otherwise last + 1. Without a proposal it is max(last + 1, clock).
-    // Inlined, as it was when nothing else issued tokens: some dozens of instructions an ACQUIRE (`make instructions`).
+    // Inlined: a call costs some dozens of instructions for each ACQUIRE (`make instructions`).
     #[inline(always)]
     pub fn issue(&mut self, key: &[u8], proposal: Option<Token>, now: Now, skew_ms: u32) -> Result<Token, Refusal> {
         let stripe = self.stripe(key);
         self.issue_on(stripe, self.last[stripe as usize], false, proposal, now, skew_ms)
     }
 
-    /// Issues a token for a grant in `mode` that need not exceed `last`, but `floor`: a proposal between the two is
-    /// accepted as it is.
+    /// Issues a token for a grant in `mode` that has to exceed `floor`, which may be below `last`: a proposal between
+    /// the two is accepted as it is.
     #[inline(never)]
     pub fn issue_above(
         &mut self,
@@ -248,7 +248,7 @@ impl Tokens {
     }
 
     /// Notes a token of `key` that came from elsewhere (loaded, replicated, renamed). No token up to it is issued
-    /// again, and the disk has to know.
+    /// again, and the state file has to record it.
     pub fn observe(&mut self, key: &[u8], token: Token) {
         self.observe_on(self.stripe(key), token);
     }
@@ -259,7 +259,7 @@ impl Tokens {
         if !is_covered && !self.stripes.want(stripe, token.get(), BootTime::default()) {
             self.demanded = self.demanded.max(token.get());
         }
-        // It counts as if it were not a reader's, which is only stricter.
+        // The token counts as one of a grant other than a reader's, which is only stricter.
         self.set_last(stripe, token, false);
     }
 
@@ -274,9 +274,9 @@ impl Tokens {
         token.get() <= self.ceiling || token.get() <= self.stripes.of(stripe)
     }
 
-    /// Requests a higher ceiling for `token`; returns whether one will come. It is the node's own if that will soon
-    /// reach the token anyway, and otherwise the stripe's. If too many stripes need one, the node's own follows, as far
-    /// as clocks can be apart.
+    /// Requests a higher ceiling for `token`; returns whether it will be set. The node's own ceiling is used if it will
+    /// soon reach the token anyway, otherwise a ceiling of the stripe. If too many stripes need one, the node's own
+    /// ceiling is raised, as far as clocks can be apart.
     fn raise_ceiling(&mut self, stripe: u32, token: Token, now: Now, skew_ms: u32) -> bool {
         if token.get() <= self.wanted_ceiling(now.wall_us, skew_ms) {
             return true;
@@ -287,7 +287,7 @@ impl Tokens {
         if self.stripes.want(stripe, token.get().saturating_add(ISSUED_LEAD).min(TOKEN_LIMIT - 1), now.boot) {
             return true;
         }
-        // If the floor is already ahead of that, a start must not drive it further than necessary.
+        // If the floor is already further ahead, a start must not drive it on more than necessary.
         let reach = (ahead_us(now.wall_us, skew_ms) + CLOCKS_APART_US).max(self.floor + 2 * CEILING_LEAD);
         if token.get() > reach {
             return false;
@@ -312,7 +312,7 @@ impl Tokens {
         }
     }
 
-    /// Notes that a grant other than a reader's had `token`.
+    /// Notes that `token` belongs to a grant other than a reader's.
     #[cold]
     fn is_ordered(&mut self, stripe: u32, token: Token) {
         if let Some(ordered) = self.ordered.get_mut(&stripe) {
@@ -328,7 +328,8 @@ impl Tokens {
     }
 }
 
-/// Hashes a key by FNV-1a, which is short; no key can do harm by sharing a stripe with another.
+/// Returns the stripe of a key, by the hash FNV-1a, which is short. A client gains nothing by forcing keys into one
+/// stripe.
 fn stripe(key: &[u8], stripes: usize) -> usize {
     let hash = key
         .iter()

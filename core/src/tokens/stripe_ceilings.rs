@@ -1,9 +1,8 @@
 //! Ceilings of single stripes of tokens, above that of the node.
 //!
 //! A token may be far ahead of the node's clock: a quorum client raised it to that of a node whose clock is wrong, or a
-//! hostile client to any value. It must not take all other keys along. If the node's own ceiling were raised for it,
-//! every key would start above it in the next incarnation. So its stripe gets a ceiling of its own, which is kept on
-//! the disk beside the node's.
+//! hostile client to any value. If the node's own ceiling were raised for it, every other key would start above that
+//! token in the next incarnation. So its stripe gets a ceiling of its own, which is kept on the disk beside the node's.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ pub fn stripes_to_text(ceilings: &[StripeCeiling]) -> String {
     words.join(" ")
 }
 
-/// Parses ceilings from such a text.
+/// Parses the text of [`stripes_to_text`].
 pub fn stripes_from_text(text: &str) -> Option<Vec<StripeCeiling>> {
     let stripe = |word: &str| {
         let (stripe, ceiling) = word.split_once(':')?;
@@ -85,7 +84,7 @@ impl StripeCeilings {
         true
     }
 
-    /// Returns whether no further stripe can have one.
+    /// Returns whether no further stripe can have a ceiling of its own.
     pub(crate) fn is_full(&self) -> bool {
         self.above.len() >= self.max
     }

@@ -1,4 +1,4 @@
-//! Tokens grow, whatever the clock, neighbours and ceilings do.
+//! Tokens of a key only grow, whatever the clock, other keys and ceilings do.
 
 use super::*;
 use crate::fixture::{permit, token};
@@ -20,7 +20,7 @@ fn follows_the_clock_and_never_falls_back_with_it() {
     assert_eq!(tokens.high(), 5_003);
 }
 
-/// A reader comes after all grants but readers', of any key in the stripe; other grants come after all.
+/// A reader's token is above those of all other grants in the stripe but readers'; another grant's is above all.
 #[test]
 fn readers_come_after_all_that_were_no_readers() {
     let mut tokens = Tokens::new(100);
@@ -32,11 +32,11 @@ fn readers_come_after_all_that_were_no_readers() {
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (300, 100));
     assert_eq!(read(&mut tokens, 200), Ok(200), "one round trip, whatever readers had");
     assert_eq!(read(&mut tokens, 100), Ok(301));
-    // A permit beside others may have a smaller token than earlier readers; later readers come after it.
+    // A permit that joins others may have a smaller token than earlier readers; later readers get larger ones.
     let permit = permit(1, 3);
     assert_eq!(tokens.issue_above(100, b"k", permit, Some(token(150)), at(1_000), 0).map(Token::get), Ok(150));
     assert_eq!((tokens.last_ordered(b"k"), read(&mut tokens, 150), read(&mut tokens, 151)), (150, Ok(302), Ok(151)));
-    // A reader's raised token orders nothing; any other's does.
+    // A raised token of a reader is no bound for later readers; that of any other grant is.
     tokens.raise(b"k", Mode::Shared, token(400), at(1_000), 0).unwrap();
     assert_eq!((tokens.last(b"k"), tokens.last_ordered(b"k")), (400, 150));
     tokens.raise(b"k", permit, token(350), at(1_000), 0).unwrap();
@@ -118,7 +118,7 @@ fn every_small_history_of_lives() {
         for wall_us in [0, 40, 1_000_000_000] {
             for grants in 0..4 {
                 let mut tokens = Tokens::new(saved.max(wall_us));
-                // The disk may hang (the ceiling of the incarnation before) or work.
+                // The disk may fail (the ceiling stays the earlier incarnation's) or work.
                 for ceiling in [saved, tokens.wanted_ceiling(wall_us, 0)] {
                     tokens.set_ceiling(ceiling);
                     let mut last = highest;
@@ -148,8 +148,8 @@ fn starts_alone_raise_the_ceiling_hardly() {
     assert!(ceiling <= 1_000_000 + CEILING_LEAD + 1_000 * START_LEAD, "{ceiling}");
 }
 
-/// A hostile client raises its own key as far as it can; then the node restarts. Its other keys start where they would
-/// have, and that key above all its tokens.
+/// A hostile client raises the token of its own key as far as it can; then the node restarts. Other keys start where
+/// they would have, and that key starts above all its tokens.
 #[test]
 fn one_keys_outlier_stays_with_its_stripe() {
     let (wall_us, skew_ms, year) = (1 << 50, 2_000, FENCE_SPAN_US);
@@ -203,7 +203,7 @@ fn what_was_refused_and_never_came_again_is_forgotten() {
     assert_eq!(tokens.stripe_ceilings().0, [], "until the node's own has passed it");
 }
 
-/// Another node's clock is a day ahead: every locked key is raised to its tokens, and all of them get there.
+/// Another node's clock is a day ahead: every locked key is raised to that node's tokens, which succeeds for all.
 #[test]
 fn where_clocks_are_apart_the_nodes_ceiling_follows() {
     let (wall_us, day) = (1 << 50, 86_400_000_000);
@@ -222,7 +222,7 @@ fn where_clocks_are_apart_the_nodes_ceiling_follows() {
         }
     }
     assert!(refused < 10, "{refused}");
-    // It does not follow further than clocks can be apart.
+    // The ceiling does not follow further than clocks can be apart.
     let further = token(wall_us + 3 * day);
     let mut ends: Vec<_> = (0..4_u8).map(|n| tokens.raise(&[n], Mode::Exclusive, further, at(wall_us), 0)).collect();
     ends.dedup();
@@ -256,7 +256,7 @@ fn starts_do_not_add_up_what_the_ceiling_followed() {
     assert!(ceiling < wall_us + 2 * hour, "{}", ceiling - wall_us);
 }
 
-/// A client that may lock and raise a key cannot drive the node's own ceiling ahead of its grants.
+/// A client that may lock a key and raise its token cannot drive the node's own ceiling ahead of its grants.
 #[test]
 fn raising_and_granting_in_turn_drives_nothing_ahead() {
     let wall_us = 1 << 50;

@@ -1,4 +1,4 @@
-//! The observer's side: who leads, by the answers of the nodes.
+//! The observer's side: finds the leader from the nodes' answers.
 
 use super::proclamation::Proclamation;
 use crate::ask::{NodeId, majority};
@@ -38,10 +38,10 @@ pub struct Leader {
 /// An observer's knowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed<'a> {
-    /// The latest leader that was seen, or `None` if nobody leads as far as is known.
+    /// The latest leader that was seen, or `None` if there is none as far as the observer knows.
     pub leader: Option<&'a Leader>,
-    /// True if a majority of the servers has answered within the fresh time. A leader that had proclaimed on a majority
-    /// before that, and still leads, has been seen.
+    /// True if a majority of the servers answered less than `fresh_ms` ago. Then a leader that had proclaimed on a
+    /// majority before that, and still leads, has been seen.
     pub is_fresh: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct Observer {
     /// True if a majority said that the leader's grants are gone.
     ended: bool,
     fresh_us: u64,
-    /// Switches for the storm, which must notice both. `less` is how many nodes fewer than a majority end a term.
-    /// `believes_the_earlier` lets answers from before the leader was seen end its term.
+    /// Switches for the test `storm`, which must detect each of the two faults. `less` is how many nodes fewer than a
+    /// majority end a term. `believes_the_earlier` lets answers from before the leader was seen end its term.
     #[cfg(test)]
     pub(super) less: usize,
     #[cfg(test)]
@@ -67,9 +67,9 @@ struct LastReport {
     id: NodeId,
     /// The lock's owner there.
     owner: Option<Vec<u8>>,
-    /// True if the node was not guarded.
+    /// False if the node was guarded: then its answer does not count.
     counts: bool,
-    /// The time of the question.
+    /// The time at which the node was asked.
     asked: BootTime,
     /// True if the node had the leader's grant, and no longer has it.
     had: bool,
@@ -103,13 +103,13 @@ impl Observer {
         self.nodes = vec![None; nodes];
     }
 
-    /// Handles an answer from `node`, which is the server `id`: asked at `asked`, answered at `now`.
+    /// Handles the answer `says` of `node`, which is the server `id`. It was asked at `asked` and answered at `now`.
     pub fn on_answer(&mut self, node: usize, id: NodeId, says: LockReport, asked: BootTime, now: BootTime) {
         let (owner, counts, proclamation) = match says {
             LockReport::Free => (None, true, None),
             LockReport::Guarded => (None, false, None),
             LockReport::Held { owner, note, sequence } => {
-                // Sequence 0 proves nothing, whatever the note says.
+                // A note with sequence number 0 is no proclamation, whatever its text.
                 let proclamation =
                     Proclamation::read(&note).filter(|_| sequence > 0).map(|proclamation| (proclamation, sequence));
                 (Some(owner), true, proclamation)
@@ -139,15 +139,15 @@ impl Observer {
         self.nodes[node] = None;
     }
 
-    /// Returns what is known at `now`.
+    /// Returns the observer's knowledge at `now`.
     pub fn observed(&self, now: BootTime) -> Observed<'_> {
         let is_fresh = self.servers(|seen| self.is_fresh(seen, now)) >= majority(self.nodes.len());
         let leader = self.leader.as_ref().filter(|_| !self.ended).map(|best| &best.leader);
         Observed { leader, is_fresh }
     }
 
-    /// Returns whether a majority has the observed leader's grant. If not, and the leader was first seen just now, it
-    /// may be gone. The earlier answers of the other nodes may not be about it, so they are asked again.
+    /// Returns whether a majority has the observed leader's grant. A leader that was first seen just now may already be
+    /// gone. Earlier answers of the other nodes may be from before its term, so they are asked again.
     pub fn is_agreed(&self) -> bool {
         self.servers(|seen| self.is_leaders(seen)) >= majority(self.nodes.len())
     }
@@ -181,8 +181,8 @@ impl Observer {
         seen.counts && seen.asked.plus_us(self.fresh_us) > now
     }
 
-    /// Returns whether this answer shows that the leader is gone there: the node had its grant before, or was asked
-    /// after the leader was seen. An earlier answer may be from before the leader's time.
+    /// Returns whether this answer shows that the leader is gone from that server: the server had its grant before, or
+    /// was asked after the leader was seen. An older answer may be from before the leader's term.
     fn is_gone(&self, seen: &LastReport, now: BootTime) -> bool {
         let since = self.leader.as_ref().map(|best| best.since);
         #[cfg(test)]
@@ -204,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Counts the servers for which this holds, under every name that they have.
+    /// Counts the servers whose last statement, under every name that they have, satisfies `is`.
     fn servers(&self, is: impl Fn(&LastReport) -> bool) -> usize {
         let all = || self.nodes.iter().flatten();
         let ids: Vec<Option<NodeId>> = self.nodes.iter().map(|seen| seen.as_ref().map(|seen| seen.id)).collect();
@@ -226,7 +226,8 @@ mod tests {
         LockReport::Held { owner: owner.into(), note, sequence }
     }
 
-    /// Builds an observer from (node, server, answer); each is asked and answers a millisecond after the one before.
+    /// Builds an observer from (node, server, answer); each node is asked and answers a millisecond after the one
+    /// before.
     fn observer(nodes: usize, answers: &[(usize, u128, LockReport)]) -> (Observer, u64) {
         let mut observer = Observer::new(nodes, FRESH_MS);
         for (n, (node, id, says)) in answers.iter().enumerate() {
@@ -334,12 +335,12 @@ mod tests {
         assert!(it.observed(ms(999)).is_fresh && !it.observed(ms(1_001)).is_fresh);
         it.on_same(0, NodeId(0), ms(900), ms(950));
         it.on_same(1, NodeId(1), ms(900), ms(950));
-        // Another server than the one that answered before.
+        // The repetition is from another server than the last answer.
         it.on_same(2, NodeId(9), ms(900), ms(950));
         assert!(it.observed(ms(1_899)).is_fresh);
         it.on_silence(0);
         assert!(!it.observed(ms(1_100)).is_fresh);
-        // One server says that the grant is gone; the other said so too long ago.
+        // One server says that the grant is gone. Another said so too, but too long ago.
         let (mut it, _) = observer(3, &[(0, 0, held("a", 10, 1)), (1, 1, held("a", 10, 1)), (0, 0, LockReport::Free)]);
         it.on_answer(1, NodeId(1), LockReport::Free, ms(1_002), ms(1_002));
         assert_eq!(it.observed(ms(1_002)).leader.map(|leader| leader.term), Some(token(10)));

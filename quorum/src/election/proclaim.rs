@@ -1,27 +1,27 @@
-//! The leader's side: tells all nodes who leads.
+//! The leader's side: announces the leader to all nodes.
 
 use crate::ask::{NodeId, majority};
 use crate::held::Held;
 use crate::values::token::Token;
 
-/// A leader's proclamation, and the nodes that have it.
+/// A leader's proclamation, and which nodes have it.
 ///
-/// It can only be made from a [`Held`], so nobody proclaims before holding a majority. All nodes receive it, and again
-/// in every round of extension ([`Proclaim::again`]). A node that has granted the lock anew receives it at once
-/// ([`Proclaim::on_grant`]): such a grant has no proclamation. Telling a node what it knows changes nothing there.
+/// It can only be made from a [`Held`], so nobody proclaims before holding a majority. All nodes receive it once, and
+/// again in every round of extension ([`Proclaim::again`]). A node that has granted the lock anew has lost the note, so
+/// it receives the proclamation at once ([`Proclaim::on_grant`]). A node that already has it ignores the repetition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proclaim {
     term: Token,
     /// The current sequence number; 0 before the first proclamation.
     sequence: u64,
-    /// The server and its sequence number, by node.
+    /// For each node the server that answered, and the sequence number of its note.
     has: Vec<Option<(NodeId, u64)>>,
 }
 
 /// A LOCK.NOTE to send, with this sequence number and without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteCall {
-    /// The node's place in the list.
+    /// The node's index in the list.
     pub node: usize,
     /// The sequence number of the proclamation.
     pub sequence: u64,
@@ -30,9 +30,9 @@ pub struct NoteCall {
 /// A node's answer to LOCK.NOTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteAnswer {
-    /// The note's sequence number now.
+    /// The sequence number of the note now.
     Has(u64),
-    /// Null: this owner does not hold the lock there. The rounds of extension find that out too, and heal the node.
+    /// Null: this owner does not hold the lock there. The rounds of extension notice that as well, and heal the node.
     NotHeld,
     /// No answer in time, or an error: the next round repeats the proclamation.
     Failed,
@@ -66,7 +66,7 @@ impl Proclaim {
         all.map(|node| NoteCall { node, sequence: self.sequence }).collect()
     }
 
-    /// Notes that `node` granted the lock anew, so it has no proclamation.
+    /// Notes that `node` granted the lock anew, without a note. Returns the call that repeats the proclamation there.
     pub fn on_grant(&mut self, node: usize) -> Option<NoteCall> {
         self.has[node] = None;
         (self.sequence > 0).then_some(NoteCall { node, sequence: self.sequence })
@@ -158,7 +158,7 @@ mod tests {
         assert!(it.is_proclaimed(2));
     }
 
-    /// The grant that heals a node has no proclamation: observers would not see who leads there.
+    /// The grant that heals a node has no proclamation, so observers would not see the leader there.
     #[test]
     fn a_node_that_lost_it_is_told_again() {
         let mut it = proclaim(1);
@@ -175,7 +175,7 @@ mod tests {
             assert!(!it.is_proclaimed(1));
             assert_eq!(it.again(), [NoteCall { node: 0, sequence: 1 }]);
         }
-        // Another server under this name has its own sequence number, not the old server's.
+        // Another server under this name has its own sequence number, not that of the old server.
         it.advance();
         it.on_answer(0, id(0), NoteAnswer::Has(2));
         it.on_answer(0, id(1), NoteAnswer::Has(1));

@@ -1,8 +1,8 @@
 //! Elections under drifting clocks, late, lost and repeated messages, restarts with and without data, and failing
 //! candidates. The test checks what observers believe.
 //!
-//! The nodes are those of the storm over locks, with a note in each grant. The judge knows what happened; observers
-//! know only the answers that they received.
+//! The simulated nodes are those of the test `storm` for locks, with a note in each grant. The judge knows what
+//! happened; observers know only the answers that they received.
 
 mod judge;
 
@@ -17,30 +17,30 @@ use crate::values::token::Token;
 use crate::{Acquire, Answer, Ask, Call, Held, NodeId, Progress};
 
 const GIVEN_US: u64 = 100_000;
-/// Long enough for messages to arrive after a lease has ended.
+/// The longest delay of a message: long enough for it to arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
-/// Rates of any two clocks differ by less than 1 %.
+/// The largest difference between the rates of two clocks, in a million: less than 1 %.
 const APART: u64 = 9_800;
 const CANDIDATES: usize = 3;
 const OBSERVERS: usize = 2;
 const END_US: u64 = 20_000_000;
 /// The time for which an answer counts.
 const FRESH_MS: u32 = 1_000;
-/// The fresh time, as any clock may count it.
+/// [`FRESH_MS`] in microseconds, as long as the slowest clock may measure it.
 const FRESH_US: u64 = FRESH_MS as u64 * 1_020;
 
-/// Deliberate mistakes, each of which the storm must find.
+/// Deliberate mistakes, each of which the test must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     /// A candidate proclaims as soon as it asks for the lock.
     ProclaimsBeforeItHolds,
     /// The note of an acquisition counts as a proclamation.
     BelievesSequenceZero,
-    /// The term is a node's token, not the token that won.
+    /// The term is one node's token, not the token of the majority.
     BelievesNodesTokens,
     /// The latest answer is believed, even if it is older.
     GoesBack,
-    /// A minority that is one node short of a majority ends a term.
+    /// One node less than a majority can end a term.
     NobodyByAMinority,
     /// Names count, not servers.
     CountsNames,
@@ -65,9 +65,10 @@ struct Candidate {
 struct Server {
     node: Node,
     clock: Clock,
-    /// The notes of the node's grants.
+    /// The notes of the node's grants: sequence number and text, by owner.
     notes: BTreeMap<Owner, (u64, Vec<u8>)>,
-    /// The last time at which the server said, not guarded, that this leader does not hold the lock there.
+    /// For each leader, the last time at which the server, not guarded, said that the leader does not hold the lock
+    /// there.
     denied: BTreeMap<Owner, u64>,
     /// The time since which the server has had this leader's proclamation without a gap.
     proclaimed: BTreeMap<Owner, u64>,
@@ -76,9 +77,9 @@ struct Server {
 struct Watcher {
     machine: Observer,
     clock: Clock,
-    /// The awaited request and its time of sending, by name.
+    /// For each name of a node, the number of the request that awaits an answer, and when it was sent.
     asks: Vec<(u64, BootTime)>,
-    /// The last reported term and sequence.
+    /// The last term and sequence number that the observer reported.
     last: Option<(u64, u64)>,
     is_none: bool,
 }
@@ -295,7 +296,7 @@ impl World {
             return;
         }
         candidate.stage = Stage::Idle;
-        // Otherwise it leaves silently.
+        // In the other half of cases it leaves without a word.
         if self.agenda.below(2) == 0 {
             for name in 0..self.names.len() {
                 self.send(self.agenda.now, name, owner, || Order::Release, 0);
@@ -398,7 +399,7 @@ impl World {
         if let Some(takes) = self.agenda.takes(LATE_US) {
             self.agenda.at(self.agenda.now + takes, Event::Looked { observer, name, request });
         }
-        // The question is repeated in any case; a watch that hangs is given up.
+        // The question is repeated in any case; a watch without an answer is given up.
         let again = self.agenda.now + 20_000 + self.agenda.below(200_000);
         self.agenda.at(again, Event::Looks { observer, name });
     }

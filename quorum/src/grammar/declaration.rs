@@ -107,7 +107,7 @@ macro_rules! command {
         }
     };
 
-    // Reads options until none are left. A command without options has had its words counted.
+    // Reads options until no word is left. For a command without options the words have been counted already.
     (@options $words:ident,) => {};
     (@options $words:ident, $($option:ident ($($value:ty)?) [$word:ident $($shown:ident)?])+) => {
         while let Some(word) = $words.next() {
@@ -125,7 +125,7 @@ macro_rules! command {
     (@value $words:ident, $word:ident, $value:ty) => { $words.value::<$value>(stringify!($word))? };
 }
 
-/// Lists options as an error does: `WAIT ms, FENCE token and RETRY`.
+/// Lists options as errors show them: `WAIT ms, FENCE token and RETRY`.
 macro_rules! listed {
     (@one $word:ident) => { stringify!($word) };
     (@one $word:ident $shown:ident) => { concat!(stringify!($word), " ", stringify!($shown)) };

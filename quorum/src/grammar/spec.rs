@@ -39,7 +39,7 @@ pub struct Argument {
     pub shape: Shape,
 }
 
-/// The kind of value of an argument.
+/// The kind of value that an argument has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Arbitrary bytes.
@@ -66,7 +66,7 @@ impl Spec {
         1 + usize::from(self.key.is_some()) + required.count()
     }
 
-    /// Returns whether more words may follow.
+    /// Returns whether more than [`Spec::words_min`] words are allowed.
     pub fn has_options(&self) -> bool {
         self.arguments.iter().any(|argument| argument.option.is_some())
     }
@@ -77,7 +77,7 @@ impl Spec {
         if self.has_options() { -words } else { words }
     }
 
-    /// Returns the command's syntax, with these of its arguments.
+    /// Returns the command's syntax, with the arguments in `shown`.
     pub fn syntax<'a>(&self, shown: impl IntoIterator<Item = &'a Argument>) -> String {
         let mut line = self.name.to_owned();
         if self.key.is_some() {

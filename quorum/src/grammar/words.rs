@@ -3,7 +3,7 @@
 use super::spec::Shape;
 use crate::refusal::Refusal;
 
-/// Bounds that a node sets itself.
+/// The bounds of arguments that a node's operator sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The longest lease, in milliseconds.
@@ -46,7 +46,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<I> {
         self.words.next()
     }
 
-    /// Takes the next word as a required argument. The caller has counted the words.
+    /// Takes the next word as a required argument. The caller has checked that there are enough words.
     // Inlining saves every command up to 40 instructions (`make instructions`).
     #[inline(always)]
     pub fn required<'v, T: Value<'v>>(&mut self) -> Result<T, Refusal>

@@ -10,22 +10,22 @@ use super::ask::{Answer, Ask, Call, NodeId, majority, valid_until};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The part of a lease, as a divisor, for which a node where the lock was taken away is not asked to grant it again:
+/// The divisor of a lease for the time in which a node where the lock was taken away is not asked to grant it again:
 /// longer than it takes to break a lock on one node after the other, shorter than the time until the next round.
 const TAKEN_OF_TTL: u64 = 4;
 
 /// A lock that a majority holds for one owner.
 ///
-/// It is extended in rounds. An answer counts only for its own round, and only while the earlier validity still runs. A
-/// majority of answers makes the new validity, counted from the start of *that* round. A node takes part in a round
-/// only if it had acknowledged at least the holder's token when the round began. A node that lost the lock and grants
-/// it again (*healed*), or that granted it late, counts from the next round on, since its lease may be an old one. A
-/// second name of a server that has the lock is asked to extend it, and does not count.
+/// It is extended in rounds. An answer counts only for its own round, and only while the earlier validity still runs.
+/// With a majority of answers the lock has a new validity, counted from the start of *that* round. A node takes part in
+/// a round only if it had acknowledged at least the holder's token when the round began. A node that lost the lock and
+/// grants it again (*healed*), or that granted it late, counts from the next round on, since its lease may be an old
+/// one. A second name of a server that has the lock is asked to extend it, and does not count.
 ///
-/// A writer may become a reader ([`Held::share`]). From the moment at which the first node knows, its owner may rely on
-/// it only as a reader: once a majority knows, other readers get in. Nothing else changes. A node that does not know
-/// yet keeps readers out for longer, so it does not matter when it learns of it. Its extensions and raises are the
-/// same. A grant that comes late, or heals a node, is followed by LOCK.CONVERT, whichever mode it was asked for in.
+/// A writer may become a reader ([`Held::share`]). From the moment at which the first node has converted the grant, its
+/// owner may rely on it only as a reader: once a majority has, other readers get in. Nothing else changes: extensions
+/// and raises are the same. A node that converts late only keeps readers out for longer. A grant that comes late, or
+/// heals a node, is followed by LOCK.CONVERT, in whichever mode it was requested.
 ///
 /// Healed nodes may have larger tokens. The holder's token rises once a majority has acknowledged the larger one. It
 /// never falls.
@@ -40,7 +40,7 @@ pub struct Held {
     rounds: u64,
     /// True if the owner was a writer and is now a reader.
     is_reader: bool,
-    /// True if another process may speak for the same owner, and raise tokens.
+    /// True if another process may use the same owner, and raise tokens.
     is_spoken_for: bool,
     /// True if the lock was taken away.
     is_lost: bool,
@@ -55,26 +55,28 @@ struct Member {
     raising: bool,
     /// True if the node refused an extension that named the lower token, and is asked again once it has answered.
     asks_again: bool,
-    /// The moment until which the node's lease runs at least.
+    /// A lower bound of the moment at which the node's lease ends.
     leased_until: BootTime,
-    /// The moment at which the node was found without the lock while its lease ran: somebody took the lock away there.
+    /// The moment at which the node was found without the lock although its lease had not ended: someone took the lock
+    /// away there.
     taken_at: Option<BootTime>,
-    /// The node's knowledge of the owner's new mode as a reader.
+    /// The progress of the node's conversion, once the owner is a reader.
     sharing: Sharing,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     start: BootTime,
-    /// The nodes that take part and have not answered, by place; then those that agreed.
+    /// The nodes that take part in the round and have not answered, by index.
     open: Vec<bool>,
     yes: Vec<bool>,
     extended: bool,
 }
 
 impl Member {
-    /// Returns whether the lock, with leases of `ttl_ms`, was taken away there lately, seen from `now`. Such a node is not
-    /// asked to grant it again: rounds of extension may begin while the lock is taken away on one node after the other.
+    /// Returns whether the lock, with leases of `ttl_ms`, was taken away there lately, seen from `now`. Such a node is
+    /// not asked to grant it again, since a round of extension may begin while someone takes the lock away on one node
+    /// after the other.
     fn is_taken_lately(&self, ttl_ms: u32, now: BootTime) -> bool {
         let lately_us = u64::from(ttl_ms) * 1_000 / TAKEN_OF_TTL;
         self.taken_at.is_some_and(|at| now.us_since(at) < lately_us)
@@ -104,14 +106,14 @@ impl Held {
         Self { token, ttl_ms, valid_until, members, round, rounds: 0, is_reader: false, is_spoken_for: false, is_lost }
     }
 
-    /// Notes that another process may speak for the same owner ([`resume`](super::resume())), and raise tokens to make
-    /// them equal. A node without the token that it acknowledged last may have a larger one. So it is asked what it has
-    /// for this owner before it counts as a node without the lock.
+    /// Notes that another process may use the same owner ([`resume`](super::resume())), and raise tokens to make them
+    /// equal. A node without the token that it acknowledged last may then have a larger one. So it is asked which token
+    /// it has for this owner before it counts as a node without the lock.
     pub fn is_spoken_for_elsewhere(&mut self) {
         self.is_spoken_for = true;
     }
 
-    /// Returns whether another process may speak for the same owner.
+    /// Returns whether another process may use the same owner.
     pub(super) fn may_go_on_elsewhere(&self) -> bool {
         self.is_spoken_for
     }
@@ -136,7 +138,8 @@ impl Held {
         self.members.iter().filter(|member| member.acked >= Some(self.token)).count()
     }
 
-    /// Returns the token that `node` is known to have, unless it is being raised. This is the token to look for there.
+    /// Returns the token that `node` is known to have, unless it is being raised. A check of that node compares this
+    /// token.
     pub fn token_at(&self, node: usize) -> Option<Token> {
         let member = &self.members[node];
         member.acked.filter(|_| !member.raising)
@@ -163,7 +166,7 @@ impl Held {
     }
 
     /// Returns the outcome of the latest round: `Some(true)` if it extended validity, `Some(false)` if it no longer
-    /// can, `None` while that is open.
+    /// can, `None` while both are possible.
     pub fn outcome(&self) -> Option<bool> {
         if self.round.extended {
             return Some(true);
@@ -173,10 +176,11 @@ impl Held {
         if possible < majority(self.members.len()) { Some(false) } else { None }
     }
 
-    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): the nodes that did not lose it while their leases
-    /// ran are no majority. It is not taken back, also if some of the others have granted it again: it may be taken away
-    /// on one node after the other. A node that has granted it again no longer matters once a majority has extended it a
-    /// quarter of a lease later, nor if the lease that it lost would have ended by then.
+    /// Returns whether the lock was taken away (BREAK, DEL, FLUSHALL): the nodes that did not lose it while their
+    /// leases ran are no majority. It stays lost even if some of the others have granted it again, because someone may
+    /// be taking it away on one node after the other. A node that has granted it again no longer counts as one that
+    /// lost it in two cases: a majority has extended the lock a quarter of a lease later, or the lease that it lost
+    /// would have ended by then.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -190,7 +194,7 @@ impl Held {
     fn lacks(&mut self, node: usize, now: BootTime) {
         let member = &mut self.members[node];
         (member.acked, member.raising) = (None, false);
-        // Otherwise its lease may simply have ended.
+        // Otherwise the lease may simply have ended.
         if now < member.leased_until {
             member.taken_at = Some(now);
             let is_taken = |member: &&Member| member.taken_at.is_some() && now < member.leased_until;
@@ -199,8 +203,8 @@ impl Held {
         }
     }
 
-    /// Begins a round at `now`, for leases of `ttl_ms`. Nodes that lost the lock are asked to grant it again, with the
-    /// holder's own token if they can, so that no other node has to raise its token.
+    /// Begins a round at `now`, for leases of `ttl_ms`. Returns its calls. Nodes that lost the lock are asked to grant
+    /// it again, if possible with the holder's own token, so that no other node has to raise its token.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime) -> Vec<Call> {
         self.rounds += 1;
         self.ttl_ms = ttl_ms;
@@ -211,7 +215,8 @@ impl Held {
         let ask = |node: usize, member: &Member| match member.acked {
             Some(token) if token >= self.token => Some(Ask::Extend { ttl_ms, token }),
             Some(_) => Some(Ask::Fence { token: self.token }),
-            // A second name that was asked to grant it could undo a break which the first name is about to report.
+            // A server that was asked under its second name to grant the lock could undo a break which it is about to
+            // report under its first.
             None => match self.first_name(node, member.id) {
                 Some(token) => Some(Ask::Extend { ttl_ms, token }),
                 None => (!member.is_taken_lately(ttl_ms, now)).then(|| self.heal()),
@@ -221,7 +226,7 @@ impl Held {
         members.filter_map(|(node, member)| Some(Call::now(node, ask(node, member)?))).collect()
     }
 
-    /// Handles the answer to an `ask` of round `round` from `node`, which is the server `id`.
+    /// Handles the answer of `node`, which is the server `id`, to an `ask` of round `round`.
     pub fn on_answer(
         &mut self,
         round: u64,
@@ -248,16 +253,16 @@ impl Held {
                 vec![Call::now(node, Ask::Fence { token: self.token })]
             }
             (Ask::Extend { .. }, answer) => self.on_extended(node, id, answer, now),
-            // Too late to be of use: the holder releases it everywhere.
+            // The answer is too late: the holder releases the lock on all nodes.
             _ if now >= self.valid_until => vec![],
             (_, Answer::NotYet { ms }) => again(ms),
             (Ask::Share, answer) => self.on_shared(node, id, answer, now),
             (_, Answer::Token(token)) => self.on_token(node, id, token, now),
-            // The node does not have it, or its token is unknown: the next round asks it to grant the lock again.
+            // The node does not have the lock, or its token is unknown: the next round asks it to grant the lock again.
             (Ask::Fence { .. }, answer) => {
                 let member = &mut self.members[node];
                 (member.acked, member.raising) = (None, false);
-                // The refused extension is now final.
+                // The token was not raised, so the refusal of the extension was final.
                 if std::mem::take(&mut member.asks_again) {
                     return self.on_extended(node, id, answer, now);
                 }
@@ -273,14 +278,14 @@ impl Held {
         }
     }
 
-    /// Returns the token that the server `id` has under another name than `node`.
+    /// Returns the token that the server `id` acknowledged under another name than `node`.
     fn first_name(&self, node: usize, id: Option<NodeId>) -> Option<Token> {
         let is_other = |(other, member): &(usize, &Member)| *other != node && member.id == id && id.is_some();
         self.members.iter().enumerate().filter(is_other).find_map(|(_, member)| member.acked)
     }
 
-    /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name, and notes
-    /// it.
+    /// Returns whether `node` is a second name of the server `id`, which has the lock under its first name. If so,
+    /// notes that.
     fn note_second_name(&mut self, node: usize, id: Option<NodeId>) -> bool {
         let is_second = self.first_name(node, id).is_some();
         if is_second && self.members[node].acked.is_none() {
@@ -290,14 +295,14 @@ impl Held {
         is_second
     }
 
-    /// Returns whether `node` may have a larger token than it was asked to extend.
+    /// Returns whether `node` may have a larger token than the one that the extension named.
     fn may_have_more_than(&self, node: usize, token: Token) -> bool {
         let member = &self.members[node];
         self.round.open[node] && member.acked.is_some_and(|acked| member.raising || acked > token)
     }
 
-    /// Returns whether `node`, asked in time to extend the lock, may have it with a larger token: one that another
-    /// process raised, or that it was asked to raise and did not acknowledge.
+    /// Returns whether `node`, which refused an extension in time, may have the lock with a larger token: one that
+    /// another process raised, or that it was asked to raise and did not acknowledge.
     fn is_unsure_of(&self, node: usize, token: Token, now: BootTime) -> bool {
         let member = &self.members[node];
         let may_have_it = match member.acked {
@@ -323,8 +328,8 @@ impl Held {
                 }
                 vec![]
             }
-            // The server behind this name was replaced by one that has the lock: in a cluster, its slot has moved. The
-            // new server takes the seat, and counts from the next round on, as a healed node does.
+            // Another server has this name now, and has the lock: in a cluster, the slot has moved. It takes the node's
+            // place, and counts from the next round on, as a healed node does.
             Answer::Token(token) if took_part && now < self.valid_until => self.on_token(node, id, token, now),
             Answer::No => {
                 let member = &mut self.members[node];
@@ -340,7 +345,7 @@ impl Held {
         }
     }
 
-    /// Notes that a majority has extended it: earlier losses no longer matter at nodes that have it again.
+    /// Notes that a majority has extended the lock: earlier losses no longer matter at nodes that have it again.
     fn has_been_extended(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.acked.is_some()) {
             if !member.is_taken_lately(self.ttl_ms, self.round.start) {
@@ -349,29 +354,30 @@ impl Held {
         }
     }
 
-    /// Notes that `node` has the lock for this owner with `token`, and raises all nodes to the largest known token.
+    /// Notes that `node` has the lock for this owner with `token`. Returns the calls that raise all nodes to the
+    /// largest known token.
     fn on_token(&mut self, node: usize, id: Option<NodeId>, token: Token, now: BootTime) -> Vec<Call> {
         if id.is_none() || self.note_second_name(node, id) {
             return vec![];
         }
         let asks_again = self.members[node].asks_again;
         if id != self.members[node].id {
-            // Another server under this name: it had acknowledged nothing when the round began.
+            // Another server has this name now, which had acknowledged nothing when the round began.
             self.round.open[node] = false;
         }
         let before = &self.members[node];
         let sharing = before.sharing.after_grant(before.acked.is_none() || before.id != id);
-        // Nothing is known of the lease on another server; a late grant was requested with the others.
+        // The lease on another server is unknown. A late grant was requested together with the others.
         let is_other = before.id.is_some() && before.id != id;
         let leased_until = if is_other { BootTime::default() } else { before.leased_until };
-        // A node that grants it when the lease which it lost would have ended anyway has only restarted.
+        // A node that grants the lock when the lease which it lost would have ended anyway has only restarted.
         let taken_at = before.taken_at.filter(|_| now < before.leased_until);
         let acked = Some(token);
         self.members[node] = Member { id, acked, raising: false, asks_again: false, leased_until, taken_at, sharing };
         let mut acked: Vec<_> = self.members.iter().filter_map(|member| member.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
         let largest = acked[0].max(self.token);
-        // The largest token that a majority reaches.
+        // The largest token that a majority has acknowledged.
         if let Some(&common) = acked.get(majority(self.members.len()) - 1) {
             self.token = self.token.max(common);
         }
@@ -389,19 +395,19 @@ impl Held {
         calls
     }
 
-    /// Makes the owner a reader, whatever the nodes answer, and tells each node.
+    /// Makes the owner a reader, whatever the nodes answer. Returns the calls that convert each node's grant.
     pub fn share(&mut self) -> Vec<Call> {
         self.is_reader = true;
         (0..self.members.len()).filter_map(|node| self.share_there(node)).collect()
     }
 
-    /// Returns whether a majority has the lock as a reader's, so that other readers get in.
+    /// Returns whether a majority has converted the grant to shared, so that other readers get in.
     pub fn is_shared(&self) -> bool {
         let shares = |member: &&Member| member.acked.is_some() && member.sharing == Sharing::Shares;
         self.members.iter().filter(shares).count() >= majority(self.members.len())
     }
 
-    /// Returns the call that tells `node` of the reader, if it is needed.
+    /// Returns the call that converts the grant on `node`, if it is needed.
     fn share_there(&mut self, node: usize) -> Option<Call> {
         let sharing = &mut self.members[node].sharing;
         let is_needed = self.is_reader && *sharing == Sharing::Not;
@@ -422,7 +428,7 @@ impl Held {
                 member.sharing = Sharing::Shares;
                 vec![]
             }
-            // It has the lock after all, or another server does: the call is repeated for that grant.
+            // The node has a grant after all, or another server does: that grant is converted, too.
             Answer::Token(token) => self.on_token(node, id, token, now),
             Answer::No => {
                 if member.acked.is_some() {

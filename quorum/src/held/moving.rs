@@ -6,23 +6,22 @@ use crate::ask::NodeId;
 use crate::values::time::BootTime;
 
 impl Held {
-    /// Returns the member for the server `id`, if it has answered: of several names, the one under which it has the
-    /// lock.
+    /// Returns the state of the server `id`, if it has answered; of several names, the one under which it has the lock.
     fn member(&self, id: NodeId) -> Option<&Member> {
         self.members.iter().filter(|member| member.id == Some(id)).max_by_key(|member| member.acked)
     }
 
     /// Moves to a set of these servers. A server that has answered in the old set keeps its acknowledged token at its
-    /// new place. Nothing is known of the others.
+    /// new place. The state of the others is unknown. Returns the calls to make at once.
     ///
-    /// The validity stays: a majority of the old set has the lock until then, and nobody gets a majority of the new one
-    /// meanwhile. Only a majority of the new set extends it. So an added node is asked to grant the lock in the next
+    /// The validity stays: until it ends a majority of the old set has the lock, and nobody else gets a majority of the
+    /// new one. Only a majority of the new set extends it. So an added node is asked to grant the lock in the next
     /// round, and counts from the one after that. A removed node no longer counts. The current round is over.
     ///
-    /// The caller must drop answers to earlier calls: they name places of the old set.
+    /// The caller must drop answers to earlier calls: they name nodes by their index in the old set.
     pub fn move_to(&mut self, ids: &[Option<NodeId>]) -> Vec<Call> {
         let stays = |before: &Member| {
-            // Earlier calls are no longer answered.
+            // Answers to earlier calls are no longer accepted.
             let sharing = if before.sharing == Sharing::Shares { Sharing::Shares } else { Sharing::Not };
             Member { raising: false, asks_again: false, sharing, ..*before }
         };
@@ -101,17 +100,17 @@ mod tests {
         assert_eq!(held.outcome(), Some(true));
     }
 
-    /// Members move by their ids from any place: a server's acknowledged token never becomes another's.
+    /// Nodes may change their order: each server's acknowledged token follows it by its id.
     #[test]
     fn what_a_node_acknowledged_goes_where_it_goes() {
         let mut held = held(3, &[1, 2]);
-        // Node 0, which does not have it, leaves; 1 and 2 change places, and a fourth comes first.
+        // Node 0, which does not have the lock, leaves; 1 and 2 change places, and a fourth node comes first.
         held.move_to(&[id(3), id(2), id(1), None]);
         assert_eq!([0, 1, 2, 3].map(|place| held.token_at(place)), [None, Some(token(100)), Some(token(100)), None]);
         let (calls, heal) = (held.extend(TTL_MS, at(100).boot), held.heal());
         let asked = [heal, EXTEND(100), EXTEND(100), heal];
         assert_eq!(calls, [0, 1, 2, 3].map(|place| Call::now(place, asked[place])));
-        // Both count at once, as before.
+        // Both count at once, because they had acknowledged the token before the move.
         held.move_to(&[id(2), id(3), id(1)]);
         held.extend(TTL_MS, at(200).boot);
         yes(&mut held, 0, 2, 210);

@@ -1,23 +1,23 @@
-//! Tracks whether a node shares a lock whose writer has become a reader.
+//! Tracks whether a node has converted the grant of a writer that has become a reader.
 
-/// The pause before repeating the call to a node that did not say whether it shares the lock, in milliseconds.
+/// The pause before repeating the call to a node that did not say whether it converted the grant, in milliseconds.
 pub(super) const AGAIN_MS: u32 = 100;
 
-/// A node's state on the way to sharing the lock.
+/// The progress of a node's conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sharing {
-    /// Does not share the grant, as far as known, and is not being asked.
+    /// Not converted, as far as known, and not being asked.
     Not,
-    /// Asked.
+    /// Asked to convert.
     Asked,
-    /// Asked, and has granted the lock since: its answer may be about the earlier grant.
+    /// Asked, and has granted the lock anew since: its answer may be about the earlier grant.
     AskedBefore,
-    /// Shares the lock.
+    /// Converted: the grant is shared.
     Shares,
 }
 
 impl Sharing {
-    /// Returns the state after the node has granted the lock; `is_new` if that is another grant.
+    /// Returns the state after the node has granted the lock; `is_new` if the grant is another one.
     pub(super) fn after_grant(self, is_new: bool) -> Self {
         match self {
             Self::Asked if is_new => Self::AskedBefore,
@@ -74,7 +74,7 @@ mod tests {
         assert!(told(&mut held, 1, Answer::Failed, late).is_empty());
     }
 
-    /// A grant that the writer asked for and that came late, or one that healed a node.
+    /// A late grant that was requested by the writer, and a grant that heals a node, are converted too.
     #[test]
     fn a_later_grant_is_shared_too() {
         let mut held = shared();
@@ -104,8 +104,8 @@ mod tests {
         }
     }
 
-    /// A node that restarted without its data no longer has the lock; asked in the next round, it grants it to the
-    /// reader.
+    /// A node that restarted without its data no longer has the lock. Asked in the next round, it grants the lock to
+    /// the reader.
     #[test]
     fn a_node_that_lost_it_is_healed_and_told_again() {
         let mut held = shared();
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Two names for one server are one reader's vote.
+    /// Two names for one server count once.
     #[test]
     fn one_server_shares_it_once() {
         let mut held = shared();
@@ -139,7 +139,7 @@ mod tests {
         told(&mut held, 1, yes(), 10);
         assert!(held.on_answer(0, 3, id(0), Ask::Share, yes(), at(10).boot).is_empty());
         assert!(!held.is_shared());
-        // Another server under the name of a node: it has a new grant.
+        // Another server has the name of a node now, and a new grant.
         assert_eq!(held.on_answer(0, 2, id(9), Ask::Share, yes(), at(10).boot), [Call::now(2, Ask::Share)]);
         assert!(!held.is_shared());
         held.on_answer(0, 2, id(9), Ask::Share, yes(), at(20).boot);

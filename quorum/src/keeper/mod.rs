@@ -1,4 +1,4 @@
-//! Keeps a held lock: when it is extended, when a failed round is repeated, and when and why the lock counts as lost.
+//! Keeps a held lock: decides when it is extended, when a failed round is repeated, and when and why it counts as lost.
 //!
 //! ```text
 //!              it is time, or an order            a majority extended it
@@ -21,18 +21,18 @@ use crate::jitter::less_up_to;
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The number of rounds in a lease: all but the last can fail.
+/// The number of rounds in a lease: all but the last may fail without loss of the lock.
 pub const ROUNDS_A_LEASE: u32 = 3;
 
-/// The parts of the ttl and of the remaining validity after which a failed round is repeated, whichever is shorter:
-/// nodes that hang for a moment are asked again while there is time.
+/// The divisors of the ttl and of the remaining validity: the shorter result is the pause before a failed round is
+/// repeated. So nodes that hang for a moment are asked again in time.
 const AGAIN: u64 = 10;
 const AGAIN_OF_LEFT: u64 = 4;
 
 /// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
-/// The part of the remaining validity within which the first round begins, so that a lock that was granted late is
+/// The divisor of the remaining validity within which the first round begins, so that a lock that was granted late is
 /// extended in time.
 const FIRST_OF_LEFT: u64 = 2;
 
@@ -40,15 +40,16 @@ const FIRST_OF_LEFT: u64 = 2;
 /// moment.
 const JITTER_PERMILLE: u64 = 150;
 
-/// The grid on the boot clock at which rounds begin, in microseconds. Rounds of one process on the same point go out
-/// together, and a process with thousands of locks does not wake up for each. The grid is fine enough that others do
-/// not wait behind a crowd of rounds.
+/// The grid on the boot clock at which rounds begin, in microseconds. A process with thousands of locks then does not
+/// wake up for each, and sends rounds of the same moment together. The grid is fine enough that other work does not
+/// have to wait for many rounds at once.
 const TOGETHER_US: u64 = 10_000;
 
-/// The part of a pause that batching may take away at most, as a divisor.
+/// The divisor of a pause for how much earlier a round may begin to be on the grid.
 const TOGETHER_OF_PAUSE: u64 = 8;
 
-/// The time within which a process that can run notices the end of a lease, in microseconds.
+/// The time within which a process that is able to run notices the end of a lease, in microseconds. If it takes longer,
+/// the process could not run.
 const OVERSLEPT_US: u64 = 100_000;
 
 /// A held lock, and its schedule of extensions.
@@ -56,14 +57,14 @@ const OVERSLEPT_US: u64 = 100_000;
 pub struct Keeper {
     held: Held,
     auto: Option<Auto>,
-    /// The start of the rounds that the locks of its session share, if it belongs to a session.
+    /// The moment from which the common rounds of its session are counted, if it belongs to a session.
     session: Option<BootTime>,
     is_session_over: bool,
     /// The beginning of the next automatic round.
     next: Option<BootTime>,
     /// True if a caller waits for the outcome of a round.
     is_awaited: bool,
-    /// True if a caller waits until a majority has the lock as a reader's.
+    /// True if a caller waits until a majority has converted the grant to shared.
     is_sharing: bool,
     is_lost: bool,
 }
@@ -77,7 +78,7 @@ pub struct Auto {
     pub ttl_ms: u32,
 }
 
-/// The next work of a [`Keeper`]'s caller.
+/// The work that a [`Keeper`]'s caller has to do next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Calls to send, in the round [`Held::round`].
@@ -95,14 +96,14 @@ pub enum News {
     Extended,
     /// The round can no longer extend validity, which stays as it was.
     NotExtended,
-    /// A majority has the lock as a reader's.
+    /// A majority has converted the grant to shared.
     Shared,
-    /// The last news: the lock is lost, and nobody may rely on it from here on.
+    /// The last news: the lock is lost, and nobody may rely on it any longer.
     Lost {
         /// The reason.
         why: WhyLost,
-        /// True if the caller releases the lock on all nodes: some may have granted it again. False if another process
-        /// may speak for the same owner, and rely on those grants.
+        /// True if the caller should release the lock on all nodes, since some may have granted it again. False if
+        /// another process of the same owner may rely on those grants.
         gives_back: bool,
     },
 }
@@ -110,7 +111,7 @@ pub enum News {
 /// The reason why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLost {
-    /// The nodes no longer have it, though its lease had not ended.
+    /// A majority of nodes no longer has it, though its lease had not ended.
     TakenAway,
     /// The lease ended, and background extension was off.
     NotExtended,
@@ -124,7 +125,7 @@ pub enum WhyLost {
 
 impl Keeper {
     /// Begins to keep a lock that was acquired, with background extension if `auto` is given. The locks of one session
-    /// are extended at the same moments, counted from `session`. `random` draws pauses.
+    /// are extended at the same moments, counted from `session`. `random` sets the jitter.
     pub fn begin(held: Held, auto: Option<Auto>, session: Option<BootTime>, now: BootTime, random: u64) -> Self {
         let mut keeper = Self {
             held,
@@ -145,15 +146,16 @@ impl Keeper {
         &self.held
     }
 
-    /// Returns the latest moment to call [`Keeper::on_wake`]; `None` if the lock is lost and nothing is to come.
+    /// Returns the latest moment to call [`Keeper::on_wake`]; `None` if the lock is lost and no call is needed.
     pub fn wake_at(&self) -> Option<BootTime> {
         let end = self.held.valid_until();
         (!self.is_lost).then(|| self.next.map_or(end, |next| next.min(end)))
     }
 
-    // Orders.
+    // Orders of the caller.
 
-    /// Extends the lock now, to leases of this length; later news has the outcome. A round in progress serves instead.
+    /// Extends the lock now, to leases of this length; later news reports the outcome. If a round is in progress, its
+    /// outcome is reported.
     pub fn extend(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         self.is_awaited = true;
         self.begin_round(ttl_ms, now, random)
@@ -179,9 +181,9 @@ impl Keeper {
         self.go_on(calls, now, random)
     }
 
-    /// Moves to another version of the set, of these servers. Added nodes should get the lock soon, and callers that
-    /// wait for the interrupted round wait for the next. So a round begins if there are any, or if it is extended in
-    /// the background.
+    /// Moves to another version of the set, of these servers. A round begins if nodes were added, which should get the
+    /// lock soon, or if the lock is extended in the background. Callers that waited for the interrupted round wait for
+    /// the next one.
     pub fn move_to(&mut self, ids: &[Option<NodeId>], now: BootTime, random: u64) -> Work {
         let shares = self.held.move_to(ids);
         let extends = self.auto.is_some() && !self.is_session_over;
@@ -201,9 +203,9 @@ impl Keeper {
         self.next = None;
     }
 
-    // Events.
+    // Events that the caller reports.
 
-    /// Handles the server `id`'s answer to a call of this round.
+    /// Handles the answer of the server `id` to a call of this round.
     pub fn on_answer(
         &mut self,
         round: u64,
@@ -233,14 +235,15 @@ impl Keeper {
         }
     }
 
-    // Rounds.
+    // How rounds proceed.
 
     fn begin_round(&mut self, ttl_ms: u32, now: BootTime, random: u64) -> Work {
         if self.is_over(now) {
             return self.go_on(vec![], now, random);
         }
         if self.is_extending() {
-            // The current round ends within the time that a node has to answer; restarted rounds might never end.
+            // The current round ends within the time that a node has to answer. Rounds that are restarted might never
+            // end.
             self.plan(self.again_us(now), now, random);
             return self.go_on(vec![], now, random);
         }
@@ -248,7 +251,7 @@ impl Keeper {
         if ttl_ms >= self.ttl_ms() {
             self.plan_round(BootTime::MAX, now, random);
         }
-        // If too few nodes have it to begin with, there is nothing to wait for.
+        // If too few nodes have the lock to begin with, the round has failed already.
         Work { begins: true, ..self.go_on_from(None, calls, now, random) }
     }
 
@@ -261,7 +264,7 @@ impl Keeper {
         self.go_on_from(self.held.outcome(), calls, now, random)
     }
 
-    /// Returns what to do, with the news; `before` was the round's outcome until now.
+    /// Returns the work that follows; `before` was the round's outcome until now.
     fn go_on_from(&mut self, before: Option<bool>, calls: Vec<Call>, now: BootTime, random: u64) -> Work {
         if self.is_lost {
             return Work::default();
@@ -287,7 +290,7 @@ impl Keeper {
         Work { calls, begins: false, news }
     }
 
-    // Plans.
+    // When rounds begin.
 
     /// Plans a round when none has just begun: part of validity may be over.
     fn plan_first(&mut self, now: BootTime, random: u64) {
@@ -295,7 +298,7 @@ impl Keeper {
         self.plan_round(now.plus_us(left_us / FIRST_OF_LEFT), now, random);
     }
 
-    /// Plans the next round of a lease, at `latest`.
+    /// Plans the next round of a lease, at `latest` or somewhat earlier.
     fn plan_round(&mut self, latest: BootTime, now: BootTime, random: u64) {
         match self.session {
             Some(began) => self.plan_at(next_common(began, now, self.period_us()).min(latest)),
@@ -303,7 +306,7 @@ impl Keeper {
         }
     }
 
-    /// Plans a round after about `pause_us`, never later.
+    /// Plans a round in about `pause_us`, never later.
     fn plan(&mut self, pause_us: u64, now: BootTime, random: u64) {
         let pause_us = less_up_to(pause_us, JITTER_PERMILLE, random);
         let together_us = TOGETHER_US.min(pause_us / TOGETHER_OF_PAUSE).max(1);
@@ -334,7 +337,7 @@ impl Keeper {
         self.auto.map_or(self.held.ttl_ms(), |auto| auto.ttl_ms)
     }
 
-    // The end.
+    // How the lock ends.
 
     fn is_over(&self, now: BootTime) -> bool {
         self.is_lost || self.held.is_lost() || now >= self.held.valid_until()

@@ -25,7 +25,7 @@ fn keeper(auto: Option<Auto>) -> Keeper {
     Keeper::begin(held(), auto, None, ms(0), EXACT)
 }
 
-/// Lets `node` answer its call of the latest round.
+/// Lets `node` answer its call of the latest round at this time, in milliseconds, and returns the news.
 fn answer(keeper: &mut Keeper, node: usize, answer: Answer, at: u64) -> Vec<News> {
     let ask = Ask::Extend { ttl_ms: keeper.held.ttl_ms(), token: token(100) };
     let call = Call { node, ask, after_ms: 0 };
@@ -36,10 +36,10 @@ fn answer_all(keeper: &mut Keeper, what: Answer, at: u64) -> Vec<News> {
     (0..NODES).flat_map(|node| answer(keeper, node, what, at)).collect()
 }
 
-/// The loss of a lock whose remains are released.
+/// The news that a lock was taken away; the caller releases what is left of it.
 const TAKEN_AWAY: News = News::Lost { why: WhyLost::TakenAway, gives_back: true };
 
-/// Returns the loss of a lock whose lease ended: there is nothing to release.
+/// Returns the news that a lock's lease ended: nothing is left to release.
 fn lost(why: WhyLost) -> News {
     News::Lost { why, gives_back: false }
 }
@@ -76,7 +76,7 @@ fn a_round_is_not_begun_while_one_is_under_way() {
         assert_eq!(keeper.on_wake(ms(at), EXACT), Work::default());
         assert_eq!(keeper.wake_at(), Some(ms(next)));
     }
-    // An order waits for it.
+    // An order during a round waits for that round.
     assert_eq!(keeper.extend(9_000, ms(2_250), EXACT), Work::default());
     assert_eq!(answer_all(&mut keeper, YES(), 2_300), [News::Extended]);
     assert!(keeper.extend(9_000, ms(2_310), EXACT).begins);
@@ -112,7 +112,7 @@ fn no_round_begins_after_the_longest_hold_or_the_end_of_its_session() {
     let end = valid_until(ms(0), TTL_MS);
     assert_eq!(keeper.wake_at(), Some(end));
     assert!(!keeper.move_to(&[0, 1, 2].map(id), ms(10), EXACT).begins);
-    // An order is still performed.
+    // An order is performed although background extension is off.
     assert!(keeper.extend(TTL_MS, ms(20), EXACT).begins);
     assert_eq!([0, 1].map(|node| answer(&mut keeper, node, Answer::Failed, 30)), [vec![], vec![News::NotExtended]]);
     assert_eq!(keeper.wake_at(), Some(end));
@@ -141,8 +141,8 @@ fn a_lock_that_was_granted_late_is_extended_in_time() {
     }
 }
 
-/// Regression: every order to extend it put off the next round by a third of the long lease, though it did not make the
-/// lease longer.
+/// Regression: every order to extend the lock postponed the next background round by a third of the long lease,
+/// although it did not make the lease longer.
 #[test]
 fn short_extensions_by_hand_do_not_put_off_those_in_the_background() {
     let mut keeper = keeper(auto(60_000));
@@ -165,13 +165,13 @@ fn pauses_are_jittered_and_end_together_but_never_later() {
         assert!(next > ms(840) && next <= ms(1_003) && next.as_us().is_multiple_of(TOGETHER_US), "{next:?}");
     }
     assert!(drawn.len() > 10, "{drawn:?}");
-    // Short pauses are not given up for that.
+    // A pause that is shorter than the grid is not shortened.
     let short = Held::new(vec![(id(0), Some(token(100)), false)], token(100), 24, valid_until(ms(0), 24));
     let auto = Some(Auto { until: ms(60_000), ttl_ms: 24 });
     assert_eq!(Keeper::begin(short, auto, None, ms(0), EXACT).next, Some(ms(8)));
 }
 
-/// Locks of different ages are extended at the same moment, and never later than a period from now.
+/// Locks of different ages in a session are extended at the same moments, and at most a period from now.
 #[test]
 fn all_locks_of_a_session_have_the_same_rounds() {
     for (at, next) in [(0, 1_000), (1, 1_000), (500, 1_000), (999, 1_000), (1_000, 2_000)] {
@@ -227,7 +227,7 @@ fn why_it_is_lost() {
     ] {
         assert_eq!(keeper.on_wake(at, EXACT).news, [lost(why)]);
     }
-    // Taken away: at once on a majority, or on one node after the other.
+    // Taken away on a majority at once, or on one node after the other.
     let mut keeper = extending(60_000);
     let news: Vec<_> = (0..NODES).flat_map(|node| answer(&mut keeper, node, Answer::No, 1_010)).collect();
     assert_eq!(news, [TAKEN_AWAY], "and no word of the round");
@@ -241,7 +241,7 @@ fn why_it_is_lost() {
     }
 }
 
-/// Another process of the same owner may rely on the nodes that have it.
+/// Another process of the same owner may rely on the nodes that still have the lock.
 #[test]
 fn what_is_left_of_a_lock_that_its_owner_named_stays() {
     let mut held = held();
@@ -255,8 +255,8 @@ fn what_is_left_of_a_lock_that_its_owner_named_stays() {
     assert_eq!(news, [lost(WhyLost::TakenAway)]);
 }
 
-/// Regression: a node found without the lock made a round fail, and no news came. Callers waited for that round
-/// forever, and it was not repeated before its time.
+/// Regression: a check that found the lock missing on a node made a round fail, but no news said so. Callers waited for
+/// that round forever, and it was repeated late.
 #[test]
 fn a_round_that_fails_by_what_is_found_on_a_node_is_told_and_begun_again() {
     let mut keeper = keeper(auto(60_000));

@@ -12,7 +12,7 @@ pub enum Damaged {
         /// The latest version that this module reads.
         known: u8,
     },
-    /// A length other than the head states.
+    /// A length that differs from the one in the record's head.
     Length,
     /// A field outside the bounds of every lock.
     Field(&'static str),

@@ -1,4 +1,4 @@
-//! The reasons for which a gate refuses.
+//! The reasons why a gate refuses.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::values::limits::GATE_KEEP_MAX_MS;
 /// A refusal of LOCK.GATE. The command after COMMAND has not run, and nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateRefusal {
-    /// `FENCED`: a grant that excludes this one has passed since.
+    /// `FENCED`: a later grant that excludes this one has passed.
     Fenced {
         /// The largest token of such a grant.
         largest: u64,

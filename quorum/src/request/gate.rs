@@ -44,7 +44,7 @@ pub struct Gate {
     pub token: Token,
     /// The kind of the grant.
     pub kind: Kind,
-    /// The memory of the gate.
+    /// The memory by which the gate decides.
     pub memory: GateMemory,
     /// The index of the protected command's name among the words after the key.
     pub command: Option<usize>,
@@ -53,8 +53,8 @@ pub struct Gate {
 /// The memory by which a gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateMemory {
-    /// The tokens that have passed. They are forgotten some time after the last one passed, in milliseconds, if a time is
-    /// given.
+    /// The tokens that have passed. If a time in milliseconds is given, they are forgotten that long after the last one
+    /// passed.
     Tokens(Option<u64>),
     /// The lock in the key: HELD.
     Lock,
@@ -74,7 +74,7 @@ impl Gate {
     /// Parses the words after the key.
     pub fn read<'w>(words: impl Iterator<Item = &'w [u8]> + Clone, bounds: Bounds) -> Result<Self, Refusal> {
         let command = Self::command_in(words.clone());
-        // The words of the protected command are its own.
+        // The words after the protected command's name belong to that command.
         let words = words.take(command.map_or(usize::MAX, |name| name + 1));
         let GateWords { token, shared, permit, held, keep, command: name } = GateWords::read(words, bounds)?;
         let kind = match (shared, permit) {
@@ -119,7 +119,7 @@ mod tests {
             ("7 KEEP 31622400000 PERMIT 65535", gate(Kind::Permit(65_535), tokens(Some(31_622_400_000)), None)),
             ("7 HELD command SET a COMMAND KEEP", gate(Kind::Exclusive, GateMemory::Lock, Some(3))),
             ("7 COMMAND COMMAND COMMAND x", gate(Kind::Exclusive, tokens(None), Some(2))),
-            // The words after the command's name are not the gate's.
+            // The words after the protected command's name are not options of the gate.
             ("7 SHARED COMMAND GET SHARED", gate(Kind::Shared, tokens(None), Some(3))),
         ];
         for (line, gate) in cases {

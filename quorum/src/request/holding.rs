@@ -1,4 +1,4 @@
-//! Commands that acquire a lock, and those of its owner.
+//! Commands that acquire a lock, and commands of its owner.
 
 use super::values::{Behind, Conversion, Level, Note, NoteSequence, Owner, Patience, Ttl};
 use super::words::{Count, Milliseconds, wanted};
@@ -39,7 +39,7 @@ pub struct Acquire<'a> {
     pub ttl: Ttl,
     /// The mode.
     pub wanted: Wanted,
-    /// True if the request may be a repetition: an existing grant of this owner is the answer.
+    /// True if the request may be a repetition: then an existing grant of this owner is the answer.
     pub retry: bool,
     /// The token that a quorum client proposes.
     pub fence: Option<Token>,
@@ -47,7 +47,7 @@ pub struct Acquire<'a> {
     pub note: Note<'a>,
     /// The longest wait in the queue.
     pub patience: Patience,
-    /// The number of callers behind the request in its client.
+    /// The number of callers that wait behind this request in its client.
     pub behind: Behind,
 }
 
@@ -77,8 +77,8 @@ impl<'a> Acquire<'a> {
     /// The description of the command.
     pub const SPEC: Spec = AcquireWords::SPEC;
 
-    /// Parses the words after the key. The answer includes the time waited if the request names a time to wait, and a
-    /// number if it asks for a permit.
+    /// Parses the words after the key. The answer will include the time waited if the request names a time to wait, and
+    /// a permit number if it asks for a permit.
     #[inline(always)]
     pub fn read(words: impl Iterator<Item = &'a [u8]>, bounds: Bounds) -> Result<AskedAcquire<'a>, Refusal> {
         let AcquireWords { owner, ttl, shared, limit, permit, keepalive, wait, behind, fence, retry, note } =
@@ -124,7 +124,7 @@ command! {
               does not hold the lock.",
     flags: "write fast",
     key: Some(KeyAccess::Update),
-    /// LOCK.EXTEND: moves the deadline away.
+    /// LOCK.EXTEND: moves the deadline further away.
     #[derive(Clone, Copy, Debug)]
     pub struct Extend<'a> {
         /// The holder.
@@ -183,7 +183,7 @@ command! {
     name: "LOCK.NOTE",
     summary: "Replaces the note of a grant; with SEQ only if that is larger than the last sequence number. Returns \
               the note's sequence number; Null if this owner does not hold the lock.",
-    // The new note may be longer than the last one.
+    // Refused above `maxmemory`, because the new note may be longer than the last one.
     flags: "write fast deny-oom",
     key: Some(KeyAccess::Update),
     /// LOCK.NOTE: replaces the note.

@@ -68,7 +68,8 @@ pub struct Watch {
 pub enum Known {
     /// The lock is free.
     Free,
-    /// A grant with this token. Its notes are known up to this sequence number; `None` if they do not matter.
+    /// A lock with a grant that has this token. Its notes are known up to this sequence number; `None` if notes do not
+    /// matter.
     Grant(Token, Option<NoteSequence>),
 }
 
@@ -81,7 +82,7 @@ impl Watch {
         let WatchWords { ms: patience, token, seq } = WatchWords::read(words, bounds)?;
         let known = match (token, seq) {
             (Some(KnownToken(Some(token))), seq) => Known::Grant(token, seq),
-            // The answer about a free lock has a sequence number too, and callers hand both back.
+            // Callers send back both numbers of the answer, which has a sequence number for a free lock too.
             (Some(KnownToken(None)), _) | (None, None) => Known::Free,
             (None, Some(_)) => return Err(Refusal::Needs { option: "SEQ", needs: "TOKEN" }),
         };
@@ -95,7 +96,7 @@ command! {
               the permit, 1 without LIMIT; 0 if the time is up. Grants nothing. For clients that lock on several \
               nodes.",
     flags: "readonly fast blocking",
-    // It changes no key, but it keeps a free lock from others: that needs the permission to write the key.
+    // The command changes no key, but keeps a free lock from others, so it needs the permission to write the key.
     key: Some(KeyAccess::Update),
     struct WaitWords<'a> {
         owner: Owner<'a>,
@@ -110,7 +111,7 @@ command! {
     }
 }
 
-/// LOCK.WAIT: answers when the lock is free.
+/// LOCK.WAIT: waits for an owner's turn at the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
     /// The owner that waits.
@@ -123,7 +124,7 @@ pub struct Wait<'a> {
     pub ticket: Option<Ticket>,
     /// A note for people.
     pub note: Note<'a>,
-    /// The number of callers behind the request in its client.
+    /// The number of callers that wait behind this request in its client.
     pub behind: Behind,
 }
 

@@ -1,4 +1,4 @@
-//! The requests of clients to a node. Every command is declared once with the [`grammar`](crate::grammar), together
+//! The requests of clients to a node. Each command is declared once, with the [`grammar`](crate::grammar), together
 //! with its validated request.
 //!
 //! A node's module and an agent parse words into requests here; the engine, simulation and models work with the

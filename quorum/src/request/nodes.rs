@@ -44,24 +44,24 @@ command! {
         /// The version to decide, or the decided one.
         version: MembersVersion,
         [PROMISE ballot]
-        /// Asks for a promise.
+        /// Asks the node to promise to take part in no attempt with a smaller ballot.
         promise: Ballot,
         [ACCEPT ballot]
-        /// Asks for a vote.
+        /// Asks the node to accept the list `members` in this ballot.
         accept: Ballot,
         [DECIDED]
-        /// Announces a decision.
+        /// Announces that the list `members` is decided.
         decided,
         [MEMBERS members]
         /// The nodes of the version.
         members: Vec<Member>,
         [FLOOR token]
-        /// The floor for tokens.
+        /// The highest token of earlier versions: the node issues larger ones only.
         floor: TokenFloor,
     }
 }
 
-/// LOCK.GUARD: the operator's word on the guard.
+/// LOCK.GUARD: ends or begins a guard for an operator.
 #[derive(Clone, Copy, Debug)]
 pub enum Guard {
     /// Ends the guard.
@@ -71,7 +71,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// The description of the command. Of its options only one can be given.
+    /// The description of the command. Only one of its options can be given.
     pub const SPEC: Spec = Spec {
         name: "LOCK.GUARD",
         summary: "Returns how many milliseconds the node still refuses to grant; LIFT ends that, ARM begins it. For \

@@ -9,7 +9,7 @@ use crate::values::limits::{
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// The requesting owner: 1 to 256 bytes of any value, unique to one acquisition.
+/// The owner that sends a request: 1 to 256 bytes of any value, unique to one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a>(&'a [u8]);
 
@@ -25,8 +25,8 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value. Its client draws it at random, so a request that
-/// reaches another server than its listener finds no such name there.
+/// The name of a listener: [`LISTENER_NAME_BYTES`] bytes of any value. The client draws it at random, so a request that
+/// is sent to another server than the one of its listener is refused there: no such name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerName<'a>(&'a [u8]);
 
@@ -100,7 +100,7 @@ impl Ttl {
         self.0
     }
 
-    /// Checks the time for which such a lease is kept alive (KEEPALIVE): `ms` milliseconds, from the ttl to
+    /// Checks the time in KEEPALIVE for a lease of this length: `ms` milliseconds, from the ttl to
     /// [`KEEPALIVE_MAX_MS`], if the ttl is at least [`KEEPALIVE_TTL_MIN_MS`]. `None` stands for a word that is not a
     /// number.
     pub fn keep(self, ms: Option<u64>) -> Result<u32, Refusal> {
@@ -168,8 +168,8 @@ impl Ticket {
     }
 }
 
-/// The number of callers behind a request in its client, which sends one for all of them: from 0 to [`BEHIND_MAX`]. For
-/// people.
+/// The number of callers that wait behind a request in its client, which sends one request for all of them: from 0 to
+/// [`BEHIND_MAX`]. For people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind(u32);
 
@@ -186,7 +186,7 @@ impl Behind {
     }
 }
 
-/// Creates the mode for one of `limit` permits: a given one if `number` is given. A permit of a limit of 1 is an
+/// Creates the mode for one of `limit` permits, with this `number` if it is given. A permit with a limit of 1 is an
 /// exclusive lock. Zero stands for a word that is not a number.
 pub fn permit(limit: u64, number: Option<u64>) -> Result<Wanted, Refusal> {
     let limit = u16::try_from(limit).ok().filter(|&limit| limit > 0).ok_or(Refusal::Limit)?;

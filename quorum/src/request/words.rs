@@ -12,7 +12,7 @@ use crate::values::integer::parse_integer;
 use crate::values::mode::Wanted;
 use crate::values::token::Token;
 
-/// Implements values that consist of any bytes.
+/// Implements parsing for values that consist of any bytes.
 macro_rules! bytes {
     ($($value:ident)*) => {$(
         impl<'a> Value<'a> for $value<'a> {
@@ -25,7 +25,7 @@ macro_rules! bytes {
     )*};
 }
 
-/// Implements values that consist of an integer; `None` stands for a word that is not one.
+/// Implements parsing for values that consist of an integer; `None` stands for a word that is not one.
 macro_rules! integers {
     ($($value:ident)*) => {$(
         impl Value<'_> for $value {
@@ -60,7 +60,7 @@ impl Value<'_> for Token {
     }
 }
 
-/// The token of the known grant, or `None` if the lock is free, which a word says with 0.
+/// The token of the known grant, or `None` if the lock is free, written as 0.
 pub(super) struct KnownToken(pub(super) Option<Token>);
 
 impl Value<'_> for KnownToken {
@@ -87,8 +87,8 @@ impl Value<'_> for Conversion {
     }
 }
 
-/// A number that has a meaning only with another one: a limit of permits, or a permit number. 0 if the word is not an
-/// integer.
+/// A number that has a meaning only together with another option: a limit of permits, or a permit number. 0 if the word
+/// is not an integer.
 pub(super) struct Count(pub(super) u64);
 
 impl Value<'_> for Count {

@@ -1,4 +1,4 @@
-//! The messages that reach nodes and clients in these worlds.
+//! The messages that reach nodes and clients in the test `storm`.
 
 use super::*;
 
@@ -69,7 +69,7 @@ impl World {
                 Progress::Goes(calls) => {
                     let raises = calls.iter().any(|call| matches!(call.ask, Ask::Fence { .. }));
                     if let (Some(Wrong::NoSecondRound), true, Answer::Token(token)) = (wrong, raises, answer) {
-                        // As if all nodes had said so.
+                        // Continues as if all nodes had given this answer.
                         for other in 0..self.names.len() {
                             let id = Some(NodeId(1_000 + other as u128));
                             if let Progress::Held(held) = machine.on_answer(other, id, ask, Answer::Token(token), now) {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Asks a node whether it still has the token that it is known to have.
+    /// Asks a node whether it still has the token that it acknowledged.
     pub(super) fn look_at(&mut self, owner: Owner, name: usize) {
         let Some(token) = self.held(owner).and_then(|held| held.token_at(name)) else { return };
         let request = self.agenda.number();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Lets another process of the same owner ask nodes to raise their tokens; it receives the answers.
+    /// Makes another process of the same owner ask nodes to raise their tokens; that process receives the answers.
     pub(super) fn raise_elsewhere(&mut self, owner: Owner) {
         let above = self.agenda.below(1_000);
         let Some(token) = self.held(owner).and_then(|held| Token::new(held.token().get() + above)) else { return };

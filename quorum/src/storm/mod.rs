@@ -1,8 +1,8 @@
-//! Runs the machines in all modes while clocks drift, messages are late, lost and repeated, and nodes restart. No two
-//! owners rely on a lock that exclude each other, and tokens are in order.
+//! Runs the state machines in all modes while clocks drift, messages are late, lost and repeated, and nodes restart.
+//! Checks that no two owners rely on locks that exclude each other, and that tokens are in order.
 //!
-//! The nodes are minimal: one key, leases on a clock of their own, a guard after a restart without data. The tests of
-//! the real nodes show that these keep the same rules.
+//! The simulated nodes are simplified: one key, leases on a clock of their own, a guard after a restart without data.
+//! The tests of the real nodes show that real nodes keep the same rules.
 
 mod messages;
 pub(super) mod node;
@@ -18,12 +18,12 @@ use crate::values::mode::{Mode, Permit};
 use crate::values::time::BootTime;
 use crate::values::token::Token;
 
-/// The time that a client gives a node to answer.
+/// The time that a client gives a node to answer, in microseconds.
 const GIVEN_US: u64 = 100_000;
-/// Long enough for messages to arrive after a lease has ended.
+/// The longest delay of a message: long enough for it to arrive after a lease has ended.
 const LATE_US: u64 = 2 * TTL_US;
 const CLIENTS: usize = 4;
-/// The length of a run.
+/// The length of a run, in microseconds.
 const END_US: u64 = 20_000_000;
 
 enum Stage {
@@ -34,7 +34,7 @@ enum Stage {
         mode: Mode,
         ends: u64,
     },
-    /// The process that acquired the lock, or was about to, is gone, and another one reads the nodes' state.
+    /// The process that acquired the lock, or was about to, is gone. Another process reads the nodes' state.
     Looking {
         start: BootTime,
         seen: Vec<Option<(NodeId, Option<OwnGrant>)>>,
@@ -63,7 +63,7 @@ struct OwnerView {
 
 struct Client {
     acquisition: u32,
-    /// The mode in which the client asks nodes.
+    /// The mode in which the client requests the lock.
     asks: Mode,
     stage: Stage,
     clock: Clock,
@@ -74,11 +74,11 @@ enum Message {
     Ask(Ask, Mode),
     /// Asks whether the owner has this token.
     Look(Token),
-    /// Asks what the owner has.
+    /// Asks which grant the owner has.
     Show,
-    /// Another process continues the grant.
+    /// Marks the grant as adopted: another process continues it.
     Adopt,
-    /// Frees the lock. An attempt whose owner never received the lock sends a plain release.
+    /// Frees the lock. An attempt that never received an answer sends a plain release, without token or level.
     Release {
         is_plain: bool,
     },
@@ -107,7 +107,7 @@ enum Event {
         request: u64,
     },
     Replaced(Owner),
-    /// The process that was replaced does what it would have done anyway.
+    /// The process that was replaced gives the lock back, as it would have done anyway.
     GivesBack(Owner, bool),
     GivesUp(Owner),
     Extends(Owner),
@@ -163,7 +163,7 @@ impl World {
             resumed: 0,
             raised: 0,
         };
-        // Rates of any two clocks differ by less than 1 %.
+        // The rates of any two clocks differ by less than 1 %.
         let apart = if wrong == Some(Wrong::ClocksApart) { 400_000 } else { 9_800 };
         let servers = if world.agenda.one_in(2) { 3 } else { 5 };
         world.names = (0..servers).collect();
@@ -275,7 +275,7 @@ impl World {
         let owner = (client, it.acquisition);
         self.call(owner, 0, calls);
         if self.agenda.one_in(6) {
-            // Mostly during the acquisition, or right after it.
+            // Half of the time during the acquisition, or right after it.
             let within = if self.agenda.one_in(2) { 10_000 } else { TTL_US };
             let at = self.agenda.now + self.agenda.below(within);
             self.agenda.at(at, Event::Replaced(owner));
@@ -309,7 +309,7 @@ impl World {
             return;
         }
         client.stage = Stage::Idle;
-        // Otherwise it leaves silently.
+        // In the other cases it leaves without a word.
         if !self.agenda.one_in(4) {
             self.give_back(owner, false);
         }
@@ -338,7 +338,7 @@ impl World {
         self.call(owner, round, calls);
     }
 
-    /// Begins to rely on the lock. The owner has relied on it before with the token `own`; 0 if it has not.
+    /// Begins to rely on the lock. The owner has relied on it before with the token `own`, or not at all if that is 0.
     fn hold(&mut self, owner: Owner, held: Held, own: u64) {
         let ends = self.agenda.now + self.agenda.below(4 * TTL_US);
         let mode = self.clients[owner.0].asks;
@@ -357,7 +357,7 @@ impl World {
             self.agenda.at(at, Event::Raises(owner));
         }
         self.clients[owner.0].stage = Stage::Holding { held, mode, ends };
-        // Some rely on their first lease to its end.
+        // Some clients rely on their first lease to its end.
         if !self.agenda.one_in(3) {
             self.agenda.at(self.agenda.now + TTL_US / 3, Event::Extends(owner));
         }
@@ -372,7 +372,7 @@ impl World {
         self.agenda.at(ends, Event::Leaves(owner));
     }
 
-    /// Checks exclusion and order for all who rely on the lock now.
+    /// Checks exclusion and order of all who rely on a lock now.
     fn look(&mut self) {
         let mut relies = vec![];
         for (n, client) in self.clients.iter().enumerate() {

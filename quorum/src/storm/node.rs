@@ -1,4 +1,4 @@
-//! A node of a storm: one key, leases on a clock of its own, a guard after a restart without data.
+//! A simulated node for the test `storm`: one key, leases on a clock of its own, a guard after a restart without data.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ pub const TTL_US: u64 = TTL_MS as u64 * 1_000;
 /// A client and the number of its acquisition.
 pub type Owner = (usize, u32);
 
-/// Deliberate mistakes, each of which the storm must find.
+/// Deliberate mistakes, each of which the test must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// Nodes that restarted without their data grant at once.
     NoGuard,
-    /// A node asked to grant a permit again grants any free number.
+    /// A node that is healed with a permit grants any free number.
     HealsAnyNumber,
     /// A writer that became a reader continues as a writer.
     WritesOn,
@@ -35,18 +35,18 @@ pub enum Wrong {
     ResumesWithoutRaising,
     /// A process resumes with one node less than a majority.
     ResumesAMinority,
-    /// A process that resumes relies on leases as if they had begun at its query.
+    /// A process that resumes relies on leases as if they had begun with its query.
     ResumesForAWholeLease,
-    /// A process that resumes relies on the lock before a majority has adopted it.
+    /// A process that resumes relies on the lock before a majority has marked it as adopted.
     ResumesUnmarked,
     /// A plain release frees an adopted grant.
     FreesAdopted,
-    /// A replaced process gives the lock back when its own lease is over.
+    /// A process that was replaced gives the lock back when its own lease is over.
     GivesBackWhatIsOver,
 }
 
 impl Wrong {
-    /// Returns the outcome of asking the nodes, with this mistake.
+    /// Returns the result of [`resume`](crate::resume()), with this mistake.
     pub fn resumed(self, start: BootTime, seen: &[Option<(NodeId, Option<OwnGrant>)>], now: BootTime) -> Resumed {
         let mut seen = seen.to_vec();
         let (needed, all_answered) = (majority(seen.len()), seen.iter().all(Option::is_some));
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Frees the owner's grant; a plain release leaves an adopted one.
+    /// Frees the owner's grant. A plain release leaves an adopted grant in place.
     pub fn release(&mut self, owner: Owner, is_plain: bool, wrong: Option<Wrong>) {
         let stays = |grant: &Grant| is_plain && grant.is_adopted && wrong != Some(Wrong::FreesAdopted);
         self.grants.retain(|grant| grant.owner != owner || stays(grant));

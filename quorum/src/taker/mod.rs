@@ -1,4 +1,4 @@
-//! Acquires a lock with retries: when to ask, to look for another permit, to join the queues, to pause and to give up.
+//! Acquires a lock with retries: decides when to ask, to look for another permit, to join the queues, to pause and to give up.
 //!
 //! ```text
 //!   begin ──► Asking ──refused──► Lining up ──its turn──► Asking ──granted──► (done)
@@ -12,8 +12,9 @@
 //!                                                  Backing off
 //! ```
 //!
-//! The machine decides. Its caller performs one [`Task`] after the other and reports the outcome. An attempt is an
-//! [`Acquire`](crate::Acquire), a look a [`Choice`](crate::Choice), a wait a [`Turn`](crate::Turn).
+//! The machine decides. Its caller performs one [`Task`] after the other and reports the outcome. The machines for the
+//! tasks: [`Acquire`](crate::Acquire) for an attempt, [`Choice`](crate::Choice) to look for free permit numbers,
+//! [`Turn`](crate::Turn) to wait.
 
 #[cfg(test)]
 mod tests;
@@ -24,18 +25,18 @@ use crate::values::limits::WAIT_MAX_MS;
 use crate::values::mode::Wanted;
 use crate::values::time::BootTime;
 
-/// The length of the last attempt, at the caller's limit, with all requests after it, in milliseconds: long enough to
-/// take a free lock, without waiting for nodes that do not answer.
+/// The time that the last attempt, made at the caller's limit, may take with all its requests, in milliseconds: long
+/// enough to take a free lock, without waiting for nodes that do not answer.
 pub const LAST_TRY_MS: u32 = 100;
 
-/// The first and the longest pause, in milliseconds, after an attempt that may succeed a moment later.
+/// The first and the longest pause after an attempt that may soon succeed, in milliseconds.
 const BACK_OFF_MS: (u32, u32) = (2, 1_000);
 
 /// The number of consecutive late grants after which the lease counts as too short, for a caller without a limit.
 const TOO_LATE_TIMES: u32 = 10;
 
 /// The number of free-looking permit numbers to try before joining the queues. Nodes list a bounded number of holders,
-/// and others ask too. Four are enough in bursts (the test module `burst`).
+/// and other clients try too. Four are enough in bursts (the test module `burst`).
 const LOOKS_MAX: u32 = 8;
 
 /// The longest wait for a majority of nodes to answer, in milliseconds, before they are asked for the lock again.
@@ -60,22 +61,22 @@ pub struct Taker {
     pause_ms: u32,
     /// True if the last request waited in a queue.
     waited: bool,
-    /// True if the last wait ended because the lock is free, or because nodes let the request not wait.
+    /// True if the last wait ended because the lock is free, or because nodes refused to let the request wait.
     collided: bool,
     /// The number of consecutive attempts that were granted too late.
     too_late: u32,
-    /// The number of looks since the last wait.
+    /// The number of times that free permits were looked for since the last wait.
     looks: u32,
-    /// The moment at which the current attempt, with its looks, stops waiting for answers.
+    /// The moment at which the current attempt stops waiting for answers, also when it looks for other permits.
     by: Option<BootTime>,
 }
 
-/// The caller's place among those of its process that want the same lock. It decides what follows a refusal.
+/// The caller's place among the callers of its process that want the same lock. It decides what follows a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     /// No place: the caller does not wait.
     None,
-    /// Before the line.
+    /// Has not entered the line.
     BeforeLine,
     /// In line, or first in line.
     InLine,
@@ -90,7 +91,7 @@ pub enum Task {
         wanted: Wanted,
         /// The moment to stop waiting for answers, if there is a limit.
         by: Option<BootTime>,
-        /// True to ask under the name that an earlier wait left in the queues; false for a new name.
+        /// True to ask with the owner's name that an earlier wait left in the queues; false for a new name.
         keeps_name: bool,
     },
     /// Ask the only node for the lock; the request may wait there.
@@ -107,7 +108,7 @@ pub enum Task {
         /// The moment to stop waiting for answers, if there is a limit.
         by: Option<BootTime>,
     },
-    /// Wait for the caller's turn among those of this process that want the same key.
+    /// Wait for the caller's turn among the callers of this process that want the same key.
     LineUp {
         /// The caller's limit.
         until: Option<BootTime>,
@@ -142,14 +143,14 @@ pub enum GaveUp {
 /// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Others hold the lock, or are ahead of this caller.
+    /// Others hold the lock, or have a turn before this caller.
     Contended,
     /// Nodes may have forgotten grants.
     Guarded {
         /// The time until enough nodes serve, in milliseconds.
         left_ms: u32,
     },
-    /// The grant came when nothing of the lease was left.
+    /// The grant arrived when nothing of the lease was left.
     TooLate,
     /// Too few nodes answered, or could be asked.
     TooFewNodes {
@@ -172,7 +173,7 @@ impl Taker {
     /// a permit's number.
     pub fn begin(wanted: Wanted, nodes: usize, limit: Option<BootTime>, now: BootTime, random: u64) -> (Self, Task) {
         let mut taker = Self::new(wanted, nodes, limit, Place::BeforeLine);
-        // Callers that can hold it together need not wait for each other here. The nodes decide their order.
+        // Callers that can hold the lock together need not wait for each other here. The nodes decide their order.
         let task = match wanted {
             Wanted::Exclusive => taker.line_up(),
             _ => taker.ask_anew(random, now),
@@ -204,14 +205,14 @@ impl Taker {
         }
     }
 
-    /// Moves to another version of the set, with `nodes` nodes. The next request has a new name, and joins the queues
-    /// anew.
+    /// Moves to another version of the set, with `nodes` nodes. The next request has a new owner's name, and joins the
+    /// queues anew.
     pub fn move_to(&mut self, nodes: usize) {
         self.nodes = nodes;
         (self.waited, self.collided) = (false, false);
     }
 
-    /// Handles this caller's turn in its process. `at_once` means that nobody was ahead of it, so an earlier refusal
+    /// Handles this caller's turn in its process. `at_once` means that no other caller was ahead, so an earlier refusal
     /// still counts.
     pub fn on_turn(&mut self, at_once: bool, now: BootTime, random: u64) -> Task {
         self.looks = 0;
@@ -226,7 +227,7 @@ impl Taker {
         Task::GiveUp(GaveUp::Behind)
     }
 
-    /// Handles a refused attempt. `random` draws pauses and numbers.
+    /// Handles a refused attempt. `random` sets pauses and numbers.
     pub fn on_refused(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         self.refused = Some(refused);
         let is_over = self.by.is_some_and(|by| by <= now);
@@ -241,7 +242,7 @@ impl Taker {
         self.on_refusal(refused, now, random)
     }
 
-    /// Handles a look's free number; `None` if none is free, or it is unknown.
+    /// Handles a free permit number that was found; `None` if there is none, or it is unknown.
     pub fn on_look(&mut self, number: Option<u16>, now: BootTime, random: u64) -> Task {
         match (number, self.wanted) {
             (Some(_), Wanted::Permit { limit, .. }) => {
@@ -252,9 +253,10 @@ impl Taker {
     }
 
     /// Handles the end of the wait in the queues. `told` is the reserved permit number (1 if no permit is wanted) if
-    /// the lock is free, else `None`.
+    /// the lock is free, otherwise `None`.
     pub fn on_queue(&mut self, told: Option<u16>, now: BootTime, random: u64) -> Task {
-        // The lock is free, or the nodes let nobody wait. (If the time is up, the last attempt follows.)
+        // The lock is free, or the nodes refused to let the request wait. (If the time is up, the last attempt
+        // follows.)
         self.collided = told.is_some() || !self.is_over(now);
         self.looks = 0;
         let wanted = match (self.chooses(), told) {
@@ -266,7 +268,8 @@ impl Taker {
     }
 
     /// Handles the end of a pause. With one node, the request for the lock itself can wait there, which saves a
-    /// message. But each such request blocks a connection, so with `many_wait` on one connection they queue.
+    /// message. But such a request blocks its connection, so with `many_wait` on one connection the caller joins the
+    /// queue by LOCK.WAIT.
     pub fn on_paused(&mut self, many_wait: bool, now: BootTime, random: u64) -> Task {
         let may_queue = self.refused.take().is_some_and(Refused::may_queue);
         (self.waited, self.collided) = (may_queue, false);
@@ -279,7 +282,7 @@ impl Taker {
         }
     }
 
-    // The stages.
+    // How the stages follow each other.
 
     fn line_up(&mut self) -> Task {
         self.place = Place::InLine;
@@ -291,7 +294,7 @@ impl Taker {
         Task::Ask { wanted: self.any(random), by: self.by, keeps_name: false }
     }
 
-    /// Handles an attempt that failed with all its looks.
+    /// Handles a failed attempt, after all permit numbers that looked free were tried.
     fn on_refusal(&mut self, refused: Refused, now: BootTime, random: u64) -> Task {
         match self.place {
             Place::None => return Task::GiveUp(GaveUp::Refused),
@@ -300,7 +303,7 @@ impl Taker {
         }
         self.too_late = if refused == Refused::TooLate { self.too_late + 1 } else { 0 };
         let passes = match refused {
-            // The caller's own limit ends that too.
+            // If the caller has a limit, that ends the attempts.
             Refused::TooLate => self.limit.is_some() || self.too_late < TOO_LATE_TIMES,
             Refused::TooFewNodes { is_lasting } => !is_lasting,
             Refused::Contended | Refused::Guarded { .. } => true,
@@ -315,15 +318,14 @@ impl Taker {
         self.refused = Some(refused);
         let until = now.plus_us(self.pause_us(refused, now, random));
         let awaits = matches!(refused, Refused::TooFewNodes { .. });
-        // No repeated requests meanwhile: as soon as the nodes answer, the waiting callers continue, as many at a time
-        // as possible.
+        // No requests are repeated meanwhile: as soon as the nodes answer, all waiting callers continue.
         let for_nodes = awaits.then(|| until.plus_ms(self.patience_ms(until).min(AWAIT_NODES_MS)));
         Task::Pause { until, for_nodes }
     }
 
-    /// Returns the pause in microseconds. It is zero if the queues say when to go on. It becomes longer each time in
-    /// four cases: another client was faster though the lock was free, nodes let nobody wait, nodes grant nothing for a
-    /// while, or too few nodes can be asked.
+    /// Returns the pause in microseconds; 0 if the caller waits in the queues, which say when to continue. It is longer
+    /// each time in four cases: another client was faster although the lock was free, nodes refused to let the request
+    /// wait, nodes grant nothing for a while, or too few nodes can be asked.
     fn pause_us(&mut self, refused: Refused, now: BootTime, random: u64) -> u64 {
         let is_guarded = matches!(refused, Refused::Guarded { .. });
         let pauses = !refused.may_queue() || self.collided || (is_guarded && (self.waited || self.nodes > 1));
@@ -339,10 +341,10 @@ impl Taker {
         less_up_to(u64::from(longest_ms) * 1_000, JITTER_PERMILLE, random)
     }
 
-    // What it knows.
+    // Facts about the request.
 
-    /// Returns the limit of permits if this caller has to choose a number. A single node chooses by itself, and some
-    /// callers have chosen.
+    /// Returns the limit of permits if this caller has to choose a number. A single node chooses itself, and a caller
+    /// may have named a number.
     fn chooses(&self) -> Option<u16> {
         match self.wanted {
             Wanted::Permit { limit, number: None } if self.nodes > 1 => Some(limit),
@@ -363,7 +365,7 @@ impl Taker {
         self.limit.map(|limit| limit.max(now.plus_ms(LAST_TRY_MS)))
     }
 
-    /// Returns the moment at which all is over, with the last attempt, if there is a limit.
+    /// Returns the moment at which the last attempt ends, if there is a limit.
     pub fn over(&self) -> Option<BootTime> {
         self.limit.map(|limit| limit.plus_ms(LAST_TRY_MS))
     }

@@ -70,11 +70,11 @@ fn on_one_node_the_request_itself_waits_unless_many_do() {
     assert_eq!(taker.on_paused(false, ms(5), 0), Task::AskAndWait { patience_ms: 9_995, by });
     taker.on_refused(Refused::Contended, ms(6), 0);
     assert_eq!(taker.on_paused(true, ms(6), 0), Task::Queue { patience_ms: 9_994 });
-    // A guarded node grants nothing to waiting requests either.
+    // A guarded node grants nothing to waiting requests, either.
     taker.on_queue(None, ms(7), 0);
     let Task::Pause { until, .. } = taker.on_refused(Refused::Guarded { left_ms: 50 }, ms(7), 0) else { panic!() };
     assert_eq!(until, ms(57));
-    // At the limit it asks once more, and does not wait.
+    // At the limit the caller asks once more, without waiting.
     assert_eq!(taker.on_paused(false, ms(10_000), 0), ask(Wanted::Exclusive, Some(10_100), false));
 }
 
@@ -102,7 +102,7 @@ fn free_looking_permits_are_tried_a_few_times() {
     taker.on_turn(true, ms(1), 0);
     taker.on_paused(false, ms(1), 0);
     assert_eq!(taker.on_queue(Some(1), ms(2), 0), ask(permit(1), None, true), "the one that nodes keep");
-    // A caller whose turn it is asks, and may look again: the queues served others meanwhile.
+    // A caller whose turn it is asks, and may look for numbers again: the queues served others meanwhile.
     assert_eq!(taker.on_refused(Refused::Contended, ms(3), 0), Task::Look { limit: 3, by: None });
     assert_eq!(taker.on_look(None, ms(3), 0), pause(ms(5)));
 }

@@ -1,6 +1,6 @@
-//! The causes for which a node may have forgotten grants.
+//! The causes why a node may have forgotten grants.
 
-/// The cause for which the guard is armed.
+/// The cause of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The node started and cannot prove that it remembers every grant.
@@ -23,8 +23,8 @@ impl Cause {
     pub const ALL: [Cause; 6] =
         [Cause::Restart, Cause::Promotion, Cause::Flush, Cause::Eviction, Cause::Slot, Cause::Operator];
 
-    /// Returns whether locks that were in memory before the cause stay as certain as they were: the cause is only about
-    /// other locks.
+    /// Returns whether locks that were in memory before the cause stay as certain as they were, because the cause
+    /// concerns only other locks.
     pub const fn leaves_locks_sure(self) -> bool {
         matches!(self, Cause::Flush | Cause::Eviction)
     }

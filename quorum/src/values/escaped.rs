@@ -1,4 +1,4 @@
-//! Escapes bytes as text that is safe in a configuration file, in INFO and in a monitor's labels.
+//! Escapes bytes as text that is safe in a configuration file, in INFO and in the labels of a monitoring system.
 
 /// Returns whether a byte stands for itself: a visible ASCII character, except those that delimit such texts.
 fn is_plain(byte: u8) -> bool {

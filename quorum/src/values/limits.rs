@@ -4,7 +4,7 @@
 /// made of host, process and purpose.
 pub const OWNER_BYTES_MAX: usize = 256;
 
-/// The longest note in bytes: a line or two for the person who looks for a culprit.
+/// The longest note in bytes: a line or two for a person who looks for the cause of contention.
 pub const NOTE_BYTES_MAX: usize = 1024;
 
 /// The largest sequence number of a note, exact in Lua, JavaScript and JSON, as tokens are.
@@ -33,7 +33,7 @@ pub const TOKEN_LIMIT: u64 = 1 << 53;
 /// wrong, uses up the token space.
 pub const TOKEN_HINT_MAX: u64 = 1 << 52;
 
-/// The number of stripes that keep the highest tokens of forgotten keys: 512 KiB in all. With more stripes, fewer
+/// The number of stripes, which keep the highest tokens of forgotten keys: 512 KiB in all. With more stripes, fewer
 /// unrelated keys push each other's tokens ahead of the clock.
 pub const TOKEN_STRIPES: usize = 1 << 16;
 
@@ -45,47 +45,48 @@ pub const FLOOR_MAX: u64 = TOKEN_LIMIT - (1 << 51);
 /// quorum are so far apart, and a key whose token a hostile client drove there is still raised on the other nodes.
 pub const FENCE_SPAN_US: u64 = 365 * 86_400_000_000;
 
-/// The most stripes whose tokens may exceed the node's ceiling. If more need that, the clocks are apart, and the node's
-/// ceiling follows.
+/// The most stripes that may have ceilings of their own, above the node's. If more need one, clocks are apart, and the
+/// node's ceiling is raised too.
 pub const STRIPE_CEILINGS_MAX: usize = 256;
 
-/// The furthest ahead of the node's clock that its ceiling then follows, in microseconds: two days. Mistaken time zones
-/// are 26 hours apart, a wrong date a day.
+/// The furthest that the node's own ceiling is raised ahead of its clock then, in microseconds: two days. Mistaken time
+/// zones are 26 hours apart, a wrong date a day.
 pub const CLOCKS_APART_US: u64 = 2 * 86_400_000_000;
 
-/// The largest jump of the wall clock that is followed at once, in microseconds: two days, as [`CLOCKS_APART_US`].
+/// The largest jump of the wall clock that is accepted at once, in microseconds: two days, as [`CLOCKS_APART_US`].
 pub const CLOCK_JUMP_US: u64 = CLOCKS_APART_US;
 
-/// The time for which a wall clock that jumped must stay before it is followed, in milliseconds: ten minutes. A wrong
-/// date that was set by hand, or by NTP at a start, is corrected by then.
+/// The time for which a wall clock that jumped further must stay there before it is accepted, in milliseconds: ten
+/// minutes. A wrong date that was set by hand, or by NTP at a start, is corrected by then.
 pub const CLOCK_SETTLES_MS: u64 = 600_000;
 
-/// The furthest ahead of the last incarnation's tokens that a start trusts the wall clock, in microseconds; beyond that
-/// it has jumped. No node is down longer than this year, less the difference between nodes' clocks, so that other nodes
-/// still follow ([`FENCE_SPAN_US`]).
+/// The furthest that the wall clock may be ahead of the last incarnation's tokens at a start, in microseconds; if it is
+/// further ahead it has jumped. It is a year, longer than any node is down, less the difference between nodes' clocks,
+/// so that other nodes can still raise their tokens ([`FENCE_SPAN_US`]).
 pub const NODE_DOWN_US: u64 = FENCE_SPAN_US - CLOCKS_APART_US;
 
 /// The time for which a stripe keeps a ceiling of its own that no token needed, in milliseconds. A client refused with
-/// NOTYET returns within some milliseconds.
+/// NOTYET repeats its request within some milliseconds.
 pub const STRIPE_CEILING_UNUSED_MS: u64 = 10_000;
 
-/// The lead of the ceiling of tokens, in tokens (microseconds of the clock): 5 s of grants without a write to the disk.
+/// The lead of the ceiling over the clock, in tokens (microseconds of the clock): 5 s of grants without a write to the
+/// disk.
 pub const CEILING_LEAD: u64 = 5_000_000;
 
-/// The lead of the ceiling over the highest token issued, where tokens are ahead of the clock and so count grants: 0.2
-/// s at a million grants a second on one stripe. It is small, so that a node that restarts all day does not drive its
-/// tokens ahead.
+/// The lead of the ceiling over the highest token issued, where tokens are ahead of the clock and each grant adds one:
+/// 0.2 s at a million grants a second on one stripe. It is small, so that a node that restarts all day does not drive
+/// its tokens ahead.
 pub const ISSUED_LEAD: u64 = 200_000;
 
-/// The lead of the ceiling at a start, before anything is granted, in tokens: enough for the first grants, and small
-/// enough that a node that restarts all day does not drive its tokens ahead.
+/// The lead of the ceiling at a start, before anything is granted, in tokens: enough for the first grants. It is small,
+/// so that a node that restarts all day does not drive its tokens ahead.
 pub const START_LEAD: u64 = 10_000;
 
 /// The longest guard that an operator can arm, in milliseconds: two days, twice the longest lease.
 pub const GUARD_LIMIT_MS: u32 = 2 * MAX_TTL_LIMIT_MS;
 
-/// The most evicted locks that are remembered individually, which bounds their memory on a server that has none to
-/// spare. Beyond it the whole node is guarded.
+/// The most evicted locks that are remembered individually, since the server has no memory to spare then. If there are
+/// more, the whole node is guarded.
 pub const EVICTED_MAX: usize = 65_536;
 
 /// The longest wait in the queue, in milliseconds: one day, as the longest lease.
@@ -96,36 +97,37 @@ pub const WAIT_MAX_MS: u32 = MAX_TTL_LIMIT_MS;
 pub const KEEPALIVE_MAX_MS: u32 = 2_592_000_000;
 
 /// The shortest lease that a node keeps alive, in milliseconds. Each renewal is a write to replicas and the AOF, and a
-/// node that shares its processor stands still for some tenths of a second now and then.
+/// node that shares its processor may not run for some tenths of a second now and then.
 pub const KEEPALIVE_TTL_MIN_MS: u32 = 1_000;
 
 /// The most renewals a second that a node accepts with KEEPALIVE. With an AOF they take a quarter of a core (Redis 7.0)
 /// and write 13 MB a second. That many come from 33 333 leases of one second, or a million of 30 seconds.
 pub const RENEWALS_A_SECOND_MAX: u64 = 100_000;
 
-/// The bytes of key and owner with which a renewal counts as one more. Without that a hundred idle leases of one second
+/// The bytes of key and owner for which a renewal counts as one more. Without that, a hundred idle leases of one second
 /// with names of a megabyte took two thirds of a core.
 pub const RENEWAL_BYTES: usize = 256;
 
-/// The number of renewals in the length of a lease that is kept alive: a node that stands still for less than two
+/// The number of renewals in the length of a lease that is kept alive: a node that does not run for less than two
 /// thirds of it loses none.
 pub const RENEWALS_A_TTL: u64 = 3;
 
-/// The delay before a failed renewal is repeated, in milliseconds: before the shortest lease ends.
+/// The delay before a failed renewal is repeated, in milliseconds: short, so that even the shortest lease does not end
+/// before.
 pub const RENEW_AGAIN_MS: u32 = 20;
 
-/// The longest KEEP of a gate, in milliseconds: a leap year. A late writer that comes after it is let in.
+/// The longest KEEP of a gate, in milliseconds: a leap year. A late writer that comes after the gate's end is let in.
 pub const GATE_KEEP_MAX_MS: u64 = 366 * 86_400_000;
 
 /// The length of a listener's name, in bytes: too long to guess, and no longer than needed.
 pub const LISTENER_NAME_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
 /// The most bytes for leases with KEEPALIVE whose locks left their keys, each counted with [`KEEPALIVE_BYTES`]. A lock
-/// may return before its lease is next renewed, which can take 8 hours. For more leases the node checks at once whether
-/// the locks have returned.
+/// may return before its lease is next renewed, which can take 8 hours, so such leases are kept. If there are more, the
+/// node checks at once whether the locks have returned.
 pub const KEEPALIVES_LEFT_BYTES_MAX: usize = 1 << 20;
 
-/// The memory of a lease with KEEPALIVE beside its key and owner, in bytes.
+/// The memory of a lease with KEEPALIVE in addition to its key and owner, in bytes.
 pub const KEEPALIVE_BYTES: usize = 256;
 
 /// The most news in one answer: each costs the server less than 1 µs to write, so it returns to its other clients
@@ -148,12 +150,12 @@ pub const MAX_WAITERS_DEFAULT: u32 = 65_536;
 /// The upper bound of `lock.max-waiters`: far more clients than a server takes.
 pub const MAX_WAITERS_LIMIT: u32 = 1_000_000;
 
-/// The bytes of an entry for a waiting request beside its texts: slightly more than measured with a crowd on one key. A
-/// request with a listener has two entries.
+/// The bytes of an entry for a waiting request in addition to its texts: slightly more than measured with a crowd on
+/// one key. A request with a listener has two entries.
 pub const ENTRY_BYTES: u64 = 512;
 
-/// The default of `lock.max-waiting-bytes`: 4 KiB for each request that may wait by default. That is room for a key, an
-/// owner and a note of any usual length, and keys of a megabyte cannot make the node keep gigabytes.
+/// The default of `lock.max-waiting-bytes`: 4 KiB for each request that may wait by default. That is enough for usual
+/// keys, owners and notes, and keys of a megabyte cannot make the node keep gigabytes.
 pub const MAX_WAITING_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// The upper bound of `lock.max-waiting-bytes`: a terabyte, more than a server has.
@@ -169,11 +171,11 @@ pub const SHARE_OF_A_USER: u64 = 3;
 /// it is alone.
 pub const FIRST_SHARE_OF_A_USER: u64 = 7;
 
-/// The part of the places and bytes that turns of clients which did not wait can take: an eighth.
+/// The part of the places and bytes that reservations of clients which did not wait can take: an eighth.
 pub const TURNS_PART: u64 = 8;
 
 /// The default of `lock.handoff-window`, in milliseconds: how long a free lock is reserved for a LOCK.WAIT that was
-/// answered. A round trip within a data centre and a pause of the client's garbage collection fit in.
+/// answered. It covers a round trip within a data centre and a pause of the client's garbage collection.
 pub const HANDOFF_WINDOW_DEFAULT_MS: u32 = 20;
 
 /// The upper bound of `lock.handoff-window`, in milliseconds: how long a client that was answered and is gone can keep
@@ -193,13 +195,13 @@ pub const HOLDERS_MAX: usize = 1_000_000;
 pub const RETRY_HAND_OVER_MS: u32 = 10;
 
 /// The most requests of one owner in one lock's queue. An owner names one acquisition, so further requests are
-/// repetitions. A grant answers all of them in one step, so they must be few.
+/// repetitions. They must be few, because a grant answers all of them in one step.
 pub const OWNER_REQUESTS_MAX: usize = 32;
 
 /// The number of consecutive unused turns after which the request that has waited longest is next, whatever the
-/// tickets. Clients that ask several nodes at once leave a turn or two unused when they collide, and keep their order.
-/// Ten turns are 0.2 s with the default of `lock.handoff-window`: that is how long clients that never acquire can keep
-/// a lock from everybody else.
+/// tickets. Clients that collide when they ask several nodes leave a turn or two unused, and keep their order. Ten
+/// turns are 0.2 s with the default of `lock.handoff-window`: clients that never acquire can keep a lock from all
+/// others no longer than that.
 pub const UNUSED_TURNS_MAX: u32 = 10;
 
 /// The most waiting clients answered in one pass of the event loop, and the most requests that one pass over a queue
@@ -207,8 +209,8 @@ pub const UNUSED_TURNS_MAX: u32 = 10;
 /// clients within 1 ms. A command that frees a lock and the timer after it can each do so in one pass.
 pub const ANSWERS_A_PASS_MAX: usize = 50;
 
-/// The longest wait for the disk of an ACQUIRE that waits for nobody, in milliseconds: a disk that is slow for a moment
-/// is waited out, one that hangs is reported.
+/// The longest wait for the disk of an ACQUIRE that waits for no other owner, in milliseconds: a write that is briefly
+/// slow is waited for, a disk that hangs is reported.
 pub const DISK_WAIT_MS: u32 = 1_000;
 
 /// The most grants that one step removes from a lock that others hold, because their leases are over or an operator
@@ -241,15 +243,16 @@ pub const LOG_KEY_BYTES_MAX: usize = 256;
 /// The bytes of a note that the log keeps.
 pub const LOG_NOTE_BYTES_MAX: usize = 128;
 
-/// The counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of all events.
+/// The number of counters of contended keys, for each kind of contention: a count is too large by less than 0.4 % of
+/// all events.
 pub const TOP_KEYS: usize = 256;
 
 /// The most events of grants (`lock.events`) kept until they are published, in the same pass of the event loop or the
-/// next: one command can delete any number of locks.
+/// next. It is bounded because one command can delete any number of locks.
 pub const EVENTS_MAX: usize = 1_024;
 
-/// The most key prefixes with separate metrics: each takes at most 75 KB, all 2.5 MB, and an operator can still survey
-/// that number.
+/// The most key prefixes with separate metrics: each takes at most 75 KB, all 2.5 MB, and people can still read that
+/// many.
 pub const PREFIXES_MAX: usize = 32;
 
 /// The longest key prefix with separate metrics, in bytes.
@@ -261,7 +264,7 @@ pub const LOGGED_TOGETHER_MAX: usize = 64;
 /// The largest version of a set of nodes, exact in Lua, JavaScript and JSON, as tokens are.
 pub const MEMBERS_VERSION_MAX: u64 = TOKEN_LIMIT - 1;
 
-/// The most nodes in a set: a lock asks all of them.
+/// The most nodes in a set. It is small, because a lock asks all of them.
 pub const MEMBERS_MAX: usize = 31;
 
 /// The longest address of a node in a set, in bytes.

@@ -1,4 +1,4 @@
-//! The basic values of all other modules.
+//! The basic values that all other modules use.
 
 pub mod cause;
 pub mod escaped;

@@ -65,7 +65,7 @@ impl Wanted {
         }
     }
 
-    /// Returns every mode that its grant can have, permits from the lowest number on.
+    /// Returns every mode that a grant for this request can have, permits from the lowest number on.
     pub fn modes(self) -> impl Iterator<Item = Mode> {
         let (mode, limit, number) = match self {
             Self::Exclusive => (Some(Mode::Exclusive), 0, None),
@@ -103,7 +103,8 @@ impl Mode {
         }
     }
 
-    /// Returns the permit number; 1 for an exclusive grant, which is 1 of 1, and for readers, which need no number.
+    /// Returns the permit number. It is 1 for an exclusive grant, which is permit 1 of 1, and for readers, which need
+    /// no number.
     pub const fn number(self) -> u16 {
         match self {
             Mode::Permit(permit) => permit.number,
@@ -147,7 +148,7 @@ pub(crate) mod tests {
             (Mode::Shared, permit(1, 9), false),
             (permit(1, 3), permit(2, 3), true),
             (permit(2, 3), permit(2, 3), false),
-            // The smaller limit counts, in any order.
+            // The smaller limit counts, in either order.
             (permit(3, 3), permit(1, 2), false),
             (permit(2, 3), permit(1, 2), true),
             // A limit of one is an exclusive lock.
@@ -176,7 +177,7 @@ pub(crate) mod tests {
         assert!(Wanted::Shared.is(Mode::Shared) && !Wanted::Shared.is(Mode::Exclusive) && !Wanted::Shared.is(grant));
     }
 
-    /// A set of pairwise compatible permits is no larger than the smallest limit among them.
+    /// No set of pairwise compatible permits is larger than the smallest limit among them.
     #[test]
     fn no_more_permits_than_the_smallest_limit_go_together() {
         let permits: Vec<_> = all(4).into_iter().filter(|mode| matches!(mode, Mode::Permit(_))).collect();

@@ -1,8 +1,8 @@
-//! Prints texts that others chose, so that a terminal obeys nothing in them.
+//! Prints texts from others without executing terminal control sequences in them.
 
 use std::fmt::{self, Write};
 
-/// A text in which characters that a terminal would obey are escaped. Escapes that are already there stay as they are.
+/// A text in which characters that control a terminal are escaped. Escapes that are already there stay as they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(pub &'a str);
 

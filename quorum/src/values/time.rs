@@ -1,4 +1,4 @@
-//! Time for the rules: handed in, never read.
+//! Times that the rules are given. The rules read no clock.
 
 use crate::values::limits::TOKEN_HINT_MAX;
 
@@ -63,13 +63,13 @@ impl BootTime {
     }
 }
 
-/// The identity of one boot of one machine: boot-clock times compare only within one. It is random if the system does
-/// not tell, so that nothing compares.
+/// The identity of one boot of one machine: boot-clock times can be compared only within one boot. It is random if the
+/// system does not tell it, so that no times compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootId(pub [u8; 16]);
 
-/// Returns the latest time that a clock elsewhere may show when one here shows `wall_us`, if clocks are up to `skew_ms`
-/// apart.
+/// Returns the latest time that another machine's clock may show when this one shows `wall_us`, if clocks are up to
+/// `skew_ms` apart.
 pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
     wall_us + skew_ms as u64 * US_PER_MS
 }
@@ -77,9 +77,9 @@ pub const fn ahead_us(wall_us: u64, skew_ms: u32) -> u64 {
 /// The two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The boot clock: every lease decision is made on it.
+    /// The boot clock, by which all decisions about leases are made.
     pub boot: BootTime,
-    /// The wall clock in microseconds since 1970, at most [`TOKEN_HINT_MAX`]: a hint for token values, nothing else.
+    /// The wall clock in microseconds since 1970, at most [`TOKEN_HINT_MAX`]: only a hint for token values.
     pub wall_us: u64,
 }
 

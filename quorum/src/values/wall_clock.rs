@@ -1,14 +1,14 @@
-//! The wall clock as a hint for tokens, which does not follow every jump at once.
+//! The wall clock as a hint for tokens, which does not accept every jump at once.
 //!
 //! Tokens never fall. A wall clock may show a far future for a moment: a wrong date that somebody corrects, a virtual
-//! machine that wakes up, a broken clock chip. That would leave the node's tokens there permanently, where no other
-//! node follows. Passing time and small steps are followed at once; a jump ahead only once the clock has stayed there
-//! for a while.
+//! machine that wakes up, a broken clock chip. Following it would move the node's tokens there for good, where those of
+//! no other node are. So passing time and small steps are accepted at once, a jump ahead only once the clock has stayed
+//! there for a while.
 
 use crate::values::limits::{CLOCK_JUMP_US, CLOCK_SETTLES_MS, NODE_DOWN_US};
 use crate::values::time::BootTime;
 
-/// The accepted wall clock.
+/// The wall clock as far as it is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     /// The lead over the boot clock, in microseconds.
@@ -21,8 +21,8 @@ impl WallClock {
     /// The clock before it was first read.
     pub const UNKNOWN: Self = Self { ahead_us: 0, jumped: None };
 
-    /// Creates the clock at the start of a node, which shows `wall_us`. The node's tokens were at most `ceiling`, if
-    /// that is known. A node is not down for years, so a clock that says so has jumped.
+    /// Creates the clock at the start of a node, when it shows `wall_us`. The node's tokens were at most `ceiling`, if
+    /// that is known. No node is down for years, so a clock that says so has jumped.
     pub fn new(boot: BootTime, wall_us: u64, ceiling: Option<u64>) -> Self {
         let wall_ahead = wall_us.saturating_sub(boot.as_us());
         match ceiling {
@@ -103,7 +103,7 @@ mod tests {
         let mut corrected = clock;
         corrected.look(boot(CLOCK_SETTLES_MS), START_US + CLOCK_SETTLES_MS * 1_000);
         assert_eq!((shown(&corrected, CLOCK_SETTLES_MS), corrected.jump_us()), (0, None));
-        // A jump to another time starts anew.
+        // A jump to another time starts a new wait.
         let mut elsewhere = clock;
         elsewhere.look(boot(CLOCK_SETTLES_MS), START_US + 2 * far);
         assert_eq!(elsewhere.jump_us(), Some(2 * far - CLOCK_SETTLES_MS * 1_000));

@@ -1,4 +1,4 @@
-//! Blocks on a future without a runtime.
+//! Waits for a future on a thread without a runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 use crate::net::home;
 
-/// A waker of the thread that waits.
+/// Wakes the thread that waits.
 struct Waiting(Thread);
 
 impl Wake for Waiting {

@@ -42,13 +42,13 @@ use crate::api::election::checked;
 use crate::api::held::held;
 use crate::{Error, Holder, Leader, Loss, Options, Released, SessionEnd};
 
-/// The async types.
+/// The async types, which the blocking ones call.
 mod twins {
     pub use crate::{Client, Election, Guard, Permit, ReadGuard, RwLock, Semaphore, Session, WriteGuard};
 }
 
-/// Declares methods of a type that call those of its twin. `blocks` waits for an async method, `now` calls a plain one.
-/// After `->` the value is converted by `into`, after `=>` the value inside the `Result`.
+/// Declares methods of a blocking type that call those of its async twin. `blocks` waits for an async method, `now`
+/// calls a plain one. After `->` the value is converted by `into`, after `=>` the value inside the `Result`.
 macro_rules! methods {
     ($name:ident, $($how:ident $method:ident($($argument:ident: $type:ty),*) $arrow:tt $returned:ty;)*) => {
         impl $name {
@@ -68,7 +68,8 @@ macro_rules! methods {
     (convert =>, $value:expr) => { $value.map(Into::into) };
 }
 
-/// Declares the twin of a type, with these methods in place of the async ones, and all other methods of the type.
+/// Declares the blocking twin of a type: `methods` replaces its async methods, and all other methods are the type's
+/// own.
 macro_rules! face {
     ($(#[$meta:meta])* $name:ident, $($methods:tt)*) => {
         $(#[$meta])*
@@ -151,8 +152,8 @@ face! {
 }
 
 face! {
-    /// Several locks that are kept together. Returns async guards, whose methods that do not wait show each lock's
-    /// state.
+    /// Several locks that are kept together. Returns async guards, of which only the methods that do not wait are
+    /// useful here.
     #[must_use = "its locks are given back when a session is dropped"]
     Session,
     blocks lock(key: impl AsRef<[u8]>) -> Result<Arc<crate::Guard>, Error>;
@@ -175,8 +176,9 @@ face! {
 face! {
     /// A held lock.
     ///
-    /// Dropped outside of a runtime, it blocks until a majority has released the lock or has had its time to answer,
-    /// since the process may be about to end. Dropped inside a runtime, it releases the lock in the background.
+    /// If it is dropped outside of a runtime, the drop blocks until a majority has released the lock or had its time to
+    /// answer, since the process may be about to end. If it is dropped inside a runtime, the lock is released in the
+    /// background.
     #[must_use = "the lock is given back when its guard is dropped"]
     Guard,
     blocks lost() -> Loss;
@@ -269,7 +271,7 @@ impl Permit {
 }
 
 impl WriteGuard {
-    /// Makes this writer a reader, blocking until a majority knows: see [`crate::WriteGuard::downgrade`].
+    /// Makes this writer a reader, blocking until a majority has made the change: see [`crate::WriteGuard::downgrade`].
     ///
     /// # Errors
     /// Those of [`crate::WriteGuard::downgrade`].

@@ -1,4 +1,4 @@
-//! Requests to the master of their key, also while its slot moves.
+//! Sends requests to the master of their key, also while the key's slot moves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::values::failure::Why;
 /// Pause before a request about a migrating slot is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Maximum age of a redirected wait that is repeated at once. After that its caller begins it anew, with the rest of
-/// its time.
+/// Maximum age of a wait that is repeated at once when it is redirected. After that its caller begins it anew, with the
+/// rest of its time.
 const JUST_BEGUN: Duration = Duration::from_millis(100);
 
 /// The server that answered, and its answer.
 type Answer = (Option<NodeId>, Result<Value, Why>);
 
-/// A request to the master of a key.
+/// A request for the master of a key.
 struct Question<'a> {
     key: &'a [u8],
     command: &'a Cmd,
     given: Given,
     about: Option<&'a Lease>,
-    /// The last moment to follow a redirection.
+    /// The latest moment to follow a redirection.
     until: Instant,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The next target of a request.
+/// The server to send the request to next, and how.
 struct Next {
     node: Arc<Node>,
     asking: bool,
@@ -113,13 +113,13 @@ impl Cluster {
             Err(failure) => return (None, 0, Err(failure)),
         };
         let (id, over, reply) = node.look(command, given).await;
-        // Redirections are not followed: the lock is checked again after its next extension at its new master.
+        // Redirections are not followed: the lock is checked at its new master after its next extension.
         self.after(&key, node.way().map(|way| &**way), &reply).await;
         (id, over, reply)
     }
 
     /// Sends `command`, which may wait in a queue of its key's master. See [`Node::ask_waiting`]. If the slot moves to
-    /// another master meanwhile, the answer is Null, as at the end of the wait: a caller that still waits asks again.
+    /// another master meanwhile, the answer is Null, as at the end of a wait, and a caller that still waits asks again.
     pub async fn ask_waiting(self: &Arc<Self>, command: &Cmd, patience: Duration, about: Option<&Lease>) -> Answer {
         self.wait(command, patience, about, false).await
     }
@@ -159,7 +159,7 @@ impl Cluster {
         unreachable!("it follows {REDIRECTIONS_MAX} redirections at most")
     }
 
-    /// Returns where to go on after this answer of a server; `None` if the answer is final.
+    /// Returns the server to ask next after this answer; `None` if the answer is final.
     async fn after(self: &Arc<Self>, key: &[u8], way: Option<&Way>, reply: &Result<Value, Why>) -> Option<Next> {
         let failure = reply.as_ref().err()?;
         let host = way.and_then(Way::host).unwrap_or_default();
@@ -173,7 +173,8 @@ impl Cluster {
                 Some(Next { node, asking: false })
             }
             None => {
-                // A temporary refusal concerns that master only; one that does not answer may have been replaced.
+                // The refusal of a master that is not ready is not about the map; a master that does not answer may
+                // have been replaced.
                 if !failure.is_answer() || failure.code() == Some("CLUSTERDOWN") {
                     self.stale.notify_one();
                 }
@@ -183,7 +184,7 @@ impl Cluster {
     }
 }
 
-/// Returns the key of a command of the module.
+/// Returns the key in a command of the module.
 fn key_of(command: &Cmd) -> &[u8] {
     match command.args_iter().nth(1) {
         Some(Arg::Simple(key)) => key,

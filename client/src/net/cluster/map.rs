@@ -22,10 +22,11 @@ pub struct Shard {
     pub servers: Vec<Place>,
 }
 
-/// The cluster as one server sees it.
+/// The cluster's shards, as one server sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// True if the server sees a majority of the masters, and the epoch of its configuration. Larger is better.
+    /// True if the server sees a majority of the masters, and the epoch of its configuration. The larger pair is
+    /// better.
     pub standing: (bool, u64),
     pub shards: Vec<Shard>,
 }
@@ -60,8 +61,8 @@ impl Shard {
 }
 
 impl Place {
-    /// Parses a server in a list; one without a host is at `answered`. `None`: the server that answered does not know
-    /// its own address.
+    /// Parses a server in a list. If its host is missing, it is at `answered`; `None` if the server that answered does
+    /// not know its own address.
     fn read(server: &Value, answered: &str) -> Option<Self> {
         let Value::Array(parts) = server else { return None };
         let [host, Value::Int(port), ..] = &parts[..] else { return None };
@@ -82,10 +83,11 @@ impl Place {
     }
 }
 
-/// Maximum number of redirections per request: two for a slot that arrives during its migration, and more for old maps.
+/// Maximum number of redirections per request: two for a slot that arrives during its migration, and more for outdated
+/// maps.
 pub const REDIRECTIONS_MAX: u32 = 5;
 
-/// The redirection of a master that does not serve a key itself.
+/// A master's answer that another master serves the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirection {
     /// Another master serves the slot from now on.
@@ -97,7 +99,7 @@ pub enum Redirection {
 }
 
 impl Redirection {
-    /// Returns the redirection in a failure that the server at `host` answered.
+    /// Returns the redirection in the error that the server at `host` answered.
     pub fn of(failure: &Why, host: &str) -> Option<Self> {
         let Why::Refused { code, text } = failure else { return None };
         if code == "TRYAGAIN" {

@@ -1,8 +1,8 @@
 //! A cluster as one node of the list: requests go to the master that serves the slot of their key.
 //!
-//! Each master is a [`Node`] of its own, with its own connections, pace, silence and pending releases. So a dead or
-//! frozen master affects only the keys of its own slots. The servers report the master of each slot (CLUSTER SLOTS),
-//! and so does each redirection; redis-rs computes the slot of a key.
+//! Each master is a [`Node`] with its own connections, adaptive timeout and pending releases. So a dead or frozen
+//! master affects only the keys of its own slots. The servers report the master of each slot (CLUSTER SLOTS), and so
+//! does each redirection; redis-rs computes the slot of a key.
 
 mod asking;
 mod map;
@@ -30,21 +30,21 @@ use crate::net::debt::Debt;
 use crate::net::node::{Common, Node, Whereabouts};
 use crate::values::failure::Why;
 
-/// Shift of a master's number within the numbers of its connections.
+/// The bits for the numbers of one master's connections; the bits above are the master's number.
 const NUMBERED_FROM: u32 = 32;
 
-/// A cluster of the list.
+/// A cluster in the list of nodes.
 #[derive(Debug)]
 pub struct Cluster {
-    /// A weak reference to itself, for its masters.
+    /// A weak reference to this cluster, for its masters.
     this: Weak<Self>,
     name: String,
-    /// The cluster's place in the list, from 0.
+    /// The cluster's index in the list.
     place: usize,
     /// The servers that the user named.
     seeds: Vec<Way>,
     known: watch::Sender<MapStatus>,
-    /// The masters by address: those of the map, and those that redirections named.
+    /// The masters by address: those in the map, and those that redirections named.
     masters: Mutex<HashMap<Place, Master>>,
     /// Number of masters so far.
     count: AtomicU64,
@@ -53,12 +53,12 @@ pub struct Cluster {
     common: Common,
 }
 
-/// The known map.
+/// The state of the map.
 #[derive(Clone, Debug)]
 enum MapStatus {
-    /// No server has answered yet.
+    /// No server has answered so far.
     Nothing,
-    /// No map, for this reason.
+    /// There is no map, for this reason.
     Failed(Why),
     Map(Arc<Map>),
 }
@@ -66,14 +66,14 @@ enum MapStatus {
 /// The masters of all slots.
 #[derive(Clone, Debug)]
 struct Map {
-    /// By slot, an index of `masters`.
+    /// The index in `masters` for each slot.
     slots: HashMap<Slot, u16>,
     masters: Vec<Arc<Node>>,
-    /// Servers that serve no slot now, and may be asked for a map.
+    /// Servers without a slot now, which can also be asked for a map.
     replicas: Vec<Place>,
 }
 
-/// A master, and the tasks that keep it connected while this lives.
+/// A master, and the tasks that keep it connected as long as this value lives.
 #[derive(Debug)]
 struct Master {
     node: Arc<Node>,
@@ -94,7 +94,7 @@ impl Map {
 }
 
 impl Cluster {
-    /// Creates the cluster of the servers `seeds`, at this place in the list. Nothing is connected yet.
+    /// Creates the cluster of the servers `seeds`, with this index in the list. Nothing is connected yet.
     pub fn new(place: usize, seeds: Vec<Way>, common: &Common) -> Arc<Self> {
         let name = cluster_name(&seeds);
         Arc::new_cyclic(|this| Self {
@@ -115,7 +115,7 @@ impl Cluster {
         &self.name
     }
 
-    /// Returns its masters, as far as they are known.
+    /// Returns the cluster's masters, as far as they are known.
     pub fn masters(&self) -> Vec<Arc<Node>> {
         match &*self.known.borrow() {
             MapStatus::Map(map) => map.masters.clone(),
@@ -131,7 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Returns whether a request about `key` makes sense; also if it gets a lasting error at once.
+    /// Returns whether to send a request about `key`: it can be answered, or fails at once with a lasting error.
     pub fn is_worth_asking(&self, key: &[u8]) -> bool {
         match &*self.known.borrow() {
             MapStatus::Nothing => true,
@@ -140,7 +140,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the cluster's id, the lowest of its masters' ids, once all masters that can be connected are.
+    /// Returns the cluster's id, which is the lowest of its masters' ids, once each master is connected or has failed.
     ///
     /// # Errors
     /// No master answers; or one of them, or the cluster itself, cannot be a node.
@@ -158,7 +158,7 @@ impl Cluster {
         lowest.ok_or_else(|| last.unwrap_or_else(none))
     }
 
-    /// Returns the map. Waits for the very first one.
+    /// Returns the map. If there has never been one, waits for it until `by`.
     async fn map(&self, by: Instant) -> Result<Arc<Map>, Why> {
         let mut known = self.known.subscribe();
         let known = timeout_at(by, known.wait_for(|known| !matches!(known, MapStatus::Nothing))).await;
@@ -182,10 +182,10 @@ impl Cluster {
         self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the master at `place`; a new one is connected from now on.
+    /// Returns the master at `place`, creating and connecting it if it is new.
     fn master_at(&self, masters: &mut HashMap<Place, Master>, place: &Place) -> Arc<Node> {
         let new = || {
-            // All servers of a cluster are reached in the same manner.
+            // The settings of the first server apply to all servers of a cluster.
             let way = Arc::new(self.seeds[0].to(&place.host, place.port));
             let first = (self.count.fetch_add(1, Ordering::Relaxed) << NUMBERED_FROM) + 1;
             let node = Node::new(self.place, Whereabouts::At(way), &self.common).of_cluster(first);
@@ -195,7 +195,7 @@ impl Cluster {
                 tokio::spawn(async move { node.stay_connected().await }).abort_handle()
             };
             let (cluster, own) = (Weak::clone(&self.this), Arc::clone(&node));
-            // The slot may have moved meanwhile.
+            // The slot may have moved in the meantime.
             let release = move |debt: Arc<Debt>| {
                 let (cluster, own) = (cluster.upgrade(), Arc::clone(&own));
                 let paid = async move {

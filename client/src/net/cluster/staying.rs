@@ -17,18 +17,18 @@ use crate::net::node::Node;
 use crate::net::pace::Given;
 use crate::values::failure::Why;
 
-/// Pauses between renewals of the map: while all masters answer, and while one does not or a slot has none.
+/// The pause between renewals of the map: while all masters answer; and while one does not, or a slot has no master.
 const CALM: Duration = Duration::from_secs(10);
 const TROUBLED: Duration = Duration::from_millis(200);
 
-/// Minimum pause between renewals, whatever requests them.
+/// Minimum pause between renewals, whatever causes them.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// Number of servers asked at a time: one of them may be cut off, with an old map.
+/// Number of servers asked at a time, since one of them may be cut off and have an old map.
 const ASKED: usize = 3;
 
 impl Cluster {
-    /// Keeps the map up to date, for ever.
+    /// Keeps the map up to date. Never returns.
     pub async fn stay_informed(self: Arc<Self>) {
         loop {
             match self.view().await {
@@ -58,13 +58,13 @@ impl Cluster {
         }
     }
 
-    /// Returns the best view of some servers.
+    /// Asks some servers, and returns the best view.
     async fn view(&self) -> Result<View, Why> {
         let answering: Vec<_> = self.masters().into_iter().filter(|node| node.is_connected()).collect();
         let some: Vec<_> = answering.sample(&mut rand::rng(), ASKED).collect();
         let said = join_all(some.into_iter().map(ask_master)).await;
         if said.iter().all(Result::is_err) {
-            // All other known servers are asked, also replicas: one of them may be a master by now.
+            // All other known servers are asked, also replicas, since one of them may have become a master.
             let replicas = match &*self.known.borrow() {
                 MapStatus::Map(map) => map.replicas.clone(),
                 MapStatus::Nothing | MapStatus::Failed(_) => vec![],
@@ -77,7 +77,7 @@ impl Cluster {
     }
 }
 
-/// Returns a master's view, over its existing connection.
+/// Asks a master for its view, over its existing connection.
 async fn ask_master(node: &Arc<Node>) -> Result<View, Why> {
     let Some(way) = node.way() else { return Err(Why::Silent) };
     let given = Given::Within { least: CONNECT_TIMEOUT / 4, most: CONNECT_TIMEOUT };

@@ -1,4 +1,4 @@
-//! Views of a cluster, as some of its servers report them.
+//! Asks servers for their views of a cluster.
 
 use futures_util::future::join_all;
 use redis::{Cmd, Value, cmd};
@@ -10,12 +10,12 @@ use crate::net::bounds::CONNECT_TIMEOUT;
 use crate::net::server::Line;
 use crate::values::failure::Why;
 
-/// Returns the name of a cluster of these servers.
+/// Returns the name of a cluster with these servers.
 pub fn cluster_name(seeds: &[Way]) -> String {
     format!("cluster of {}", seeds.iter().map(Way::name).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the best view of these servers, over connections opened for it.
+/// Asks these servers over new connections, and returns the best view.
 ///
 /// # Errors
 /// None of them answers.
@@ -46,7 +46,7 @@ pub(super) fn read(info: &Value, slots: &Value, way: &Way) -> Result<View, Why> 
     View::read(info, slots, way.host().unwrap_or("127.0.0.1")).ok_or_else(wrong)
 }
 
-/// Returns a server's view, over a connection opened for it.
+/// Asks a server for its view, over a new connection.
 async fn ask_server(way: &Way) -> Result<View, Why> {
     let asked = async {
         let mut line = Line::open(way).await?;

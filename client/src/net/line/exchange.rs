@@ -1,6 +1,7 @@
-//! Requests on one connection in the order in which they are sent, and their answers: bytes and slots in, answers out.
+//! The requests on one connection in the order in which they are sent, and their answers.
 //!
-//! The exchange neither reads a clock nor touches a socket. A request costs a slot, and room in a buffer; nothing else.
+//! The exchange neither reads a clock nor uses a socket: it turns requests into bytes to write, and bytes that were
+//! read into answers. A request needs a slot, and room in a buffer.
 
 use std::collections::VecDeque;
 
@@ -14,11 +15,11 @@ use crate::values::failure::Why;
 /// Maximum silence of a connection with late requests before it is given up: it may be half open.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Maximum delay of a check. A later one shows that this process was delayed, not the node: the machine was busy, or
-/// the process was suspended. The node's answer may be there, unread.
+/// Maximum delay of a check. A longer delay shows that this process did not run in time (the machine was busy, or the
+/// process was suspended), so the node's answer may be there, unread.
 pub const OVERSLEPT: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Maximum number of times that the node gets its time again because of that.
+/// Maximum number of times that the time to answer is granted again because of such a delay.
 pub const OVERSLEPT_TIMES: u32 = 5;
 
 /// Buffers larger than this are freed when they are empty.
@@ -59,7 +60,7 @@ pub struct Waiting<T> {
     pub waits: T,
     /// The node's time to answer.
     pub given: Given,
-    /// The start of the time to answer; `None`: when the request is sent.
+    /// The moment from which the time to answer is counted; `None`: from when the request is sent.
     pub from: Option<Instant>,
     /// The command that precedes the request, if any. Its answer is ignored.
     pub before: Option<Before>,
@@ -116,13 +117,13 @@ pub struct Exchange<T> {
     /// Requests as bytes, in the order of sending; `asking` has their callers.
     asked: Vec<u8>,
     asking: Vec<Asked<T>>,
-    /// Bytes to write, from `written` on.
+    /// The bytes to write, from `written` on.
     output: Vec<u8>,
     written: usize,
     slots: VecDeque<Slot<T>>,
     /// Number of slots whose callers were reported as late.
     told: usize,
-    /// Bytes read; those from `taken` to `filled` are not parsed yet.
+    /// The bytes read; those from `taken` to `filled` are not parsed yet.
     input: Vec<u8>,
     taken: usize,
     filled: usize,
@@ -134,7 +135,7 @@ pub struct Exchange<T> {
 }
 
 impl<T: Waits> Exchange<T> {
-    /// Creates an empty exchange.
+    /// Creates an exchange without requests.
     pub fn new() -> Self {
         Self {
             asked: vec![],
@@ -152,7 +153,7 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Adds a request, to be sent with others. Returns whether it is the first of them.
+    /// Adds a request, which is sent together with others. Returns whether it is the first of them.
     pub fn ask(&mut self, packed: &[u8], waiting: Waiting<T>) -> bool {
         if let Some(before) = waiting.before {
             before.command().write_packed_command(&mut self.asked);
@@ -167,8 +168,8 @@ impl<T: Waits> Exchange<T> {
         self.slots.len()
     }
 
-    /// Returns the bytes to write now. Requests that come before others are written wait here, where they can be taken
-    /// back.
+    /// Returns the bytes to write now. Requests that are added before these have been written are kept back, so that
+    /// they can still be withdrawn.
     pub fn output(&mut self, now: Instant) -> &[u8] {
         if self.written == self.output.len() {
             self.pack(now);
@@ -270,7 +271,7 @@ impl<T: Waits> Exchange<T> {
                 self.told -= 1;
             }
             match self.slots.front() {
-                // The next request may have a shorter limit.
+                // The next request in line may have a shorter time limit.
                 Some(next) => {
                     let due = now + next.given.least();
                     self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
@@ -286,12 +287,12 @@ impl<T: Waits> Exchange<T> {
         }
     }
 
-    /// Returns the time of the next check; `None` if nobody waits.
+    /// Returns the time of the next check; `None` if no caller waits.
     pub fn check_at(&self) -> Option<Instant> {
         self.check_at
     }
 
-    /// Checks which requests are late, for a node of this pace.
+    /// Checks which requests are late, with the adaptive timeout `pace` of the node.
     pub fn check(&mut self, now: Instant, pace: &Pace) -> Checked<T> {
         let mut checked = Checked { late: vec![], sent: None, is_dead: false };
         let Some(due) = self.due(pace) else {
@@ -321,14 +322,15 @@ impl<T: Waits> Exchange<T> {
         checked
     }
 
-    /// Returns the moment when the first request is late, or the connection is given up.
+    /// Returns the moment when the first request is late, or the connection has to be given up.
     fn due(&self, pace: &Pace) -> Option<Instant> {
         let open = self.slots.iter().filter(|slot| slot.waits.is_some());
         let overdue = open.map(|slot| self.overdue(slot, pace)).min();
         [overdue, self.silence()].into_iter().flatten().min()
     }
 
-    /// Returns the moment when a request is late. While the node answers earlier requests, it is at work.
+    /// Returns the moment when a request is late. Its time starts again whenever the node answers an earlier request,
+    /// since the node is then at work.
     fn overdue(&self, slot: &Slot<T>, pace: &Pace) -> Instant {
         let allowance = pace.allowance(slot.given);
         match slot.given {

@@ -1,11 +1,11 @@
-//! Replies in a buffer: where one ends, and its value.
+//! Parses replies in a buffer: their length and value.
 
 use redis::Value;
 
 /// End of a line.
 const END: &[u8] = b"\r\n";
 
-/// An error for bytes that are no reply.
+/// An error: the bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -18,8 +18,8 @@ pub fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     Ok(Some((value(&bytes[..length])?, length)))
 }
 
-/// Parses one complete reply. The short ones, which locks use most, are parsed here, without the buffers of the
-/// library's parser.
+/// Parses one complete reply. Short replies, which lock commands use most, are parsed here, without the allocations of
+/// the library's parser.
 fn value(reply: &[u8]) -> Result<Value, Malformed> {
     match reply {
         [b':', ..] => number(&reply[1..reply.len() - END.len()]).map(Value::Int),
@@ -46,7 +46,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
             }
             b'*' | b'~' | b'>' => missing = more(missing, count(text)?, 1, 0)?,
             b'%' => missing = more(missing, count(text)?, 2, 0)?,
-            // The value that the attribute belongs to follows.
+            // The value with this attribute follows.
             b'|' => missing = more(missing, count(text)?, 2, 1)?,
             _ => return Err(Malformed),
         }

@@ -1,4 +1,5 @@
-//! A connection of the client's own for lock commands: one socket, one buffer each way, and one slot per request.
+//! A connection for lock commands that the client serves itself: one socket, one buffer each way, and one slot per
+//! request.
 //!
 //! Any task may ask, write and read: the one that finds the socket ready does the work for all. No request has a task,
 //! a timer or a channel.
@@ -28,25 +29,25 @@ use crate::net::pace::Pace;
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// Maximum time that an answer lies unread before the client's thread reads it, and the period of its checks.
+/// Maximum time that an answer stays unread before the client's thread reads it, and the period of the thread's checks.
 pub const STAND_BY: Duration = Duration::from_millis(2);
 
-/// Number of concurrent requests, or of answers that came together, from which on requests are written together.
+/// Number of concurrent requests, or of answers that arrived together, from which on requests are written together.
 const CROWD: usize = 3;
 
-/// Number of checks without activity after which a follower is helped.
+/// Number of checks without activity after which the client's thread does a follower's work.
 const SILENT: u32 = 2;
 
-/// Number of consecutive checks with unread answers after which a follower is replaced.
+/// Number of consecutive checks with unread answers after which the connection gets another follower.
 const MISSED_MAX: u32 = 8;
 
-/// Number of consecutive checks without requests after which a follower is dismissed.
+/// Number of consecutive checks without requests after which the follower has to end.
 const IDLE_MAX: u32 = 50;
 
-/// A connection, whose callers wait as `T`.
+/// A connection. Its callers wait as `T`.
 ///
-/// The client's own thread serves it, or a task in the callers' runtime, its *follower*; then the thread only stands
-/// by.
+/// It is served by a task in the callers' runtime, its *follower*, or by the client's own thread. With a follower the
+/// thread only checks now and then.
 #[derive(Debug)]
 pub struct Line<T> {
     state: Mutex<State<T>>,
@@ -56,23 +57,23 @@ pub struct Line<T> {
     called: Notify,
 }
 
-/// The task of one runtime that serves a connection.
+/// A task in a runtime that serves a connection.
 #[derive(Debug)]
 struct Follower {
     runtime: Id,
     /// The follower's number among all followers of the connection.
     number: u64,
-    /// Number of the thread's checks since it last ran.
+    /// Number of the thread's checks since the follower last ran.
     silent: u32,
-    /// Number of consecutive checks in which the thread found answers that it had not read.
+    /// Number of consecutive checks in which the thread found answers that the follower had not read.
     missed: u32,
     /// Number of consecutive checks without requests, new or unanswered.
     idle: u32,
-    /// True if something was asked since the last check.
+    /// True if a request was added since the last check.
     is_used: bool,
 }
 
-/// The right to serve a connection, until it is dropped.
+/// The right to serve a connection, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Claim<T: Waits> {
     line: Arc<Line<T>>,
@@ -80,7 +81,7 @@ pub struct Claim<T: Waits> {
     number: u64,
 }
 
-/// The needs of a connection, for the task that serves it.
+/// The events that the task which serves a connection has to wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
     /// The time of the next check for late requests.
@@ -103,9 +104,9 @@ struct State<T> {
     follower: Option<Follower>,
     /// Number of followers so far.
     followers: u64,
-    /// Number of answers that last came together.
+    /// Number of answers that arrived together at the last read.
     arrived: usize,
-    /// The failure that another task than the thread found.
+    /// The failure that another task than the client's thread found.
     failure: Option<Why>,
 }
 
@@ -126,7 +127,7 @@ impl<T: Waits> Line<T> {
         Self { state: Mutex::new(state), asked: Notify::new(), called: Notify::new() }
     }
 
-    /// Registers its socket with the runtime of this task, to wait until it is ready.
+    /// Registers the connection's socket with the runtime of this task, to wait until it is ready.
     ///
     /// # Errors
     /// The connection has ended, or the system is out of resources.
@@ -138,8 +139,8 @@ impl<T: Waits> Line<T> {
         handle.and_then(Readiness::of).map_err(broken)
     }
 
-    /// Adds a request of a task on the client's thread, or in the runtime `guest`, to be sent with others. Returns the
-    /// right to serve the connection if that runtime is to serve it from now on.
+    /// Adds a request of a task on the client's thread, or in the runtime `guest`. Returns the right to serve the
+    /// connection if that runtime has to serve it from now on.
     ///
     /// # Errors
     /// The connection is no longer usable; returns `waiting`.
@@ -173,7 +174,7 @@ impl<T: Waits> Line<T> {
             follower.runtime == runtime
         });
         if is_first && is_own && is_alone {
-            // Few other requests are there to wait for.
+            // Few other requests are under way, so this one does not wait to be written with them.
             let flushed = state.flush(clock::now());
             let is_blocked = state.is_blocked || state.exchange.is_blocked();
             drop(state);
@@ -205,8 +206,8 @@ impl<T: Waits> Line<T> {
         self.state().flush(now)
     }
 
-    /// Stands by while a follower serves the connection: flushes and reads in place of a silent follower. Dismisses one
-    /// that is not needed or does not read.
+    /// Checks a connection that a follower serves: writes and reads if the follower does not. Ends a follower that is
+    /// not needed or does not read.
     ///
     /// # Errors
     /// The connection broke.
@@ -248,7 +249,7 @@ impl<T: Waits> Line<T> {
         self.state().failure.clone()
     }
 
-    /// Reads everything that is there.
+    /// Reads all available bytes.
     ///
     /// # Errors
     /// The connection broke, or the other end closed it; earlier messages are in `arrived`.
@@ -256,12 +257,12 @@ impl<T: Waits> Line<T> {
         self.state().read(now, arrived)
     }
 
-    /// Checks which requests are late, for a node of this pace.
+    /// Checks which requests are late, with the adaptive timeout `pace` of the node.
     pub fn check(&self, now: Instant, pace: &Pace) -> Checked<T> {
         self.state().exchange.check(now, pace)
     }
 
-    /// Returns the connection's needs, for the task that serves it.
+    /// Returns the events that the task which serves the connection has to wait for.
     pub fn wants(&self) -> Wants {
         let state = self.state();
         Wants {
@@ -289,7 +290,7 @@ impl<T: Waits> Line<T> {
         let mut state = self.state();
         state.is_closing = true;
         if let Some(stream) = state.stream.take() {
-            // A follower has another handle of the socket.
+            // The follower's handle of the socket would keep it open.
             stream.shut();
         }
         state.follower = None;
@@ -318,7 +319,7 @@ impl<T: Waits> State<T> {
             let written = stream.write(bytes).map_err(broken)?;
             exchange.wrote(written);
             if written < length {
-                // The rest waits for the writable event.
+                // The rest is written when the socket is writable.
                 return Ok(());
             }
         }
@@ -346,7 +347,7 @@ impl<T: Waits> State<T> {
                     while let Some(next) = exchange.next(now)? {
                         arrived.push(next);
                     }
-                    // A short read means that nothing is left.
+                    // A read that does not fill the room has read everything.
                     if read < length && !stream.is_buffered() {
                         return Ok(());
                     }
@@ -377,7 +378,8 @@ impl<T: Waits> Claim<T> {
 }
 
 impl<T: Waits> Drop for Claim<T> {
-    /// Gives the claim up. A panic means that the runtime cannot wait for sockets; otherwise it has ended.
+    /// Ends the claim. If it is dropped in a panic, the runtime cannot wait for sockets; otherwise the runtime has
+    /// ended.
     fn drop(&mut self) {
         if std::thread::panicking() {
             home::has_no_io(self.runtime);
@@ -435,7 +437,7 @@ mod tests {
         Waiting { waits: Asker(number, Arc::clone(gone)), given, from: None, before: None }
     }
 
-    /// Sends more than the system accepts at once; the server answers nothing before all requests have arrived.
+    /// Sends more than the system accepts at once; the server answers only when all requests have arrived.
     #[test]
     fn so_much_is_asked_as_there_is_and_each_hears_its_answer() {
         const COUNT: usize = 20_000;

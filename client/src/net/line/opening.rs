@@ -1,5 +1,5 @@
-//! Opens a connection. The socket and TLS are opened here, redis-rs performs the handshake over it, and then gives it
-//! back.
+//! Opens a connection. Socket and TLS are opened here; redis-rs performs the handshake over them, and then returns the
+//! connection.
 
 use std::io;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ enum Raw {
 /// The TLS configuration.
 #[cfg(feature = "tls")]
 pub type TlsConfig = Arc<rustls::ClientConfig>;
-/// The absent TLS configuration of a build without TLS.
+/// The TLS configuration of a build without TLS: there is none.
 #[cfg(not(feature = "tls"))]
 pub type TlsConfig = std::convert::Infallible;
 
@@ -89,7 +89,7 @@ impl Target<'_> {
 }
 
 impl Lent {
-    /// Takes the connection back; the borrower can no longer use it.
+    /// Takes the connection back from redis-rs, which can no longer use it.
     ///
     /// # Errors
     /// It was taken back before.

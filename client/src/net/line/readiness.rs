@@ -6,7 +6,7 @@ use socket2::{Domain, Socket};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-/// Another handle of a socket, registered with one runtime. Nothing is read or written over it.
+/// Another handle of a socket, registered with one runtime. It is only for waiting: nothing is read or written over it.
 #[derive(Debug)]
 pub enum Readiness {
     /// Over a network.
@@ -24,7 +24,7 @@ impl Readiness {
         }
     }
 
-    /// Waits until new bytes may have arrived since this last returned.
+    /// Waits until new bytes may have arrived since this method last returned.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.readable().await?,
@@ -44,7 +44,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Clears the readiness. Called before the work, so that events during the work are noticed.
+    /// Clears the readiness. Call it before the read or write, so that events during that are noticed.
     fn forget(&self, interest: Interest) {
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {

@@ -36,7 +36,7 @@ impl Stream {
     #[cfg(feature = "tls")]
     pub fn over_tls(socket: Socket, tls: rustls::ClientConnection) -> Self {
         let mut tls = Box::new(tls);
-        // The callers bound what is written.
+        // The callers bound the bytes that they write.
         tls.set_buffer_limit(None);
         Self { socket, tls: Some(tls) }
     }
@@ -73,7 +73,7 @@ impl Stream {
         Ok(Flow::Done)
     }
 
-    /// Returns whether there may be more to read than one read returned.
+    /// Returns whether one read may have left bytes in a buffer.
     pub fn is_buffered(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -100,7 +100,7 @@ impl Stream {
     }
 }
 
-/// Performs `act`, again after a signal; `None` if it would block.
+/// Performs `act`, and repeats it if a signal interrupts it; `None` if it would block.
 fn not_now(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match act() {

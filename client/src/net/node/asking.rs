@@ -28,8 +28,8 @@ struct Asked<'a> {
 }
 
 impl Node {
-    /// Sends `command` in its turn. Returns the node's answer within its time, with the server that answered. If it is
-    /// `about` a lease, the sending is recorded there.
+    /// Sends `command` after earlier ones. Returns the node's answer, if it comes in time, and the server that
+    /// answered. If the command is `about` a lease, the sending is recorded there.
     pub async fn ask(
         self: &Arc<Self>,
         command: &Cmd,
@@ -39,8 +39,8 @@ impl Node {
         self.ask_as(command, given, about, false).await
     }
 
-    /// Sends `command` with ASKING if `asking`, as another master of the cluster demanded while the key's slot migrates
-    /// to this one.
+    /// As [`Node::ask`], but sends ASKING before `command` if `asking`: another master of the cluster demanded that,
+    /// because the key's slot is migrating to this one.
     pub async fn ask_as(
         self: &Arc<Self>,
         command: &Cmd,
@@ -54,8 +54,8 @@ impl Node {
         (by.map(|by| by.id), reply)
     }
 
-    /// Sends `command`, which reads a key. See [`Node::ask`]; over that connection the node reports the next change of
-    /// the key.
+    /// Sends `command`, which reads a key, as [`Node::ask`] does. The node reports the next change of the key over the
+    /// same connection.
     pub async fn look(self: &Arc<Self>, command: Cmd, given: Given) -> (Option<NodeId>, u64, Result<Value, Why>) {
         let asked = Asked { packed: &command.get_packed_command(), before: Some(Before::Caching), given };
         let Answer { by, reply, .. } = self.answer_to(asked, None).await;
@@ -63,8 +63,8 @@ impl Node {
         (id, over.unwrap_or(0), reply)
     }
 
-    /// Sends the bytes of a command if that is possible at once, and returns whether it is. Its answer goes to `inbox`,
-    /// with this tag.
+    /// Sends the bytes of a command if that is possible at once, and returns whether it was. The answer goes to
+    /// `inbox`, with this tag.
     pub fn send_now(
         self: &Arc<Self>,
         packed: &[u8],
@@ -91,7 +91,7 @@ impl Node {
         inbox.next().await
     }
 
-    /// Sends it if there is a connection, and returns whether there is.
+    /// Sends the request if there is a connection, and returns whether there is.
     fn send(
         self: &Arc<Self>,
         Asked { packed, before, given }: Asked<'_>,
@@ -104,7 +104,7 @@ impl Node {
             Given::Exactly(_) => Some(began),
             Given::Within { .. } => None,
         };
-        // This comes before the sending: from then on the node may have it.
+        // This has to come before the sending: from then on the node may have the request.
         about.inspect(|lease| lease.mark_sent(self.place));
         let guest = home::guest();
         match link.line.ask(packed, Waiting { waits: inbox.sink(tag), given, from, before }, guest.as_ref()) {
@@ -122,8 +122,8 @@ impl Node {
         }
     }
 
-    /// Waits for the first connection, or for a new one to a node that is down, so that a request can be sent. Does not wait
-    /// for a node that stays down, or that is silent beyond its time limit.
+    /// Waits for the first connection, or for a new one to a node that just failed, so that a request can be sent. Does
+    /// not wait for a node that stays down, or that does not answer within its time limit.
     async fn admit(&self, given: Given, began: Instant) -> Result<(), Why> {
         self.redial(began + given.least()).await;
         self.link(began + connect_within(given)).await?;

@@ -27,7 +27,7 @@ const HEAR: &str = "hear";
 /// Feature of LOCK.NODE: the node knows the set of nodes.
 const MEMBERS: &str = "members";
 
-/// Errors of nodes in a set with versions.
+/// Errors about nodes of a set with versions.
 const ANOTHER_SERVER: &str = "another server is there than the member of the set: it was replaced, or lost its state file. Remove the member \
                               from the set, and add the server that is there";
 const IN_A_SET: &str =
@@ -48,14 +48,14 @@ impl Node {
             let (mut connection, driver, lent) = way.open().await?;
             let greeted = async {
                 let Greeting { id, knows_behind, hears } = self.greet(&mut connection).await?;
-                // Tracks keys that are read, except changes by this connection itself.
+                // Tracks keys that are read over this connection, but not changes by the connection itself.
                 let mut tracking = redis::cmd("CLIENT");
                 tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
                 let tracks = matches!(connection.send_packed_command(&tracking).await, Ok(Value::Okay));
                 Ok((id, tracks, knows_behind, hears))
             };
-            // A server that hangs up has answered before: pending requests get their answers, or an error, once the
-            // driver has ended.
+            // A server that closes the connection may have answered before. So when the driver has ended, pending
+            // requests get their answers, or an error.
             let driven = async {
                 driver.await;
                 std::future::pending::<std::convert::Infallible>().await
@@ -83,7 +83,7 @@ impl Node {
         .await
     }
 
-    /// Connects in this manner, within the time limit; if `again`, to the target of the connection for requests.
+    /// Opens a connection within the time limit; if `again`, to the server of the connection for requests.
     async fn to_server<T>(&self, again: bool, connect: impl AsyncFnOnce(Arc<Way>) -> Result<T, Why>) -> Result<T, Why> {
         let within = async |way| timeout(CONNECT_TIMEOUT, connect(way)).await.unwrap_or_else(|_| Err(Why::late()));
         let sentinels = match &self.server {
@@ -102,7 +102,7 @@ impl Node {
         within(Arc::clone(&way)).await.map_err(|failure| failure.of_server(way.name()))
     }
 
-    /// Asks the server at the other end whether it can be this node.
+    /// Asks the server at the other end whether it can serve as this node.
     async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<Greeting, Why> {
         let asked = Instant::now();
         let node = connection.send_packed_command(&redis::cmd("LOCK.NODE")).await;
@@ -120,7 +120,7 @@ impl Node {
             let todo = if is_fixed { ": give the address of a master" } else { "" };
             return Err(Why::Unreachable(format!("it is a replica{todo}")));
         }
-        // The answers of another server do not count.
+        // Another server than the member must not answer for it.
         if self.id.is_some_and(|member| member != id) {
             return Err(Why::Unfit(ANOTHER_SERVER.to_owned()));
         }
@@ -133,8 +133,8 @@ impl Node {
 }
 
 impl Node {
-    /// States the version of the set that this client works with. A node that knows a later one refuses, and reports
-    /// it.
+    /// States the version of the set that this client works with. A node that knows a later version refuses, and
+    /// reports that one.
     async fn join(&self, connection: &mut MultiplexedConnection, knows_members: bool) -> Result<(), Why> {
         let news = &self.common.news;
         if !knows_members {

@@ -1,8 +1,8 @@
-//! Requests that wait in the node's queues without a connection each. One more connection, the listener, hears the
+//! Requests that wait in the node's queues without a connection each: one more connection, the listener, receives the
 //! outcome of all.
 //!
-//! It is opened when it is first needed, and closed after nobody has waited for a while. If it breaks, the node removes
-//! its requests from the queues, and their callers get an error, so that they ask again with their tickets.
+//! It is opened when first needed, and closed when no request has waited for a while. If it breaks, the node removes
+//! its requests from the queues, and their callers get an error and ask again with their tickets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,28 +27,28 @@ use crate::net::line::{OVERSLEPT, OVERSLEPT_TIMES};
 use crate::net::wire;
 use crate::values::failure::Why;
 
-/// Length of one request for news: a half-open listener is noticed after this time.
+/// Length of one request for news (LOCK.HEAR): a half-open listener is noticed after this time.
 const HEARD: Duration = Duration::from_secs(5);
 
-/// Number of outstanding requests for news: the node has the next one as soon as it answers one.
+/// Number of outstanding requests for news, so that the node has the next one when it answers one.
 const ASKED_AHEAD: usize = 2;
 
 /// Pause before another listener is tried after a failure.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Grace period of an abandoned request: its answer may be on the way. After that it is taken back.
+/// Grace period of an abandoned request, whose answer may be on the way. After that the request is withdrawn.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// The error code of a node that does not know such a listener.
+/// The error code of a node that does not know the listener's name.
 const NO_LISTENER: &str = "NOLISTENER";
 
-/// A caller's wait for news, as long as this lives.
+/// A caller's wait for news, until this is dropped.
 struct Waiting {
     node: Arc<Node>,
     listener: Arc<Listener>,
     about: About,
     number: u64,
-    /// Receives the news; `None` once it has come.
+    /// Receives the news; `None` once it has arrived.
     told: Option<Told>,
     /// True if the node may have the request in its queue.
     is_sent: bool,
@@ -59,7 +59,7 @@ impl Drop for Waiting {
         let Self { node, listener, about, number, told, is_sent } = self;
         node.hearing.waits.fetch_sub(1, Ordering::Relaxed);
         listener.waits().idle_since = Instant::now();
-        // Outside of the client's thread, which has ended, nothing can be sent: the listener has ended with it.
+        // Outside of a runtime nothing can be sent. Then the client's thread has ended, and the listener with it.
         match (told.take(), Handle::try_current()) {
             (Some(told), Ok(runtime)) if *is_sent => {
                 runtime.spawn(stop_waiting(Arc::clone(node), Arc::clone(listener), about.clone(), *number, told));
@@ -71,7 +71,7 @@ impl Drop for Waiting {
 }
 
 /// Removes an abandoned request from the queue, unless it has left for another reason, such as a grant or a release.
-/// Nothing that its owner holds is affected, whenever this arrives.
+/// Whenever this arrives, it does not affect a lock that the owner holds.
 async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, number: u64, told: Told) {
     if timeout(SETTLED, told).await.is_err() {
         listener.forget(&about, number);
@@ -82,7 +82,7 @@ async fn stop_waiting(node: Arc<Node>, listener: Arc<Listener>, about: About, nu
 
 impl Node {
     /// Sends `command`, a LOCK.WAIT of `lease`, to be answered within `patience`: over the listener if the node
-    /// supports it, otherwise on a connection of its own. If this is dropped, the request leaves the queue.
+    /// supports that, otherwise on a connection of its own. If the future is dropped, the request leaves the queue.
     pub async fn ask_to_wait(
         self: &Arc<Self>,
         command: &Cmd,
@@ -95,7 +95,7 @@ impl Node {
             Ok(_) => return self.ask_waiting(command, patience, Some(lease), false).await,
             Err(failure) => return (None, Err(failure)),
         };
-        // A listener may have ended before this client noticed: it tries once more.
+        // If the listener has ended without the client's knowledge, a new one is tried once.
         for _ in 0..2 {
             let listener = match self.listener(number).await {
                 Ok(Some(listener)) => listener,
@@ -111,12 +111,12 @@ impl Node {
         (None, Err(Why::Silent))
     }
 
-    /// Returns the number of requests of this client that wait here over a listener.
+    /// Returns the number of this client's requests that wait at the node through its listener.
     pub fn waits_heard(&self) -> usize {
         self.hearing.waits.load(Ordering::Relaxed)
     }
 
-    /// Returns whether requests can wait here without a connection each, as far as that is known.
+    /// Returns whether requests can wait at the node without a connection each, as far as that is known.
     pub fn hears(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.hears)
     }
@@ -129,7 +129,7 @@ impl Node {
         due: Instant,
     ) -> (Option<NodeId>, Result<Value, Why>) {
         let broken = || Why::Broken("the connection that hears of its waits broke".to_owned());
-        // This comes before the sending: the news can be faster than the answer.
+        // This has to come before the sending: the news can be faster than the answer.
         let Some(mut waiting) = self.wait_for(listener, lease) else { return (None, Err(broken())) };
         let mut command = command.clone();
         command.arg("HEARD").arg(&listener.name);
@@ -140,7 +140,7 @@ impl Node {
             self.ask(&command, UNHURRIED, Some(lease)).await
         };
         if !reply.as_ref().is_ok_and(wire::is_waiting) {
-            // The request may be in the queue of a node that did not answer in time.
+            // A node that did not answer in time may have the request in its queue.
             waiting.is_sent = matches!(reply, Err(Why::Silent));
             return (id, reply);
         }
@@ -155,7 +155,7 @@ impl Node {
         (id, told)
     }
 
-    /// Begins to wait for news of `lease` from `listener`; `None` if no news will come.
+    /// Begins to wait for news about `lease` from `listener`; `None` if the listener has ended.
     fn wait_for(self: &Arc<Self>, listener: &Arc<Listener>, lease: &Lease) -> Option<Waiting> {
         let about = (lease.key.clone().into_boxed_slice(), Box::from(&*lease.owner));
         let (number, told) = listener.add(&about)?;
@@ -164,8 +164,8 @@ impl Node {
         Some(Waiting { node, listener, about, number, told: Some(told), is_sent: false })
     }
 
-    /// Returns the listener, a new one if there is none; `None` if the node does not let this client listen. (`number`
-    /// is that of the connection for requests.)
+    /// Returns the listener, opening one if there is none; `None` if the node does not let this client listen. `number`
+    /// is that of the connection for requests.
     async fn listener(&self, number: u64) -> Result<Option<Arc<Listener>>, Why> {
         let mut last = self.hearing.last.lock().await;
         if let Some(listener) = last.listener.as_ref().filter(|listener| listener.waits().is_open) {
@@ -198,7 +198,7 @@ impl Node {
     async fn begin_to_listen(&self) -> Result<Arc<Listener>, Why> {
         let mut link = self.connect_to_wait().await?;
         let name: [u8; NAME_BYTES] = rand::random();
-        // From the first answer on, the node knows the name.
+        // Once this is answered, the node knows the listener's name.
         let first = link.connection.send_packed_command(&wire::hear(&name, 0)).await;
         Why::or_value(first)?;
         debug!(node = self.name(), "listens");
@@ -208,7 +208,7 @@ impl Node {
     }
 }
 
-/// Receives news until nobody needs them any longer, or they cannot be received.
+/// Receives news until no caller waits for it, or it cannot be received.
 async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiver<State>) {
     let hear = wire::hear(&listener.name, HEARD.as_millis() as u64);
     let ask = || {
@@ -222,7 +222,7 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
         let reply = tokio::select! {
             biased;
             reply = timeout_at(due, asked.next()) => reply,
-            // The other connection to the node broke: this one may be half open.
+            // The other connection to the node broke, so this one may be half open.
             _ = states.wait_for(|state| matches!(state, State::Down(_))) => break,
         };
         match reply {
@@ -230,7 +230,7 @@ async fn listen(listener: Arc<Listener>, link: Waiter, mut states: watch::Receiv
                 overslept = 0;
                 let Some(news) = wire::news(news) else { break };
                 news.into_iter().for_each(|news| listener.tell(news));
-                // The callers that received news go first: the node already has another request for news.
+                // Lets the callers that received news run first: the node already has another request for news.
                 yield_now().await;
                 asked.push_back(ask());
             }

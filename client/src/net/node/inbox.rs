@@ -1,4 +1,4 @@
-//! Answers of nodes on their way to the callers: to one request, or to several that were sent together.
+//! Carries answers of nodes to the callers that wait for one request, or for several that were sent together.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -34,7 +34,7 @@ pub struct By {
     pub over: u64,
 }
 
-/// The answer to a request that may not be final.
+/// An answer that may not be final, because it can be a redirection.
 pub type First = (Option<By>, Result<Value, Why>);
 
 /// Receives the answers to requests of one task. When it is dropped, its unsent requests are not sent.
@@ -45,13 +45,13 @@ pub struct Inbox(Mutex<Arrived>);
 struct Arrived {
     answers: VecDeque<Answer>,
     waits: Option<Waker>,
-    /// The number of answers that the task waits for; an error wakes it in any case.
+    /// The number of answers that wake the task; an error wakes it in any case.
     least: usize,
-    /// True once the wait takes long: then it continues on the client's thread.
+    /// True once the wait takes long: it then continues on the client's thread.
     is_overdue: bool,
 }
 
-/// The destination of one answer. Dropped without one, it reports that the connection broke.
+/// The destination of one answer. If it is dropped without an answer, it reports that the connection broke.
 #[derive(Debug)]
 pub(super) struct Sink {
     inbox: Weak<Inbox>,
@@ -69,12 +69,12 @@ impl Inbox {
         })))
     }
 
-    /// Returns the next answer; waits for ever if nothing was asked.
+    /// Waits for the next answer; never returns if no request was sent.
     pub async fn next(&self) -> Answer {
         poll_fn(|context| self.poll_next(context, 1)).await
     }
 
-    /// Polls for the next answer. If there is none, the task wakes once `least` answers are there.
+    /// Polls for the next answer. If there is none, the task is woken once `least` answers have arrived.
     pub fn poll_next(&self, context: &mut Context<'_>, least: usize) -> Poll<Answer> {
         let mut arrived = self.arrived();
         if let Some(answer) = arrived.answers.pop_front() {
@@ -120,7 +120,7 @@ impl Waits for Sink {
 }
 
 impl Sink {
-    /// Discards the destination, since the request is not sent.
+    /// Discards the destination, because the request is not sent.
     pub fn forget(mut self) {
         self.inbox = Weak::new();
     }

@@ -1,4 +1,4 @@
-//! A connection to a node, and its server's description of itself.
+//! A connection to a node, with the server's description of itself.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::inbox::{By, Sink};
 use crate::net::access::Way;
 use crate::net::line::Line;
 
-/// A connection for requests that wait at its other end.
+/// A connection on which requests wait for their answers.
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) connection: MultiplexedConnection,
-    /// The way to the server.
+    /// The address of the server.
     pub(super) way: Arc<Way>,
     /// The id of the server.
     pub(super) id: NodeId,
@@ -24,17 +24,17 @@ pub struct Waiter {
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(super) line: Arc<Line<Sink>>,
-    /// The way to the server.
+    /// The address of the server.
     pub(super) way: Arc<Way>,
     /// The number of the connection, from 1 for each node.
     pub(super) number: u64,
     /// The id of the server.
     pub id: NodeId,
-    /// True if the server reports changes of read keys over this connection.
+    /// True if the server reports changes of keys that were read over this connection.
     pub(super) tracks: bool,
-    /// True if the node accepts a note with LOCK.WAIT, and the number of callers behind.
+    /// True if the node accepts a note with LOCK.WAIT, and the number of callers behind the request.
     pub(super) knows_behind: bool,
-    /// True if one connection can hear the outcome of many waits.
+    /// True if one connection can receive the outcome of many waits.
     pub(super) hears: bool,
 }
 

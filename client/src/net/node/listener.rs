@@ -18,10 +18,10 @@ pub const NAME_BYTES: usize = 20;
 /// Maximum idle time of a listener before it is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Maximum number of outstanding requests to wait on a node: extensions do not queue behind them.
+/// Maximum number of concurrent LOCK.WAITs being sent to a node, so that extensions do not wait behind them.
 const ASKS: usize = 32;
 
-/// The listening state of this client on one node.
+/// The state of this client as a listener on one node.
 #[derive(Debug)]
 pub struct Hearing {
     pub last: tokio::sync::Mutex<Last>,
@@ -35,7 +35,7 @@ pub struct Hearing {
 pub struct Last {
     pub listener: Option<Arc<Listener>>,
     pub failed: Option<(Instant, Why)>,
-    /// The connection over which the node refused to let this client listen.
+    /// The number of the connection over which the node refused to let this client listen.
     pub refused_on: u64,
 }
 

@@ -1,12 +1,13 @@
 //! One node: its connections, its identity, and its answers.
 //!
-//! One connection carries all requests. A task of its own opens, watches and reopens it, so that no caller waits for a
+//! One connection carries all requests. A separate task opens, watches and reopens it, so that no caller waits for a
 //! node that is down. Requests that wait in the node's queues are answered over another connection, the listener. If
-//! the node does not support that, each has its own: a waiting request would block everything behind it.
+//! the node does not support that, each such request has its own connection, because it would block everything behind
+//! it.
 //!
-//! The number of outstanding requests is limited; further ones wait here for their turn. A node's time to answer begins
-//! when a request is sent. A node that did not answer in its time is *silent* until it answers again: it is not asked
-//! meanwhile, and delays nobody a second time.
+//! The number of outstanding requests is limited; further ones wait here for their turn. The time that the node has to
+//! answer begins when a request is sent. A node that did not answer in time is *silent* until it answers again: it is
+//! sent no requests meanwhile, so it delays no other caller.
 
 mod asking;
 mod connecting;
@@ -49,7 +50,7 @@ pub enum Whereabouts {
     At(Arc<Way>),
     /// The server that these Sentinels name.
     Named(Box<Sentinels>),
-    /// No location: a member of the set with this address, and the reason why it cannot be asked.
+    /// No address: the set has this member, which cannot be asked for the given reason.
     Nowhere(String, String),
 }
 
@@ -70,14 +71,14 @@ pub struct Common {
     pub answers_again: Arc<Notify>,
     /// The held locks whose changes the nodes report.
     pub tracked: Arc<Tracked>,
-    /// The version of their set, and the later ones that they report.
+    /// The version of the nodes' set, and later ones that the nodes report.
     pub news: Arc<News>,
     /// Admits attempts.
     pub admission: Arc<Admission>,
 }
 
 impl Common {
-    /// Creates the state of `nodes` nodes, which are this set; the client moves to another one if they `follow`.
+    /// Creates the state for `nodes` nodes of the set `members`; the client moves to a later version if it `follow`s.
     pub fn new(nodes: usize, members: Members, follow: bool) -> Self {
         let (answers_again, tracked) = (Arc::default(), Arc::new(Tracked::new(nodes)));
         Self { answers_again, tracked, news: Arc::new(News::new(members, follow)), admission: Arc::default() }
@@ -87,7 +88,7 @@ impl Common {
 /// A node of the list, or a master of a cluster in it.
 #[derive(Debug)]
 pub struct Node {
-    /// The node's place in the list, from 0.
+    /// The node's index in the list.
     place: usize,
     server: Whereabouts,
     /// The server's id, if the set names it.
@@ -103,7 +104,7 @@ pub struct Node {
     /// The number of the last connection that was found broken.
     broken: Arc<watch::Sender<u64>>,
     answers: Mutex<Answers>,
-    /// The time at which a request was sent that it did not answer in time; `None` while it answers.
+    /// The time at which a request was sent that the node did not answer in time; `None` while it answers.
     silent_since: watch::Sender<Option<Instant>>,
     waiters: Mutex<Vec<Waiter>>,
     hearing: Hearing,
@@ -116,7 +117,7 @@ pub struct Node {
     meter: NodeMeter,
 }
 
-/// The pace of its answers, and the time of the last one.
+/// The adaptive timeout, and the time of the last answer.
 #[derive(Debug, Default)]
 struct Answers {
     pace: Pace,
@@ -143,7 +144,7 @@ pub enum Reach {
 }
 
 impl Node {
-    /// Creates a node at this place in the list, from 0. Nothing is connected yet.
+    /// Creates a node with this index in the list. Nothing is connected yet.
     pub fn new(place: usize, server: Whereabouts, common: &Common) -> Self {
         let meter = NodeMeter::new(server.name());
         Self {
@@ -168,37 +169,37 @@ impl Node {
         }
     }
 
-    /// Makes it a master of a cluster, with connections numbered from `first`: all masters there are one node of the
-    /// list.
+    /// Makes this node a master of a cluster, with connections numbered from `first`. All masters of a cluster are one
+    /// node of the list.
     pub fn of_cluster(self, first: u64) -> Self {
         Self { is_in_cluster: true, first, ..self }
     }
 
-    /// Makes it a member of the set, so that no other server counts as it.
+    /// Makes this node a member of the set: no other server counts as it.
     pub fn of_member(self, member: &Member) -> Self {
         Self { id: member.id.map(NodeId), ..self }
     }
 
-    /// Retires the node for this reason: nobody asks it any longer, and its connections end.
+    /// Retires the node for this reason: it is sent no more requests, and its connections end.
     pub fn retire(&self, why: &str) {
         self.redialing.end();
         self.state.send_replace(State::Down(Why::Unreachable(why.to_owned())));
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Reports to metrics that it is no longer a node of the set.
+    /// Reports to the metrics that this node has left the set.
     pub fn leave(&self) {
         self.meter.up(false);
     }
 
-    /// Waits until a first connection, or one after a break just now, has succeeded or failed.
+    /// Waits until the first attempt to connect, or the one after a break just now, has succeeded or failed.
     pub async fn is_settled(&self) {
         // The sender lives in `self`, so this cannot fail.
         let is_open = |state: &State| matches!(state, State::Connecting | State::Down(Why::Broken(_)));
         let _ = self.state.subscribe().wait_for(|state| !is_open(state)).await;
     }
 
-    /// Returns whether it is the same server as `before`, of another version of the set.
+    /// Returns whether this is the same server as `before`, a node of another version of the set.
     pub fn is_same_as(&self, before: &Self) -> bool {
         let seen = before.id.or_else(|| *before.seen.lock().unwrap_or_else(PoisonError::into_inner));
         match seen {
@@ -207,12 +208,12 @@ impl Node {
         }
     }
 
-    /// Returns its address, without passwords.
+    /// Returns the node's address, without passwords.
     pub fn name(&self) -> &str {
         self.server.name()
     }
 
-    /// Returns the way to its server, if that is fixed.
+    /// Returns the way to the node's server, if its address is fixed.
     pub fn way(&self) -> Option<&Arc<Way>> {
         match &self.server {
             Whereabouts::At(way) => Some(way),
@@ -220,18 +221,18 @@ impl Node {
         }
     }
 
-    /// Returns the id of its server, once it is connected.
+    /// Returns the id of the node's server, once it is connected.
     pub async fn connected(&self, by: Instant) -> Result<NodeId, Why> {
         self.link(by).await.map(|link| link.id)
     }
 
-    /// Returns the id of its server, once it is connected; reconnects a node that is down.
+    /// Returns the id of the node's server, once it is connected; reconnects a node that is down.
     pub async fn reconnected(&self, by: Instant) -> Result<NodeId, Why> {
         self.redial(by).await;
         self.connected(by).await
     }
 
-    /// Returns the connection over which it reports changes of read keys; `None` if there is none, or it does not.
+    /// Returns the connection over which the node reports changes of keys that were read; `None` if there is none.
     pub fn tracks_over(&self) -> Option<u64> {
         match &*self.state.borrow() {
             State::Up(link) if link.tracks => Some(link.number),
@@ -239,7 +240,7 @@ impl Node {
         }
     }
 
-    /// Reports to metrics whether it can be asked now.
+    /// Reports to the metrics whether the node can be asked now.
     fn meter_state(&self) {
         let is_up = matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none();
         self.meter.up(is_up);
@@ -249,12 +250,12 @@ impl Node {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether it has answered any request since then.
+    /// Returns whether the node has answered any request since then.
     pub fn answered_since(&self, since: Instant) -> bool {
         self.answers().last.is_some_and(|last| last >= since)
     }
 
-    /// Returns its reachability.
+    /// Returns the node's reachability.
     pub fn reach(&self) -> Reach {
         match &*self.state.borrow() {
             State::Connecting => Reach::Unknown,
@@ -264,17 +265,17 @@ impl Node {
         }
     }
 
-    /// Returns whether it is connected, and answers.
+    /// Returns whether the node is connected, and answers.
     pub fn is_connected(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(_)) && self.silent_since.borrow().is_none()
     }
 
-    /// Returns whether it accepts a note and the number of requests behind, as far as that is known.
+    /// Returns whether the node accepts a note and the number of requests behind, as far as that is known.
     pub fn knows_behind(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(link) if link.knows_behind)
     }
 
-    /// Returns whether a request makes sense; also if it gets a lasting error at once.
+    /// Returns whether to send a request: it can be answered, or fails at once with a lasting error.
     pub fn is_worth_asking(&self) -> bool {
         let can = match &*self.state.borrow() {
             State::Connecting | State::Up(_) => true,
@@ -283,7 +284,7 @@ impl Node {
         can && self.silent_since.borrow().is_none()
     }
 
-    /// Returns the connection. Waits for the very first one only.
+    /// Returns the connection. If there has never been one, waits for it until `deadline`.
     async fn link(&self, deadline: Instant) -> Result<Link, Why> {
         let known = |state: &State| match state {
             State::Connecting => None,
@@ -300,7 +301,7 @@ impl Node {
         }
     }
 
-    /// Waits for a new attempt to connect, if the node is down for a reason that passes; at the latest until `by`.
+    /// Waits for a new attempt to connect, if the node is down for a temporary reason, but not longer than until `by`.
     pub(super) async fn redial(&self, by: Instant) {
         let mut states = self.state.subscribe();
         let is_down = matches!(&*states.borrow_and_update(), State::Down(failure) if !failure.is_lasting());

@@ -14,10 +14,10 @@ use crate::Why;
 use crate::net::debt::{Debt, is_final};
 use crate::values::clock;
 
-/// Maximum number of pending releases on a node: beyond it, leases end by themselves.
+/// Maximum number of pending releases on a node. Further locks stay locked until their leases end.
 const OWED_MAX: usize = 16_384;
 
-/// Number of releases made at a time, and the pause after a failure.
+/// Number of releases made at a time.
 const PAID_AT_A_TIME: usize = 32;
 const PAID_AGAIN: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ impl Node {
         owed
     }
 
-    /// Waits until no release is pending, or the node is down: then that may take long.
+    /// Waits until no release is pending, or the node is down: then it may take long.
     pub async fn is_paid(&self) {
         let (mut owes, mut states) = (self.owes.subscribe(), self.state.subscribe());
         tokio::select! {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Makes pending releases by `release` whenever the node answers, for ever.
+    /// Makes pending releases by `release` whenever the node answers. Never returns.
     pub async fn pay(
         self: Arc<Self>,
         release: impl Fn(Arc<Debt>) -> BoxFuture<'static, Result<Value, Why>> + Send + Sync,
@@ -64,7 +64,7 @@ impl Node {
             let mut silent = self.silent_since.subscribe();
             let ends = self.outstanding_ttl().front().map_or(clock::boot_now(), |debt| debt.until);
             tokio::select! {
-                // By then the first of them has ended by itself.
+                // The first lease has ended by then, so its release is no longer needed.
                 () = sleep(clock::until(ends)) => {}
                 () = async {
                     let _ = states.wait_for(|state| matches!(state, State::Up(_))).await;
@@ -87,7 +87,7 @@ impl Node {
             let all_paid = paid.iter().all(|paid| *paid);
             {
                 let mut owed = self.outstanding_ttl();
-                // All of them may have moved to another version of the set.
+                // Some may have moved to another version of the set meanwhile.
                 let known = batch.len().min(owed.len());
                 owed.drain(..known);
                 batch.into_iter().zip(paid).filter(|(_, paid)| !paid).for_each(|(debt, _)| owed.push_back(debt));

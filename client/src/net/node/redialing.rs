@@ -1,4 +1,4 @@
-//! Reconnects to a node that is down as soon as a request comes, but not so often that it becomes a storm.
+//! Reconnects to a node that is down as soon as a request arrives, at a bounded rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// Minimum time between the starts of two attempts to connect, whatever the number of requests. A request within that
-/// time gets the error of the last attempt, which is recent.
+/// time gets the error of the last attempt, which is recent enough.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The attempts to connect to one node, one at a time.
+/// The attempts to connect to one node. Only one runs at a time.
 #[derive(Debug, Default)]
 pub(super) struct Redialing {
     dialed: Mutex<Dialed>,
@@ -19,11 +19,11 @@ pub(super) struct Redialing {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Dialed {
-    /// Start of the last attempt; `None` if there is none, and none will be.
+    /// Start of the last attempt; `None` before the first attempt, and once no further attempt will be made.
     began: Option<Instant>,
     /// True if the attempt has failed.
     is_over: bool,
-    /// True if a request has asked for the next one.
+    /// True if a request has asked for another attempt.
     is_wanted: bool,
 }
 
@@ -39,12 +39,12 @@ impl Redialing {
         now
     }
 
-    /// Records that no other attempt will be made.
+    /// Records that no further attempt will be made.
     pub fn end(&self) {
         *self.dialed() = Dialed::default();
     }
 
-    /// Records that the attempt which began at `began` failed, and waits until another one is wanted and may begin.
+    /// Records that the attempt which began at `began` failed, and waits until another one is requested and may begin.
     pub async fn wait(&self, began: Instant) {
         self.dialed().is_over = true;
         self.wanted.notified().await;

@@ -17,7 +17,7 @@ use crate::values::failure::Why;
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl Node {
-    /// Reconnects whenever its Sentinels name another server, for ever; returns at once if it has none.
+    /// Reconnects whenever the node's Sentinels name another server, and never returns; returns at once if it has none.
     pub async fn follow(&self) {
         let Whereabouts::Named(sentinels) = &self.server else { return };
         let mut states = self.state.subscribe();
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// Keeps a connection open, for ever.
+    /// Keeps a connection open. Never returns.
     pub async fn stay_connected(self: &Arc<Self>) {
         let mut pause = BACK_OFF.0;
         let mut broken = self.broken.subscribe();
@@ -81,7 +81,7 @@ impl Node {
                     }
                 }
             }
-            // The pause spreads clients out, and does not repeat itself; a request ends it early.
+            // A random pause, so that clients do not all connect at the same moment. A request ends the pause early.
             let jittered = pause.mul_f64(rand::rng().random_range(0.5..1.0));
             let _ = timeout(jittered, self.redialing.wait(began)).await;
             pause = (pause * 2).min(BACK_OFF.1);

@@ -1,4 +1,4 @@
-//! Serves the connection of a node: writes requests, hands out answers, and checks the time.
+//! Serves the connection of a node: writes requests, delivers answers, and checks time limits.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,8 @@ use crate::net::line::{Arrived, Checked, Claim, Readiness, STAND_BY, Wants};
 use crate::values::clock;
 use crate::values::failure::Why;
 
-/// A connection in use. It lives on the client's thread; when it ends, its callers learn that it broke.
+/// A connection in use, on the client's thread. When this is dropped, its callers get the error that the connection
+/// broke.
 pub(super) struct Talking {
     node: Arc<Node>,
     link: Link,
@@ -49,7 +50,7 @@ impl Talking {
                 return Err(failure);
             }
             let Wants { check_at, is_blocked, is_followed } = line.wants();
-            // A registered socket would wake this thread at each answer.
+            // If a follower serves the connection, a registered socket would wake this thread at each answer.
             match (is_followed, &socket) {
                 (true, _) => socket = None,
                 (false, None) => socket = Some(line.readiness()?),
@@ -72,7 +73,7 @@ impl Talking {
                     line.flush(clock::now())?;
                 }
                 () = line.asked() => {
-                    // Requests that other tasks make now are written with it.
+                    // Lets other tasks add requests, which are then written together with this one.
                     yield_now().await;
                     line.flush(clock::now())?;
                 }
@@ -90,7 +91,7 @@ impl Talking {
     }
 }
 
-/// Returns the next moment at which the thread checks all connections that others serve.
+/// Returns the next moment at which the thread checks all connections that followers serve.
 fn next_look() -> Instant {
     static FIRST: LazyLock<Instant> = LazyLock::new(clock::now);
     let now = clock::now();
@@ -98,7 +99,7 @@ fn next_look() -> Instant {
     *FIRST + STAND_BY * u32::try_from(looks).unwrap_or(u32::MAX)
 }
 
-/// Waits until `socket` is ready; for ever if there is none.
+/// Waits until `socket` is ready; never returns if there is none.
 async fn ready<'a, F>(socket: Option<&'a Readiness>, wait: impl FnOnce(&'a Readiness) -> F) -> Result<(), Why>
 where
     F: Future<Output = std::io::Result<()>>,
@@ -109,7 +110,7 @@ where
     }
 }
 
-/// Serves a connection in the runtime of this task, which has the claim.
+/// Serves a connection in the runtime of this task, which has the claim on it.
 pub(super) async fn follow(node: Arc<Node>, link: Link, claim: Claim<Sink>) {
     let serve = async {
         let (line, socket, mut arrived) = (&link.line, link.line.readiness()?, vec![]);
@@ -148,7 +149,7 @@ impl Drop for Talking {
 }
 
 impl Node {
-    /// Reads the messages of a connection, and hands them out.
+    /// Reads the messages of a connection, and delivers them.
     fn hear(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
         let now = clock::now();
         let read = link.line.read(now, arrived);
@@ -190,7 +191,7 @@ impl Node {
             self.meter.responded(took);
         }
         if let (Whereabouts::Named(_), Some("READONLY")) = (&self.server, reply.as_ref().err().and_then(Why::code)) {
-            // The server is no longer the master: the Sentinels know which one is.
+            // The server is no longer the master, so the Sentinels are asked again.
             give_up(&self.broken, link.number);
         }
         if let Some(sink) = sink {
@@ -198,9 +199,9 @@ impl Node {
         }
     }
 
-    /// Reports late answers to their callers. Fails if the connection is dead.
+    /// Reports to callers that their answers are late. Fails if the connection is dead.
     fn mind(&self, link: &Link, arrived: &mut Vec<Arrived<Sink>>) -> Result<(), Why> {
-        // Unread answers are not late.
+        // Answers that have arrived but were not read are not late.
         self.hear(link, arrived)?;
         let now = clock::now();
         let checked = link.line.check(now, &self.answers().pace);
@@ -229,7 +230,7 @@ impl Node {
     fn is_silent(&self, sent: Instant) {
         let mut answers = self.answers();
         if answers.last.is_some_and(|last| last > sent) {
-            // The node answers, and is only slow.
+            // The node has answered since, so it is only slow.
             return;
         }
         answers.pace.was_silent();

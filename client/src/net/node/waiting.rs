@@ -1,4 +1,4 @@
-//! Requests that wait in the node's queues, on connections of their own.
+//! Requests that wait in the node's queues, each on a connection of its own.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,12 +18,13 @@ use crate::values::failure::Why;
 /// Maximum number of idle connections kept for waiting.
 const IDLE_WAITERS: usize = 16;
 
-/// Preferred maximum of requests that wait on connections of their own, if there is a choice.
+/// Number of requests that wait on connections of their own above which a caller should wait in another way, if there
+/// is one.
 const BLOCKED_FEW: usize = IDLE_WAITERS;
 
 impl Node {
-    /// Sends `command`, which may wait in the node's queue, on a connection of its own; to be answered within
-    /// `patience`. If this is dropped, the connection closes, and the request leaves the queue. For `asking` see
+    /// Sends `command`, which may wait in the node's queue, on a connection of its own; it should be answered within
+    /// `patience`. If the future is dropped, the connection closes, and the request leaves the queue. For `asking` see
     /// [`Node::ask_as`].
     pub async fn ask_waiting(
         &self,
@@ -32,7 +33,7 @@ impl Node {
         about: Option<&Lease>,
         asking: bool,
     ) -> (Option<NodeId>, Result<Value, Why>) {
-        // A wait includes waiting for a connection, but not for a node that is known to be down.
+        // The wait includes the time to connect, but not to a node that is known to be down.
         let connect_by = Instant::now() + CONNECT_TIMEOUT.min(patience);
         let now = match self.link(connect_by).await {
             Ok(link) => link,
@@ -48,7 +49,7 @@ impl Node {
         };
         if let Some(link) = idle {
             let (id, reply) = self.ask_on(link, command, patience, asking).await;
-            // An idle connection may have been closed meanwhile.
+            // An idle connection may have been closed by the server: then another one is tried.
             if !matches!(reply, Err(Why::Broken(_))) {
                 return (id, reply);
             }
@@ -59,8 +60,8 @@ impl Node {
         }
     }
 
-    /// Returns whether enough requests wait here on connections of their own that others should not, and the node
-    /// offers another way.
+    /// Returns whether so much already waits here on connections of its own that a further request should not, and the
+    /// node offers another way.
     pub fn has_many_blocked(&self) -> bool {
         self.hears() && self.blocked.count() >= BLOCKED_FEW
     }
@@ -84,7 +85,7 @@ impl Node {
                 Ok(reply) => Why::or_value(reply),
                 Err(_) => Err(Why::Silent),
             },
-            // The other connection to the node broke: this one may be half open.
+            // The other connection to the node broke, so this one may be half open.
             _ = states.wait_for(|state| matches!(state, State::Down(_))) => {
                 Err(Why::Unreachable("the node is down".to_owned()))
             }

@@ -1,4 +1,4 @@
-//! Sends one command to one server, member or not, over a connection of its own that joins no set.
+//! Sends one command to one server, member or not, over a separate connection that states no version of a set.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Answered {
     pub value: Value,
 }
 
-/// Sends `command` to the server at the end of `way`; only to the server `expects`, if there is one.
+/// Sends `command` to the server at `way`. If `expects` is given, the server must have this id.
 ///
 /// # Errors
 /// The server does not answer in time, is another one, or refuses.

@@ -1,7 +1,7 @@
 //! Changes the set of nodes, step by step. Each step adds or removes one node, and the nodes themselves agree on it.
 //!
-//! A change begins with what the nodes know, whatever this client knows, and completes steps that others left
-//! unfinished. It does not fight a concurrent change: a change that is led off its [`Path`] ends.
+//! A change begins with the set that the nodes know, whatever this client knows, and completes steps that others left
+//! unfinished. If a concurrent change moves the set away from its [`Path`], it ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,16 +26,17 @@ use crate::net::ways::NO_SERVER;
 use crate::net::wire;
 use crate::{Error, ErrorKind, NodeError, Why};
 
-/// The reason why a server cannot be a member.
+/// The error for a server whose module is too old.
 const TOO_OLD: &str = "its lock module is too old for a set that changes: upgrade it";
 
-/// Maximum time without progress, except for leases that end, before the obstacle is reported.
+/// Maximum time without progress before the obstacle is reported. Time that the nodes need until leases have ended does
+/// not count.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time after which the caller learns of a new node that does not answer, and is asked again.
+/// Time after which the caller is informed that a new node does not answer and is asked again.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
-/// Time after which a node that does not answer during the founding of the set is recorded as unknown.
+/// Time after which a node that does not answer while the set is founded is recorded with an unknown id.
 const FOUNDING: Duration = Duration::from_secs(5);
 
 /// Pause between two checks of a guarded node: an operator may lift the guard.
@@ -44,11 +45,11 @@ const GUARD_LOOK: Duration = Duration::from_secs(1);
 /// First and longest pause after a failed attempt.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Position of the outbidding part in a ballot. It doubles each time another changer has outbid this one, even a dead
-/// one.
+/// Position in a ballot of the number that outbids others. It doubles each time another changer, even a dead one, has
+/// outbid this one.
 const ATTEMPTS_SHIFT: u32 = 96;
 
-/// Makes these nodes the set, in as many steps as it takes. Returns once the client of `nodes` works with it.
+/// Makes the nodes at these addresses the set, in as many steps as needed. Returns once the client of `nodes` works with it.
 ///
 /// # Errors
 /// `Configuration`, `NotAllowed`, `NoQuorum`, `Overtaken`.
@@ -64,7 +65,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
         let surveyed = changer.survey(first).await;
         changer.tell_behind(&surveyed).await;
         let present = surveyed.present(first)?;
-        // This comes before the founding: an impossible set is refused while nothing has been changed.
+        // This check comes before the founding, so that an impossible set is refused while nothing has been changed.
         let (wanted, guarded) = changer.wanted(&present, &wanted).await?;
         let path = path.get_or_insert_with(|| Path::begin(present.clone()));
         overtaken_unless(path.on_present(&present, &wanted), &present)?;
@@ -83,7 +84,7 @@ pub async fn set_nodes(nodes: &Arc<Nodes>, addresses: &[String]) -> Result<(), E
     }
 }
 
-/// Ends a change that a concurrent one led to another version.
+/// Returns an error if a concurrent change led the set off this change's path.
 fn overtaken_unless(is_on_path: bool, Members { version, list }: &Members) -> Result<(), Error> {
     let nodes = || list.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(", ");
     let text = || {
@@ -108,10 +109,10 @@ async fn taken_up(nodes: &Arc<Nodes>, members: Members) -> Result<(), Error> {
     }
 }
 
-/// Addresses of guarded nodes, each with the milliseconds that are left.
+/// The addresses of guarded nodes, each with the milliseconds left of its guard.
 pub(super) type Guarded = Vec<(String, u64)>;
 
-/// The knowledge of a server about the set.
+/// The knowledge of one server about the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Knows {
     /// The id of the server.
@@ -120,7 +121,7 @@ pub struct Knows {
     pub guard_ms: u64,
     /// The longest lease that the server accepts, in milliseconds.
     pub max_ttl_ms: u64,
-    /// Milliseconds until the server has a vote on the next version.
+    /// Milliseconds until the server votes on the next version.
     pub unsettled_ms: u64,
     /// The latest version that the server knows.
     pub members: Members,
@@ -134,12 +135,12 @@ pub struct Surveyed {
     pub first: Vec<String>,
     /// The latest version that any node knows.
     pub latest: Members,
-    /// By address, the answer, or the reason why there is none.
+    /// The answer for each address, or the reason why there is none.
     pub known: HashMap<String, Result<Knows, Why>>,
 }
 
 impl Surveyed {
-    /// Returns the present set. If no node knows one, the nodes at `first`, with which it will be founded.
+    /// Returns the present set. If no node knows one, returns the nodes at `first`, with which it will be founded.
     ///
     /// # Errors
     /// `Configuration`: two of these addresses belong to one server.
@@ -154,18 +155,18 @@ impl Surveyed {
     }
 }
 
-/// Asks the nodes that the user named, and the members that they name, what they know of the set.
+/// Asks the nodes that the user named, and the members that they name, which set they know.
 pub async fn survey(nodes: &Arc<Nodes>) -> Surveyed {
     Changer::new(nodes, &|_| ()).survey(nodes.set.ways.first()).await
 }
 
 pub(super) struct Changer<'a> {
     nodes: &'a Arc<Nodes>,
-    /// The first part of the next ballot.
+    /// The first part of the next ballot, by which it outbids others.
     outbid: u32,
     pause: Duration,
     progressed: Instant,
-    /// A callback for each added node that does not answer, and is asked again.
+    /// A callback for each added node that does not answer and is asked again.
     waits: &'a Waits,
 }
 
@@ -187,7 +188,7 @@ impl<'a> Changer<'a> {
         ask(&self.way(&member.address)?, member.id.map(NodeId), command).await
     }
 
-    /// Returns the latest version that any node knows, among those at `first` and in all versions that they name.
+    /// Returns what the nodes at `first`, and those of all versions that they name, know of the set.
     pub(super) async fn survey(&self, first: &[String]) -> Surveyed {
         let mut addresses = first.to_vec();
         addresses.extend(self.nodes.latest().set.news.members.list.iter().map(|member| member.address.clone()));
@@ -209,17 +210,17 @@ impl<'a> Changer<'a> {
         Surveyed { first: first.to_vec(), latest, known }
     }
 
-    /// Informs members that know only an earlier version: they would have no vote on the next one.
+    /// Sends the latest version to members that know only an earlier one, because they would have no vote on the next.
     async fn tell_behind(&self, Surveyed { latest, known, .. }: &Surveyed) {
         let is_behind = |member: &&Member| {
             let knows = known.get(&member.address).and_then(|knows| knows.as_ref().ok());
             knows.is_some_and(|knows| Some(knows.id) == member.id && knows.members.version < latest.version)
         };
-        // A user without the permission gets that error from the first step.
+        // If the user lacks the permission, the first step reports that.
         join_all(latest.list.iter().filter(is_behind).map(|member| self.tell(member, latest))).await;
     }
 
-    /// Returns what the server at this address knows.
+    /// Asks the server at this address what it knows of the set.
     pub(super) async fn look_at(&self, address: &str) -> Result<Knows, Why> {
         let answered = ask(&self.way(address)?, None, &redis::cmd("LOCK.MEMBERS")).await;
         let Answered { id, node, value } = answered.map_err(|why| match why {
@@ -233,8 +234,8 @@ impl<'a> Changer<'a> {
         Ok(Knows { id: id.0, guard_ms, max_ttl_ms, unsettled_ms: ms(&value, "unsettled_ms"), members })
     }
 
-    /// Returns what the server at this address knows. One that fails in a way that may pass is asked again, until
-    /// `until`; the caller learns of it after a second.
+    /// Asks the server at this address what it knows of the set, and asks again until `until` if it fails for a
+    /// temporary reason. After a second the caller is informed.
     async fn look_until(&self, address: &str, until: Instant) -> Result<Knows, Why> {
         let (began, mut is_told) = (Instant::now(), false);
         loop {
@@ -257,8 +258,8 @@ impl<'a> Changer<'a> {
 
     /// Founds the set: the first version has the nodes at `first`, with their ids.
     async fn found(&mut self, first: &[String]) -> Result<Option<Members>, Error> {
-        // A node that is slow now becomes a member with its id all the same: otherwise it would have to be removed and
-        // added again.
+        // The ids of nodes that are slow now are waited for: otherwise these nodes would have to be removed and added
+        // again.
         let until = Instant::now() + FOUNDING;
         let asked = join_all(first.iter().map(|address| self.look_until(address, until))).await;
         let mut whys = vec![];
@@ -282,8 +283,8 @@ impl<'a> Changer<'a> {
         self.step(&Members { version: 0, list: first.iter().map(nobody).collect() }, list).await
     }
 
-    /// Returns the nodes at these addresses as members, and the guards of those to be added. A new node that does not
-    /// answer is asked again; a lasting refusal of one ends this at once.
+    /// Returns the nodes at the `wanted` addresses as members, and the guards of those to be added. A new node that
+    /// does not answer is asked again; a lasting refusal of one is returned at once.
     pub(super) async fn wanted(&self, present: &Members, wanted: &[Arc<Way>]) -> Result<(Vec<Member>, Guarded), Error> {
         let asked = try_join_all(wanted.iter().map(|way| self.member_at(way.address(), present))).await?;
         let is_guarded = |(member, guard_ms): &&(Member, u64)| *guard_ms > 0 && !present.list.contains(member);
@@ -308,7 +309,7 @@ impl<'a> Changer<'a> {
             })?,
             Some(there) => match self.look_at(&address).await {
                 Ok(knows) => knows,
-                // The node may be dead: it stays a member.
+                // The node may be dead; it stays a member.
                 Err(_) => return Ok((there.clone(), 0)),
             },
         };
@@ -318,7 +319,7 @@ impl<'a> Changer<'a> {
                 "it is a member already, as {}: remove it, and then add it with this address",
                 before.address
             )),
-            // This is a former member, or one by now: its last version shares nodes with this one.
+            // A former member of this set, or one by now, is accepted: its last version shares nodes with this one.
             None if knows.members.version > 0 && !shares_nodes(&knows.members, present) => unfit(
                 "it was told of another set: if it is not in use there, remove its state file (docs/operations.md)"
                     .to_owned(),
@@ -327,9 +328,9 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Returns whether the node that `list` adds to `present`, if any, is not guarded; if it is, waits for a while
-    /// first. Until it grants, it raises the majority that is needed without adding to the one that there is. With
-    /// another node dead, locks would be lost.
+    /// Returns whether the node that `list` adds to `present`, if there is one, is not guarded; if it is, waits for a
+    /// while first. As long as the node does not grant, it raises the number that a majority needs without being part
+    /// of one, so that with another dead node locks would be lost.
     async fn added_serves(&mut self, present: &Members, list: &[Member], guarded: &Guarded) -> bool {
         let is_added = |(node, _): &&(String, u64)| {
             list.iter().any(|member| member.address == *node && !present.list.contains(member))
@@ -365,7 +366,7 @@ impl<'a> Changer<'a> {
                 };
                 match change.on_answer(place, id, &told, says) {
                     ChangeProgress::Goes => {}
-                    // Nodes that refuse report why.
+                    // No majority agreed: the reasons of the nodes are handled below.
                     ChangeProgress::Impossible if !asked.is_empty() => {}
                     progress => break progress,
                 }
@@ -382,13 +383,13 @@ impl<'a> Changer<'a> {
         }
     }
 
-    /// Returns the next ballot. Of concurrent changers the last to begin wins; one that never finishes is outbid.
+    /// Returns the next ballot. Of concurrent changers the one that began last wins; one that never finishes is outbid.
     fn ballot(&self) -> Ballot {
         let (began, chance) = (self.nodes.clock.ticket().get(), rand::rng().random::<u32>());
         Ballot::from(self.outbid) << ATTEMPTS_SHIFT | Ballot::from(began) << u32::BITS | Ballot::from(chance)
     }
 
-    /// Informs all nodes of both versions, and this client.
+    /// Sends the decided version to all nodes of both versions, and to this client.
     async fn decided(&mut self, before: &Members, after: &Members) -> Result<(), Error> {
         let left = before.list.iter().filter(|member| before.version > 0 && !after.list.contains(member));
         let all: Vec<_> = after.list.iter().chain(left).collect();
@@ -401,7 +402,7 @@ impl<'a> Changer<'a> {
         Ok(())
     }
 
-    /// Waits until another attempt makes sense.
+    /// Waits until another attempt may succeed.
     async fn failed(&mut self, failures: Vec<(String, Why)>) -> Result<(), Error> {
         self.allowed(&failures, failures.len() / 2)?;
         let unsettled = failures.iter().filter_map(|(_, why)| match why {
@@ -409,7 +410,7 @@ impl<'a> Changer<'a> {
             _ => None,
         });
         if let Some(ms) = unsettled.min() {
-            // Leases end: that takes time, and is no obstacle.
+            // Leases have to end first, which takes time but is no obstacle.
             sleep(Duration::from_millis(ms).max(BACK_OFF.0)).await;
             self.progressed = Instant::now();
             return Ok(());
@@ -439,7 +440,7 @@ impl<'a> Changer<'a> {
     }
 }
 
-/// Refuses a set with one server twice.
+/// Returns an error if a server is in the list twice.
 fn are_distinct(list: &[Member]) -> Result<(), Error> {
     let is_known = |member: &&Member| member.id.is_some();
     let twice = (0..list.len()).find(|&n| list[..n].iter().filter(is_known).any(|other| other.id == list[n].id));
@@ -449,7 +450,7 @@ fn are_distinct(list: &[Member]) -> Result<(), Error> {
     })
 }
 
-/// Returns whether two versions can belong to one set.
+/// Returns whether two versions can be of one set: they have a node in common.
 fn shares_nodes(one: &Members, other: &Members) -> bool {
     let is_there = |member: &Member| {
         let is_it = |other: &Member| (other.id.is_some() && other.id == member.id) || other.address == member.address;
@@ -462,7 +463,7 @@ fn errors(failures: &[(String, Why)]) -> Vec<NodeError> {
     failures.iter().map(|(node, failure)| NodeError { node: node.clone(), why: failure.clone() }).collect()
 }
 
-/// Returns the promise in an answer.
+/// Parses the promise in an answer.
 fn said(value: &Value) -> Option<MemberSays> {
     let accepted = match (wire::text(value, "accepted"), wire::text(value, "members")) {
         (Some(ballot), Some(list)) => {

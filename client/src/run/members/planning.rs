@@ -1,4 +1,4 @@
-//! Plans a change of the set of nodes, without changing or telling anything.
+//! Plans a change of the set of nodes, without changing anything.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Plan {
     pub present: Members,
     /// The members of each later version; empty if the set is already right.
     pub steps: Vec<Members>,
-    /// Milliseconds for which nodes to be added are guarded, and the change waits.
+    /// The guards of nodes that will be added: the change waits for these.
     pub guarded: Guarded,
 }
 
@@ -34,8 +34,8 @@ impl Plan {
     }
 }
 
-/// Returns the steps from the present set to one of the nodes at these addresses. `waits` receives each new node that
-/// does not answer, and is asked again.
+/// Returns the steps from the present set to the set of the nodes at these addresses. Calls `waits` for each new node
+/// that does not answer and is asked again.
 ///
 /// # Errors
 /// Those of [`set_nodes`](super::set_nodes), if it would fail at once.

@@ -32,7 +32,7 @@ fn again(owner: &str) -> Take {
     Take { retry: true, ..take(owner) }
 }
 
-/// Takes a lock in a task, which waits for it.
+/// Starts a task that takes a lock, waiting for it.
 fn taking(locks: &ByOwner, take: Take) -> JoinHandle<Result<Option<Granted>, Error>> {
     let locks = locks.clone();
     tokio::spawn(async move { locks.take(take).await })
@@ -42,7 +42,7 @@ pub async fn takes(locks: &ByOwner, take: Take) -> Granted {
     locks.take(take).await.unwrap().expect("it is free")
 }
 
-/// Returns a process that gives its nodes as much time as a busy machine needs.
+/// Returns a process whose nodes have as much time to answer as they need on a busy machine.
 pub async fn process(nodes: &Nodes) -> ByOwner {
     patient(&nodes.addresses()).await.by_owner()
 }
@@ -54,7 +54,7 @@ async fn start(count: usize) -> (Nodes, ByOwner) {
     (nodes, locks)
 }
 
-/// One process acquires the lock. Another one extends, re-enters and releases it, like the first one after a crash.
+/// One process acquires the lock. Another one extends, re-enters and releases it, as if the first had crashed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_takes_another_gives_back() {
     for count in [1, 5] {
@@ -108,7 +108,7 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     let other = takes(&locks, permit("other")).await;
     assert_ne!(one.number, other.number);
     assert_eq!(locks.take(permit("third")).await.unwrap(), None);
-    // A request gets the permit that it names, or none; a waiting one, which keeps asking, gets no other.
+    // A request that names a permit gets that permit or none, also if it waits.
     let named = |owner: &str, number| Take {
         wanted: Wanted::Permit { limit: 3, number: Some(number) },
         key: b"named".to_vec(),
@@ -121,7 +121,7 @@ async fn readers_and_permits_of_a_process_that_is_gone() {
     assert_eq!(waits.await.unwrap().unwrap().unwrap().number, 2);
 }
 
-/// An attempt of a process that has ended got a minority: it does not bar its own owner.
+/// An attempt of a process that has ended got a minority: it does not refuse its own owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     let (nodes, locks) = start(5).await;
@@ -129,19 +129,19 @@ async fn what_is_left_of_an_attempt_is_in_nobodys_way() {
     nodes.0[..3].iter().for_each(|server| assert!(server.client().say(stray).as_int() > 0));
     nodes.0[0].client().say("LOCK.BREAK k");
     assert_eq!(locks.extend(b"k", b"me", TTL, None).await.unwrap(), None, "two of five are no majority");
-    // Another owner gets three of five, which the remaining two do not prevent.
+    // Another owner gets three of five nodes, although the other two have the old attempt.
     nodes.0[1].client().say("LOCK.BREAK k");
     let stray = "LOCK.ACQUIRE k me#fedcba9876543210 60000";
     nodes.0[0].client().say(stray);
     nodes.0[3].client().say(stray);
-    // Now no three nodes are free: only the owner itself can get in.
+    // Now no three nodes are free, and only the owner itself can get in.
     assert_eq!(locks.take(take("you")).await.unwrap(), None);
     let granted = takes(&locks, again("me")).await;
     assert!(granted.token > 0);
     until("every node has this attempt", async || nodes.holding("k") == 5).await;
 }
 
-/// The tokens of a lock were not raised to the same one yet: a process that takes it over does that first.
+/// The tokens of a lock were not yet raised to a common one: a process that takes the lock over does that first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_were_not_raised_yet() {
     let (nodes, locks) = start(3).await;
@@ -156,8 +156,8 @@ async fn tokens_that_were_not_raised_yet() {
     assert_eq!(nodes.0[0].client().say("LOCK.INFO k").field("token"), int(raised));
 }
 
-/// The nodes do not have the token that they acknowledged to this process, since another one raised it. This process
-/// used to consider the lock lost, and granted its owner a second permit.
+/// The nodes no longer have the token that they acknowledged to this process, because another process raised it. This
+/// process used to consider the lock lost, and granted its owner a second permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_that_another_process_raises() {
     let (nodes, locks) = start(3).await;
@@ -189,15 +189,15 @@ async fn tokens_that_another_process_raises() {
     until("it is free", async || nodes.holding("k") == 0).await;
 }
 
-/// The validity known here ended during an extension, and this process had not learned of an earlier extension by another
-/// one.
+/// The validity known to this process ended during an extension, because it had not learned of an earlier extension by
+/// another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_another_process_extended_is_not_lost() {
     let nodes = Nodes::start(3);
     let (proxies, addresses) = before_each(&nodes.0).await;
     let (locks, other) = (patient(&addresses).await.by_owner(), process(&nodes).await);
     let granted = takes(&locks, Take { ttl: ms(4_000), ..take("me") }).await;
-    // Tokens that nodes granted one after the other are raised to the same one.
+    // Nodes that granted one after the other have different tokens, which are raised to a common one.
     assert!(other.extend(b"k", b"me", TTL, None).await.unwrap() >= Some(granted.token));
     proxies.iter().for_each(|proxy| proxy.delay(ms(4_200)));
     let began = Instant::now();
@@ -209,8 +209,7 @@ async fn a_lock_that_another_process_extended_is_not_lost() {
     assert!(extended.unwrap() >= Some(granted.token));
 }
 
-/// An owner that extended a lock learns its full length from that process, also if most nodes have not been reached
-/// yet.
+/// An owner that extended a lock is promised the full length, also if most nodes have not received the extension yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_as_long_as_it_was_extended() {
     let (nodes, locks) = start(5).await;
@@ -266,7 +265,7 @@ async fn patient_for(addresses: &[String], timeout: Duration) -> Client {
     client
 }
 
-/// A lock is kept while its keeper exists, and for at most its lease after that.
+/// A lock is extended as long as its keeper exists, and lasts for at most its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keeper_that_ends() {
     let (_nodes, locks) = start(5).await;
@@ -285,7 +284,7 @@ async fn a_keeper_that_ends() {
     until("it ends", async || locks.info(b"k", None).await.unwrap().is_none()).await;
 }
 
-/// The validity that an owner is promised is shorter than what the nodes promise.
+/// The validity that an owner is promised is never longer than what the nodes promise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_more_than_the_nodes_promise() {
     let (nodes, locks) = start(3).await;
@@ -297,7 +296,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
             .map(|info| info.field("ttl").as_int())
             .collect();
         left.sort_unstable();
-        // This is what at least two of three nodes have.
+        // At least two of the three nodes have this much left.
         left[left.len() - 2]
     };
     for round in 0..20 {
@@ -318,7 +317,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
             let (asked, token) = extension.await.unwrap();
             assert!(token >= Some(granted.token));
             let told = ms(20_000) * 99 / 100 - ms(2);
-            // The promise is read before the clock: the test may be held up in between.
+            // The promise is read before the clock, because the test may be suspended in between.
             let promised = left(&key);
             assert!(told.saturating_sub(asked.elapsed()) <= ms(promised as u64), "{told:?} {promised}");
         }
@@ -327,7 +326,7 @@ async fn nobody_is_told_more_than_the_nodes_promise() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notes_watches_breaks_and_the_nodes_themselves() {
-    // With one node, its token is the lock's at once.
+    // With one node, the node's token is the lock's at once.
     let (nodes, locks) = start(1).await;
     let other = process(&nodes).await;
     let set = locks.node_set().await.unwrap();
@@ -349,7 +348,7 @@ async fn notes_watches_breaks_and_the_nodes_themselves() {
     assert_eq!(locks.note(b"k", b"me", b"old", Some(1), None).await.unwrap(), Some(1));
     assert_eq!(locks.info(b"k", None).await.unwrap().unwrap().grants[0].note, b"at 10 %");
     assert_eq!(other.note(b"k", b"me", b"by another", None, None).await.unwrap(), Some(2));
-    // A writer lets readers in.
+    // A writer that became a reader lets other readers in.
     assert_eq!(locks.share(b"k", b"me", None).await.unwrap(), Some(granted.token));
     let reads = takes(&other, Take { wanted: Wanted::Shared, ..take("you") }).await;
     assert_eq!(locks.counts().0, 1);

@@ -1,4 +1,4 @@
-//! Owners that release what they hold, or the remains of it.
+//! Owners that release the locks that they hold, or what is left of them.
 
 use palisade_client::by_owner::{ByOwner, Take, Wanted};
 use palisade_client::{Client, ErrorKind, Options};
@@ -8,7 +8,8 @@ use crate::fixture::{Nodes, connected, ms, until};
 use crate::harness::{Frozen, Reply, Server, int, patience};
 use crate::proxy::before_each;
 
-/// With two of five nodes down, three know what the process that has ended acquired. With three down, nobody can tell.
+/// With two of five nodes down, three know the lock of a process that has ended. With three down, the answer is
+/// unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_down() {
     let nodes = Nodes::start(5);
@@ -32,8 +33,8 @@ async fn nodes_that_are_down() {
     until("what is owed is given back", async || nodes.holding("k") == 0).await;
 }
 
-/// An operator broke the lock on four of five nodes. Its owner learns that it does not hold the lock, and the fifth
-/// node is free all the same when that process ends; also if it answers last.
+/// An operator broke the lock on four of five nodes. The owner learns that it does not hold the lock, and the fifth
+/// node is released all the same when that process ends, also if it answers last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_gives_back_what_a_minority_has() {
     let nodes = Nodes::start(5);
@@ -59,7 +60,7 @@ async fn a_release_gives_back_what_a_minority_has() {
     }
 }
 
-/// A node hangs, since before this process first asked it or only afterwards. The others receive the release all the
+/// A node hangs, from before this process first asked it or from later on. The other nodes receive the release all the
 /// same, and their answers suffice. (A lease can end before the client gives up on a node that hangs.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_for_no_node_that_hangs() {
@@ -86,7 +87,7 @@ async fn a_release_waits_for_no_node_that_hangs() {
     }
 }
 
-/// A holder has another token on each node; the one that is to be broken is on a node that hangs.
+/// A holder has another token on each node; the token that is to be broken is on a node that hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_a_silent_node_may_have_is_not_gone() {
     let (nodes, locks) = start(3).await;
@@ -111,7 +112,7 @@ async fn held(count: usize) -> (Nodes, Client, ByOwner) {
     (nodes, client, locks)
 }
 
-/// Two holds are known here, and are broken on four of five nodes before this process learns of it.
+/// Two holds are known here, and the lock is broken on four of five nodes before this process notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_is_given_back_of_a_broken_lock() {
     let (nodes, client, locks) = held(5).await;
@@ -141,7 +142,8 @@ async fn at_the_end_locks_are_left_or_given_back() {
     }
 }
 
-/// The process that acquired a lock ends and releases what it holds, after another process of the owner continued.
+/// The process that acquired a lock ends and releases its locks, after another process of the owner continued with this
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_ends_leaves_what_another_one_continues() {
     let (nodes, client, locks) = held(3).await;
@@ -152,8 +154,8 @@ async fn a_process_that_ends_leaves_what_another_one_continues() {
     assert_eq!(nodes.holding("k"), 3);
 }
 
-/// A release that leaves all holds, or a share of a lock that is shared already, changes nothing. Its answer still says
-/// whether the owner has the lock.
+/// A release that leaves all holds, and a downgrade of a lock that is shared already, change nothing. Their answers
+/// still say whether the owner has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_changes_nothing_is_asked_of_the_nodes() {
     let nodes = Nodes::start(3);
@@ -185,7 +187,7 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
         until("every node has it", async || nodes.holding("k") == 5).await;
         let extending = tokio::spawn({
             let locks = locks.clone();
-            // In the meantime it may say that too few nodes extended it.
+            // In the meantime the owner may learn that too few nodes extended the lock.
             async move { while !matches!(locks.extend(b"k", b"me", TTL, None).await, Ok(None)) {} }
         });
         nodes.0.iter().for_each(|server| drop(server.client().say("LOCK.BREAK k")));
@@ -194,8 +196,8 @@ async fn a_break_on_one_node_after_the_other_while_it_is_extended() {
     }
 }
 
-/// An owner continues in another process, which has a node grant the lock again. The first process, which never learned of
-/// that, finds the lock missing on a second node: the lock is lost to that process, which must not release it.
+/// An owner continues in another process, which makes a node grant the lock again. The first process does not know
+/// that, and finds the lock missing on a second node. For it the lock is lost, and it must not release the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_loses_a_lock_leaves_it_to_the_next_one() {
     let (nodes, client, _locks) = held(3).await;

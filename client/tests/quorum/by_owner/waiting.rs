@@ -10,7 +10,8 @@ use crate::fixture::{Nodes, ms, until};
 use crate::harness::Frozen;
 use crate::proxy::before_each;
 
-/// Other requests of this process were ahead, and had not heard from the nodes yet: the holder, if any, is unknown.
+/// Other requests of this process were ahead, and had no answer from the nodes yet, so the holder, if there is one, is
+/// unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_behind_others_of_its_process() {
     let (nodes, locks) = start(3).await;
@@ -23,7 +24,7 @@ async fn who_waits_in_vain_behind_others_of_its_process() {
     assert!(first.await.unwrap().unwrap().is_some());
 }
 
-/// The request waited in the nodes' queues, and the nodes were too slow for its last attempt. The error must not repeat
+/// The request waited in the nodes' queues, and the nodes were too slow for its last attempt. The error must not report
 /// their old answers as current.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_in_vain_for_nodes_that_become_slow() {
@@ -59,7 +60,7 @@ async fn one_waits_and_its_owner_gives_up() {
     assert_eq!(locks.release(b"k", b"you", None, None).await.unwrap(), None);
     assert_eq!(given_up.await.unwrap().unwrap(), None);
     queued(0).await;
-    // A request whose caller has gone leaves the queue as well.
+    // A request whose caller has disconnected leaves the queue as well.
     let hung_up = waiting("gone");
     queued(1).await;
     hung_up.abort();
@@ -71,12 +72,12 @@ async fn one_waits_and_its_owner_gives_up() {
     let granted = next.await.unwrap().unwrap().unwrap();
     assert!(granted.token > held.token && granted.waited > Duration::ZERO);
     assert!(began.elapsed() < ms(10_000), "it was told, not polled for");
-    // A wait without success reports so.
+    // A wait that fails returns None.
     assert_eq!(locks.take(Take { wait: ms(50), ..again("late") }).await.unwrap(), None);
 }
 
-/// Readers and permits first search for a lock that they may already hold. That search used to end the wait while no
-/// majority answered.
+/// Requests for shared modes first search for a lock that they may already hold. That search used to end the wait while
+/// no majority answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_requests_outlast_a_missing_majority() {
     let nodes = Nodes::start(5);

@@ -6,13 +6,13 @@ use super::{modes, refuses_to_convert};
 use crate::fixture::{Nodes, ms, until};
 use crate::harness::int;
 
-/// Returns on how many nodes a reader has `k`.
+/// Returns the number of nodes on which `k` is shared.
 fn sharing(nodes: &Nodes) -> usize {
     modes(nodes).iter().filter(|modes| modes.iter().any(|mode| mode == "shared")).count()
 }
 
-/// A majority suffices. Until it knows, the call waits, and the lock is a reader's, valid and extended. Nodes that do
-/// not confirm are asked again until they do.
+/// A majority suffices. Until it has answered, the call waits, and the lock is already a reader's, valid and extended.
+/// Nodes that do not answer are asked again until they do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
     let nodes = Nodes::start(3);
@@ -38,7 +38,7 @@ async fn it_returns_when_a_majority_knows_and_the_others_learn_of_it_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_lost_meanwhile_is_told_so() {
-    // No node learns of it in time.
+    // No node answers in time.
     let (nodes, locks) = Nodes::with_client(3).await;
     let short = Options::new().ttl(ms(2_000)).auto_extend(false);
     let writing = locks.with(&short).rw_lock("k").write().await.unwrap();

@@ -29,12 +29,12 @@ fn has(server: &Server, guard: &Guard) -> bool {
     grants(server).iter().any(|grant| grant.field("owner").as_bytes() == guard.owner())
 }
 
-/// Returns on how many nodes this many requests wait for a lock.
+/// Returns the number of nodes on which this many requests wait for a lock.
 fn waited_on(nodes: &Nodes, waiters: u64) -> usize {
     nodes.0.iter().filter(|server| server.info("waiters") == waiters).count()
 }
 
-/// Makes a server lose `k`, and grant it to a stranger in this mode.
+/// Makes a server lose `k`, and grant it to another owner in this mode.
 fn gives_away(server: &Server, mode: &str) {
     let mut client = server.client();
     assert_eq!(client.say("DEL k"), int(1));
@@ -47,8 +47,8 @@ fn refuses_to_convert(server: &Server, refuses: bool) {
     assert_eq!(server.client().say(&format!("ACL SETUSER default {sign}lock.convert")), text("OK"));
 }
 
-/// Extends the lock. A round with too few nodes is followed by another: the client may not have learned of all grants
-/// when the round began.
+/// Extends the lock. After a round with too few nodes it begins another: the client may not have received all grants
+/// when the first began.
 async fn extend(guard: &Guard) {
     while let Err(error) = guard.extend().await {
         assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");

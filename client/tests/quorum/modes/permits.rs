@@ -25,7 +25,7 @@ async fn so_many_and_no_more() {
         let error = uploads.try_acquire().await.unwrap_err();
         assert_eq!((error.kind(), error.holder().unwrap().note.as_str()), (ErrorKind::Contended, "upload"));
         assert_eq!(locks.try_lock("k").await.unwrap_err().kind(), ErrorKind::Contended);
-        // The next in turn gets the free number.
+        // The next request in turn gets the free number.
         let waits = tokio::spawn({
             let uploads = uploads.clone();
             async move { uploads.acquire().await.unwrap() }
@@ -65,7 +65,7 @@ async fn an_idle_semaphore_takes_one_round_trip() {
     }
 }
 
-/// More clients than permits ask again and again.
+/// More clients than permits acquire again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_more_than_the_limit_at_a_time() {
     for count in [1, 3] {
@@ -112,7 +112,7 @@ async fn a_node_is_healed_with_the_same_number() {
     until("it is healed", async || has(first, &last)).await;
     let own = |grant: &crate::harness::Reply| grant.field("owner").as_bytes() == last.owner();
     assert_eq!(grants(first).into_iter().find(own).unwrap().field("permit"), int(last.number().into()));
-    // If another owner has the number by now, this one gets none.
+    // Another owner has the number by now, so this one gets none.
     gives_away(first, &format!("LIMIT 5 PERMIT {}", last.number()));
     first.client().say("CONFIG RESETSTAT");
     extend(&last).await;
@@ -132,7 +132,8 @@ async fn limits_that_differ() {
     for less in [1, 2, 4] {
         assert_eq!(locks.semaphore("k", less).try_acquire().await.unwrap_err().kind(), ErrorKind::Contended, "{less}");
     }
-    // Two permits are held that both limits allow: none is left of two, and all above two have to go first.
+    // Two permits are held that both limits allow: a request with limit 2 gets none, until all numbers above two have
+    // been released.
     while let Some(n) = permits.iter().position(|permit| permit.number() > 1) {
         assert_eq!(locks.semaphore("k", 2).try_acquire().await.unwrap_err().kind(), ErrorKind::Contended);
         permits.swap_remove(n).release().await;
@@ -155,7 +156,7 @@ async fn one_of_one_is_the_lock() {
     assert_eq!(locks.semaphore("k", 0).try_acquire().await.unwrap_err().kind(), ErrorKind::BadArgument);
 }
 
-/// The nodes reserve different numbers for the next in turn: it ends with one that a majority has.
+/// The nodes reserve different numbers for the next request in turn: it gets one that a majority has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_with_numbers() {
     let nodes = Nodes::start(3);
@@ -170,7 +171,7 @@ async fn turns_with_numbers() {
     release(&nodes.0[..1], "one");
     release(&nodes.0[1..], "two");
     assert_eq!(waits.await.unwrap().number(), 2);
-    // If all nodes reserve the same number, one attempt follows.
+    // If all nodes reserve the same number, one attempt is enough.
     let uploads = nodes.client().await.semaphore("k", 2);
     release(&nodes.0[..1], "two");
     release(&nodes.0[1..], "one");
@@ -210,7 +211,7 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     assert_eq!(uploads.try_acquire().await.unwrap_err().kind(), ErrorKind::NoQuorum);
 }
 
-/// Nodes that hang delay nobody, and nobody gets in beside a holder that they have.
+/// Nodes that hang delay no request, and no number is granted twice while a holder has it on nodes that hang.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_that_hangs() {
     let (nodes, locks) = Nodes::with_client(3).await;
@@ -225,7 +226,7 @@ async fn a_minority_that_hangs() {
     assert!(uploads.acquire().await.is_ok());
 }
 
-/// Two addresses of one server are one vote for a number.
+/// Two addresses of one server count once for a number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_under_two_addresses_grants_once() {
     let mut nodes = Nodes::start(2);

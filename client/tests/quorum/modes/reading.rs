@@ -36,8 +36,8 @@ async fn readers_read_together_and_a_writer_writes_alone() {
             let other = other.clone();
             async move { other.read().await.unwrap() }
         });
-        // The reader waits on the nodes that the writer has; one that heard of the readers' releases last may reserve
-        // the lock for the reader.
+        // The reader waits on the nodes that have granted the lock to the writer. A node that received the readers'
+        // releases last may have reserved the lock for the reader.
         until("a reader waits", async || waited_on(&nodes, 1) > count / 2).await;
         let (written, owner) = (writing.token(), writing.owner().to_vec());
         let reading = writing.downgrade().await.unwrap();
@@ -52,13 +52,13 @@ async fn readers_read_together_and_a_writer_writes_alone() {
     }
 }
 
-/// Readers of several clients share the lock in one round trip each, whatever tokens the nodes gave to others.
+/// Readers of several clients share the lock after one round trip each, whatever tokens the nodes gave to others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_need_one_round() {
     let nodes = Nodes::start(5);
     nodes.follow_their_clocks().await;
     let (locks, others) = (nodes.client().await, nodes.client().await);
-    // Another reader's token is ahead, by a different amount on each node: a reader does not have to exceed it.
+    // Another reader's token is ahead, by a different amount on each node: a reader's token does not have to exceed it.
     for (n, server) in nodes.0.iter().enumerate() {
         let mut client = server.client();
         let ahead = client.say("LOCK.NODE").field("clock_us").as_int() + 1_500_000 + n as i64;
@@ -77,12 +77,12 @@ async fn readers_need_one_round() {
     assert_eq!(modes(&nodes), vec![["shared"; 21]; 5]);
 }
 
-/// A later reader does not pass a waiting writer, and readers that waited get in together.
+/// A later reader does not get ahead of a waiting writer, and readers that waited get in together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_passes_the_other() {
     for count in [1, 3] {
         let nodes = Nodes::start(count);
-        // To the nodes, each is a process of its own.
+        // For the nodes, each client is a process of its own.
         let mut locks = vec![];
         for _ in 0..4 {
             locks.push(nodes.client().await.rw_lock("k"));
@@ -107,7 +107,7 @@ async fn neither_passes_the_other() {
     }
 }
 
-/// In one process, requests for one key queue behind each other first. Readers hold the lock together all the same.
+/// In one process, requests for one key first queue behind each other. Readers hold the lock together all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_one_process_read_together() {
     for count in [1, 3] {
@@ -147,16 +147,16 @@ async fn a_minority_that_is_down_is_in_nobodys_way() {
     let writing = waits.await.unwrap();
     assert!(writing.token() > read);
     proxies[2].cut();
-    // While its connection is not known to be broken, the remaining node may be the first to answer, and report the
-    // writer.
+    // Until the client knows that its connection is broken, the remaining node may be the first to answer, and report
+    // the writer.
     let start = Instant::now();
     while lock.try_read().await.unwrap_err().kind() != ErrorKind::NoQuorum {
         assert!(start.elapsed() < patience(), "a majority is down");
     }
 }
 
-/// A node that lost the grant of a reader, or of a writer that became one, grants it again as a reader's: beside
-/// another reader, where a writer would not get in.
+/// A node that lost the grant of a reader, or of a writer that became one, grants it again in shared mode: together
+/// with another reader, where a writer would not get in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_is_healed_as_a_reader() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! Bounds on what may wait, and on what is done at once.
+//! Bounds on the number of waiting requests, and on the work of one step.
 
 use super::super::fixture::{Key, granted};
 use super::super::{Finding, Question, Reply, Request};
@@ -27,7 +27,7 @@ fn an_owner_has_few_requests_in_a_queue() {
     assert_eq!(granted(&key.settle()).len(), OWNER_REQUESTS_MAX);
 }
 
-/// No check of a queue removes more than a slice of requests, however many there are, and whatever happens to them.
+/// A check of a queue removes at most a slice of requests, however many there are and whatever the reason.
 #[test]
 fn what_concerns_a_whole_queue_is_done_in_slices() {
     let many = 10 * ANSWERS_A_PASS_MAX;
@@ -59,7 +59,7 @@ fn what_concerns_a_whole_queue_is_done_in_slices() {
     }
 }
 
-/// Thousands of waits are over at once: a release does not answer them all before it passes the lock on.
+/// Thousands of waits end at once: a release passes the lock on before it has answered them all.
 #[test]
 fn those_whose_time_is_up_are_passed_in_slices() {
     let mut key = Key::held();
@@ -86,7 +86,7 @@ fn no_more_wait_than_may() {
     assert_eq!((key.acquire("c", 1_000, 5_000).is_ok(), key.node.waiting.most()), (true, 1));
 }
 
-/// A request that can be granted at once takes no place, so it is never refused for lack of one.
+/// A request that can be granted at once takes no place in a queue, so it is never refused for lack of one.
 #[test]
 fn what_need_not_wait_needs_no_room() {
     let mut key = Key::new();
@@ -111,7 +111,7 @@ fn says_user(question: Question, name: &[u8]) -> Option<Finding> {
     (question == Question::WhoAsks).then_some(Finding::Asks(asker))
 }
 
-/// Requests of one user leave room for those of another.
+/// The requests of one user leave room for those of others.
 #[test]
 fn no_user_takes_the_places_of_others() {
     let mut key = Key::new();
@@ -148,7 +148,7 @@ fn without_memory_nobody_begins_to_wait() {
     assert_eq!(key.wait("b", 5_000, None), Ok((Reply::Turn(1), 0)));
 }
 
-/// A demotion dismisses waiting requests one after the other; later ones stay.
+/// A demotion refuses waiting requests one after the other; requests that arrive later stay.
 #[test]
 fn those_who_are_sent_away_leave_one_by_one() {
     let mut key = Key::new();
@@ -184,7 +184,7 @@ fn with_short_leases() -> (Key, usize) {
 }
 
 /// More leases are over than one step removes, and a returning owner had the last of them. Its end is reported before
-/// its new grant, since replicas would otherwise confuse the two.
+/// its new grant. A replica would confuse the two otherwise.
 #[test]
 fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     let (mut key, many) = with_short_leases();
@@ -197,7 +197,7 @@ fn who_comes_again_does_not_come_in_the_place_of_its_grant_that_is_over() {
     assert_eq!(key.node.counters.expiries, ENDED_A_STEP_MAX as u64 + 1);
 }
 
-/// The remaining holder becomes a writer: the grants that are over end with that, and are counted.
+/// The remaining holder becomes a writer, which ends the grants whose leases are over. They are counted.
 #[test]
 fn leases_that_end_by_a_conversion_are_counted() {
     let (mut key, many) = with_short_leases();
@@ -246,7 +246,7 @@ fn a_break_in_slices_passes_the_lock_on_at_its_end() {
     assert!(told.iter().any(|(_, answer)| *answer == Answer::Broken(token)));
 }
 
-/// Regression: another BREAK ended the rest, and the first client's answer sent it to look for the lock elsewhere.
+/// Regression: another BREAK ended the rest, and the first client was wrongly sent to look for the lock elsewhere.
 #[test]
 fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     for other in [None, Some(())] {
@@ -260,7 +260,7 @@ fn a_break_in_slices_is_done_when_another_ends_the_lock() {
     }
 }
 
-/// Between two slices the lock is renamed, or its slot leaves: the grants continue elsewhere, and the operator must not
+/// Between two slices the lock is renamed, or its slot moves away: the grants continue there, and the operator must not
 /// believe that they ended.
 #[test]
 fn a_break_whose_lock_goes_away_is_refused() {

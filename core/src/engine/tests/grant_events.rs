@@ -55,7 +55,7 @@ fn each_thing_that_happens_to_a_grant() {
     key.acquire("c", 1_000, 0).unwrap();
     key.perform(&Request::Break(None)).unwrap();
     assert_told(&mut key, &[("granted", "c"), ("broken", "b"), ("broken", "c")]);
-    // A request that takes a lock whose lease is over is reported after its end.
+    // The end of a lock whose lease is over is reported before the request that takes it.
     key.wanted = Wanted::Exclusive;
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 1_001;
@@ -94,7 +94,7 @@ fn nothing_where_nobody_listens() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The events show who holds the lock, with which token, and report each grant once.
+    /// The events show who holds the lock and with which token, and report each grant once.
     #[test]
     fn who_listens_knows_who_has_it(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

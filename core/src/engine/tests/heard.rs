@@ -1,4 +1,4 @@
-//! Requests with a listener for their answers, beside those of blocked clients.
+//! Requests of listeners (LOCK.HEAR), together with those of blocked clients.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn waits(node: &mut Node, listener: u64, who: &str, ms: u64, now: u64) -> Option
     }
 }
 
-/// A node, and the expected news of its three listeners.
+/// A node, and the news that its three listeners should receive.
 struct ListenersFixture {
     node: Node,
     /// The waiting requests, each with its listener and owner.
@@ -86,7 +86,7 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Ends the request that has waited longest, in one way or another.
+    /// Ends the request that has waited longest, in one of several ways.
     fn end_first(&mut self, ms: u64) -> Checked {
         let (Some((_, listener, who)), now) = (self.open.first().cloned(), at(self.now).boot) else { return Ok(()) };
         match ms % 3 {
@@ -101,7 +101,7 @@ impl ListenersFixture {
         Ok(())
     }
 
-    /// Hands answers to the listeners, and news to those that ask.
+    /// Delivers answers to the listeners, and news to the listeners that ask.
     fn tell(&mut self) -> Checked {
         while self.node.time_out(at(self.now).boot) {}
         for (id, answer) in self.node.take_answers(usize::MAX) {
@@ -139,8 +139,8 @@ impl ListenersFixture {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// In every case, each request whose listener lives is news exactly once, and requests of a listener that ended
-    /// leave their queue.
+    /// Each request whose listener lives is reported exactly once, and the requests of a listener that ended leave
+    /// their queue.
     #[test]
     fn each_request_is_news_once_or_leaves(
         steps in prop::collection::vec((0u8..6, 0u64..3, 0u8..4, 1u64..60), 1..80)

@@ -1,4 +1,4 @@
-//! The log: each grant when it ends, each failed wait; how it ended, and how long it took.
+//! The log of ended grants and failed waits: how each ended, and how long it took.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn each_way_in_which_a_grant_ends() {
     assert_eq!(last(&key), entry("evicted", Ending::Evicted, 0));
     key.now += 1_001;
 
-    // The end of the lease counts, not the moment at which it was noticed, nor the command that removed it then.
+    // The grant ends with its lease, not when the end is noticed or a command removes the grant.
     grant(&mut key, "expired");
     key.now += 5_000;
     key.settle();
@@ -83,7 +83,7 @@ fn each_way_in_which_a_grant_ends() {
     let lock = key.lock.clone().unwrap();
     key.node.flushed(KEY, &lock, at(key.now).boot);
     assert_eq!(last(&key), entry("flushed", Ending::Flushed, 0));
-    // It was the start of a reload.
+    // The flush was the start of a reload.
     key.node.history.reloaded();
     assert_ne!(last(&key).1, Ending::Flushed);
 }
@@ -116,7 +116,7 @@ fn how_long_was_waited_stands_beside_how_long_it_was_held() {
     key.now = 310;
     key.release("second");
     assert_eq!(last(&key), ("second".to_owned(), Ending::Released, 300, 10, 1));
-    // Its turn comes, and is used a moment later.
+    // The owner's turn comes, and it acquires a moment later.
     key.now = 320;
     key.acquire("third", 1_000, 0).unwrap();
     key.release("third");
@@ -212,7 +212,7 @@ fn figures(key: &Key, prefix: &[u8]) -> (u64, u64, u64, u64) {
     (of.grants, of.contended, of.waits.count(), of.held.count())
 }
 
-/// Entries that are too short for the log count; without a prefix nothing does.
+/// Entries that are too short for the log count in the figures; without a prefix nothing counts.
 #[test]
 fn figures_of_a_prefix_are_those_of_its_locks() {
     let mut key = Key::new();
@@ -239,7 +239,7 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
     for (told, us) in told(&key).into_iter().zip([100_000, 7_000, 100_000]) {
         assert!(told.abs_diff(us) * 100 < us, "{told} {us}");
     }
-    // The end of the lease counts, not the moment at which it was noticed.
+    // The grant ends with its lease, not when the end is noticed.
     key.acquire("over", 1_000, 0).unwrap();
     key.now += 50_000;
     key.settle();
@@ -255,7 +255,7 @@ fn figures_of_a_prefix_are_those_of_its_locks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every grant is in the key, or once in the log. The figures of its prefix are those of the node.
+    /// Every grant is in the key, or once in the log. The figures of the prefix equal those of the node.
     #[test]
     fn every_grant_ends_once(
         steps in proptest::collection::vec((0_u8..9, 0_u8..4, 0_usize..3, 1_u64..60, 0_u64..60), 1..60)

@@ -14,7 +14,8 @@ fn kept() -> Key {
     key
 }
 
-/// Returns until when "me" holds it, if the server gives this answer and all due work is done at each millisecond.
+/// Returns when the lock of "me" ends if the server always gives this answer, and all due work is done at each
+/// millisecond.
 fn held_until(key: &mut Key, says: fn(Question) -> Option<Finding>, until: u64) -> u64 {
     key.says = says;
     while key.now < until && key.holder().is_some() {
@@ -80,7 +81,7 @@ fn what_a_renewal_does() {
     assert_eq!((told, key.queue()), (3_000, vec![waiter]));
 }
 
-/// The KEEPALIVE of a broken grant was never checked, and its owner has another grant by then.
+/// The KEEPALIVE of a broken grant has not been checked when its owner already has another grant.
 #[test]
 fn a_new_grant_has_nothing_of_what_its_owner_asked_for_an_earlier_one() {
     let mut key = kept();

@@ -1,4 +1,5 @@
-//! The obstacles that keep a free lock from waiting requests: a guard, an eviction, the disk, the server, a permission.
+//! Obstacles because of which a free lock is not granted to waiting requests: a guard, an eviction, the disk, the
+//! server, a permission.
 
 use super::super::fixture::{Key, granted};
 use super::super::{Event, Finding, Question, Reply, Request, Step, Work};
@@ -78,7 +79,7 @@ fn who_cannot_be_blocked_does_not_wait_for_the_disk() {
     assert_eq!(key.queue(), [waits]);
 }
 
-/// An obstacle of the whole node is tried with one queue at a time, however many there are.
+/// An obstacle that concerns the whole node is checked with one queue at a time, however many there are.
 #[test]
 fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     let mut key = Key::new();
@@ -104,8 +105,7 @@ fn a_node_that_cannot_grant_yet_looks_at_one_queue_at_a_time() {
     assert_eq!(key.others.len(), 100);
 }
 
-/// An ACQUIRE without a wait, while only the node's state file is in its way: the outcome is as if it had been answered
-/// at once.
+/// An ACQUIRE without a wait waits only for the node's state file: the outcome is as if it had been answered at once.
 #[test]
 fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let no_ceiling = |key: &mut Key| key.node.tokens.set_ceiling(0);
@@ -133,7 +133,7 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     assert_eq!(granted(&answers), [ids[0]]);
     assert_eq!(answers[1..], [(ids[1], Answer::TimedOut(want)), (ids[2], Answer::TimedOut(want))]);
     assert_eq!((key.node.counters.contended, key.node.waiting.timeouts()), (3, 0));
-    // Another owner holds it, or has it reserved, so this one does not get it. Its own grant stays its own.
+    // Another owner holds or has reserved the lock, so this one does not get it. An owner's own grant stays its own.
     for (other, outcome) in [("b", Answer::TimedOut(want)), ("a", Answer::Refused(Refusal::Owned))] {
         let id = wait_for_disk(&mut key, other);
         disk(&mut key);
@@ -146,12 +146,12 @@ fn a_request_that_waits_for_the_disk_alone_never_stands_behind_others() {
     let answers = key.settle();
     assert_eq!((granted(&answers), answers.len()), (vec![own], 2));
     assert!(answers.contains(&(other, Answer::TimedOut(want))));
-    // A guard is reported, even if it would end before the wait for the disk fails.
+    // The refusal names the guard, even if the guard ends before the wait for the disk fails.
     let id = wait_for_disk(&mut key, "u");
     key.node.guard.arm(Cause::Operator, at(key.now).boot, at(key.now + 5).boot);
     assert!(matches!(key.settle()[..], [(told, Answer::Refused(Refusal::Guarded { .. }))] if told == id));
     disk(&mut key);
-    // The disk never has the state.
+    // The state never reaches the disk.
     key.now += 5_000;
     key.settle();
     no_ceiling(&mut key);
@@ -174,7 +174,7 @@ fn what_may_not_be_granted_is_free() {
     key.now = 11;
     key.says = |_| None;
     assert_eq!(granted(&key.settle()), [b]);
-    // The same if a later incarnation would not know of the grant.
+    // The same happens if a later incarnation would not know of the grant.
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
     key.node.ledger.taken(true);
     key.release("b");
@@ -203,7 +203,7 @@ fn whose_user_lost_the_permission_is_told_and_the_next_is_served() {
 /// The permission is checked for the request that gets the lock, which need not be the first in the queue.
 #[test]
 fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
-    // The time of the one before it is over.
+    // The wait of the request before it has timed out.
     let mut key = Key::held();
     key.acquire("b", 1_000, 10).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -212,7 +212,7 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     key.release("a");
     assert_eq!((c, key.holder()), (2, None));
     assert!(key.settle().contains(&(c, Answer::Refused(Refusal::Forbidden))));
-    // It is reserved for the second.
+    // The lock is reserved for the second request.
     let mut key = Key::held();
     key.acquire("b", 1_000, 5_000).unwrap().unwrap();
     let c = key.acquire("c", 1_000, 5_000).unwrap().unwrap();
@@ -223,8 +223,8 @@ fn whose_user_lost_the_permission_gets_nothing_out_of_turn_either() {
     assert_eq!(key.holder(), None);
 }
 
-/// A request of an owner that holds the lock together with others is answered with its grant. The request behind it is
-/// granted the lock only after its own user's permission was checked.
+/// A request of an owner that already holds the lock together with others is answered with its grant. The request
+/// behind it is granted the lock only after its own user's permission was checked.
 #[test]
 fn who_is_behind_a_holder_s_own_request_is_asked_for_too() {
     let mut key = Key::new();

@@ -27,7 +27,8 @@ fn a_released_lock_passes_to_the_first_with_a_larger_token_and_a_full_lease() {
     assert_eq!((counters.grants, counters.hand_overs, key.node.waiting.waits.count()), (3, 2, 2));
 }
 
-/// A client whose time is over was promised an answer by then, and no longer counts on the lock.
+/// A client whose wait is over does not get the lock: it was promised an answer by then, and no longer counts on the
+/// lock.
 #[test]
 fn whose_time_is_up_gets_nothing_even_if_it_was_not_told_yet() {
     let mut key = Key::held();
@@ -74,7 +75,8 @@ fn release_takes_back_what_its_owner_waits_for() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
 }
 
-/// An owner asked twice, for leases of different lengths: each request is answered for its own length.
+/// An owner asked twice, for leases of different lengths: each request is answered with its own length, and the longer
+/// one counts.
 #[test]
 fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     for kept in [false, true] {
@@ -82,7 +84,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
         key.acquire("b", 300, 5_000).unwrap().unwrap();
         key.acquire("b", 30_000, 5_000).unwrap().unwrap();
         if kept {
-            // The lock is gone and reserved for its owner, who has asked for it already.
+            // The lock is gone and reserved for the owner, which has already asked for it.
             key.del();
             key.node.queues().reserve(KEY, owner("b"), Mode::Exclusive, at(0).boot);
             key.perform(&Request::Look).unwrap();
@@ -94,8 +96,7 @@ fn the_lease_is_the_longest_that_its_owner_was_told_of() {
     }
 }
 
-/// The guard kept a repetition of the holder's own request waiting: when it ends, the holder is answered with its
-/// grant.
+/// The guard made a repeated request of the holder wait. When it ends, the holder is answered with its grant.
 #[test]
 fn the_holder_does_not_wait_for_itself() {
     let mut key = Key::new();
@@ -113,7 +114,7 @@ fn the_holder_does_not_wait_for_itself() {
     assert_eq!(key.node.deadlines.last(0), Some(at(10_500).boot));
 }
 
-/// The id may belong to another client by the time at which the answer would be sent.
+/// The id may belong to another client by the time the answer would be sent.
 #[test]
 fn the_answer_of_a_client_that_has_gone_is_dropped() {
     let (mut key, [b, c]) = Key::with_queue(["b", "c"]);
@@ -127,7 +128,8 @@ fn the_answer_of_a_client_that_has_gone_is_dropped() {
     assert_eq!(key.queue(), [b]);
 }
 
-/// The lease is over, and the background has not noticed it yet.
+/// A lease is over, and the background has not noticed yet: a request that arrives finds the lock with the first in the
+/// queue.
 #[test]
 fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     let (mut key, [b]) = Key::with_queue(["b"]);
@@ -136,7 +138,7 @@ fn who_asks_finds_the_lock_of_the_first_in_the_queue() {
     assert_eq!(key.effects(), handed_over(Event::Expired), "before it is answered");
     assert_eq!(granted(&key.settle()), [b]);
     assert_eq!(key.holder(), Some(&b"b"[..]));
-    // If nobody waits, the request takes its place.
+    // Without waiting requests, the new request gets the lock.
     key.now = 2_002;
     key.acquire("c", 1_000, 0).unwrap();
     assert_eq!((key.effects(), key.holder()), (vec![Step::Replace], Some(&b"c"[..])));
@@ -197,7 +199,7 @@ fn a_lock_that_came_from_another_key_is_joined_above_what_its_new_key_had() {
     assert_eq!(key.perform_for(b"x", &ask("other", Wanted::Shared, 300)), granted(501));
 }
 
-/// A lock that its owner holds with others comes to the key for which it waits: the owner keeps its grant.
+/// A lock that its owner holds with others is renamed to the key for which it waits: the owner keeps its grant.
 #[test]
 fn who_waits_and_then_holds_by_a_lock_that_came_is_not_granted_another() {
     let mut key = Key::new();

@@ -1,5 +1,5 @@
 //! Every short history of a slot that leaves a node and returns, perhaps with a lock that was granted elsewhere. No two
-//! owners hold it at a time, and no token repeats or falls.
+//! owners hold the lock at a time, and no token repeats or falls.
 
 use super::super::{Finding, Question, Reply, Request, Run, Step};
 use crate::fixture::{KEY, asks, owner, ttl};
@@ -24,19 +24,19 @@ const AHEAD_US: u64 = 2_000_000;
 enum Event {
     /// The node reads which slots it serves, as it does ten times a second.
     Looks,
-    /// The slot leaves on the word of another node: this one learns of it from the cluster, and may not have read it
-    /// yet.
+    /// The slot leaves by a message of another node. The cluster's state here shows it, and the node may not have read
+    /// that yet.
     Leaves,
     /// A command takes the slot from the node, which reads its slots before and after.
     IsTaken,
     /// The slot returns in one step, with its locks.
     ComesBack,
-    /// The slot is imported key by key. The node reads its slots when the import is announced, and when the slot is its
-    /// own.
+    /// The slot is imported key by key. The node reads its slots when the import is announced, and when it owns the
+    /// slot.
     IsImported,
     /// A command gives the slot to the node without its locks. The node reads its slots before and after.
     IsGiven,
-    /// The node that has the slot is asked for the lock.
+    /// A client asks the node that has the slot for the lock.
     IsAsked,
     /// The holder gives the lock back.
     Release,
@@ -66,7 +66,7 @@ struct Cluster {
     /// The largest token of all.
     last: Option<Token>,
     us: u64,
-    /// The events so far, for the report of a failure.
+    /// The events that happened, for the report of a failure.
     history: Vec<Event>,
 }
 
@@ -101,7 +101,7 @@ impl Cluster {
         self.node.update_slots(&set(self.is_here), set(is_imported), self.now());
     }
 
-    /// Performs this event; returns whether it is possible now.
+    /// Performs this event, if it is possible now; returns whether it was.
     fn happens(&mut self, event: Event) -> bool {
         self.us += 1;
         let slot = slot_of(KEY.name);

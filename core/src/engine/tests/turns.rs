@@ -51,7 +51,7 @@ fn a_free_lock_is_kept_for_who_asks_and_not_for_ever() {
     assert_eq!(key.wait("b", 0, None).unwrap().0, Reply::Turn(1), "its own");
 }
 
-/// A reservation that is over may still be in its table: no timer removes it while the server pauses writes.
+/// A reservation that is over may still be in the table: no timer removes it while the server pauses writes.
 #[test]
 fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
     let mut key = Key::new();
@@ -64,8 +64,8 @@ fn a_reader_becomes_a_writer_once_the_reservation_of_another_is_over() {
     assert!(matches!(key.convert("writer", Conversion::Exclusive), Ok(Reply::Token(_))), "no longer reserved");
 }
 
-/// Reservations take room, and none is left behind when its key turns out to hold something else. A request for a free
-/// lock is answered even if there is no room to reserve it.
+/// Reservations take room, and none stays when its key turns out to hold something else. A request for a free lock is
+/// answered even if there is no room to reserve it.
 #[test]
 fn reservations_are_bounded_and_end() {
     let mut key = Key::new();
@@ -78,7 +78,7 @@ fn reservations_are_bounded_and_end() {
     assert!(key.node.waiting.is_empty() && key.node.waiting.next_due().is_none());
     assert_eq!(key.wait_for(b"other", "b", 0, None), Ok((Reply::Turn(1), 0)));
     assert_eq!(kept(&key, b"other"), 1);
-    // Reservations that nobody waited for take an eighth, of bytes too.
+    // Reservations of owners that did not wait may take an eighth of the room, of places and of bytes.
     key.node.max_load = Load { places: 80, bytes: 8 * 3_000 };
     let large = [b'l'; 3_000];
     assert_eq!(key.wait_for(&large, "b", 0, None), Ok((Reply::Turn(1), 0)));
@@ -135,8 +135,8 @@ fn a_few_unused_turns_change_no_order() {
     }
 }
 
-/// After unused turns the request that has waited longest is next. If the request before it leaves, it is not
-/// forgotten, though another one is first by ticket.
+/// After unused turns the request that has waited longest is next. It stays next if the request before it leaves,
+/// though another one is first by ticket.
 #[test]
 fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leaves() {
     let mut key = Key::new();
@@ -153,7 +153,7 @@ fn a_reader_that_is_next_by_waiting_longest_gets_in_when_the_one_before_it_leave
     key.release("two");
     key.wanted = Wanted::Shared;
     let (_, reader) = key.wait("one", 5_000, None).unwrap();
-    // Right behind the writer's first request: ahead of the reader, though it came later.
+    // The writer's second request is right behind its first, ahead of the reader, though it arrived later.
     key.wanted = Wanted::Exclusive;
     key.acquire("writes", 1_000, 5_000).unwrap().unwrap();
     assert_eq!(key.settle(), []);

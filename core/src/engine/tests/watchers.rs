@@ -1,4 +1,4 @@
-//! Watchers of a lock that something other than a request changes.
+//! Watchers of a lock that is changed by something other than a request.
 
 use super::super::fixture::Key;
 use super::super::{Key as At, Request};
@@ -12,7 +12,7 @@ fn known(key: &Key) -> Known {
     key.lock.as_ref().map_or(Known::Free, |lock| Known::Grant(lock.first().token(), None))
 }
 
-/// Checks that a watcher of the present state learns of `happens` at the next check.
+/// Checks that a watcher of the present state is answered at the next check after `happens`.
 fn hears_of(key: &mut Key, happens: impl FnOnce(&mut Key)) {
     let id = key.watch(known(key), 1_000).unwrap().unwrap();
     key.settle();
@@ -44,7 +44,7 @@ fn what_the_server_does_to_keys_is_told() {
     });
 }
 
-/// A replica removes no lock from its memory by itself: its master may never tell it to.
+/// A replica removes no lock from its memory by itself, and its master may never order it.
 #[test]
 fn the_end_of_a_lease_is_told_where_nobody_deletes_the_lock() {
     let mut key = Key::held();

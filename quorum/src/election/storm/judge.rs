@@ -33,7 +33,7 @@ impl World {
         let mut broken = None;
         match &leader {
             Some((term, sequence, value)) => {
-                // One leader a term, and none that did not win.
+                // A term has one leader, and that leader won it.
                 match self.won.get(term) {
                     Some(owner) if owner_bytes(*owner) == *value => {}
                     _ => {

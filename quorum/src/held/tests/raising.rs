@@ -2,13 +2,12 @@
 
 use super::*;
 
-/// Regression: another process of the same owner raised the tokens. The nodes did not have the tokens that they had
-/// acknowledged here, so the lock counted as gone and its owner was granted another permit.
+/// Regression: another process of the same owner raised the tokens. The nodes no longer had the tokens that they had
+/// acknowledged to this process, so the lock counted as gone and its owner was granted another permit.
 #[test]
 fn tokens_that_another_process_raises() {
     let raised = |held: &mut Held, node: usize, calls: &[Call]| {
-        // As soon as one node has told its token, the others are asked for that token before they are asked what they
-        // have.
+        // The first node to report its token determines the token that the others are asked to raise to.
         let ask = Ask::Fence { token: token(if node == 0 { 100 } else { 200 }) };
         assert_eq!(calls, if node == 0 { vec![Call::now(node, ask)] } else { vec![] });
         held.on_answer(held.round(), node, id(node as u128), ask, Answer::Token(token(200)), at(120).boot)
@@ -24,7 +23,7 @@ fn tokens_that_another_process_raises() {
         held.on_answer(1, node, id(node as u128), ask, Answer::Token(token(200)), at(130).boot);
     }
     assert_eq!((held.outcome(), held.token(), held.is_lost()), (Some(true), token(200), false));
-    // The same, found by reading the nodes.
+    // The same happens if a read of the nodes finds the tokens missing.
     let mut held = self::held();
     held.is_spoken_for_elsewhere();
     for node in 0..3 {
@@ -35,8 +34,8 @@ fn tokens_that_another_process_raises() {
     assert_eq!((held.token(), held.is_lost()), (token(200), false));
 }
 
-/// Regression: the lock was broken on all nodes while their tokens were being raised. They said so then, and the next
-/// round took it back node by node, as if they had restarted.
+/// Regression: the lock was broken on all nodes while their tokens were being raised. The nodes reported that, but the
+/// next round took the lock again node by node, as if they had restarted.
 #[test]
 fn broken_while_tokens_are_raised_it_is_lost() {
     let mut held = held();
@@ -63,7 +62,7 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(100), "two of five");
     fenced(&mut held, 1, 200, 120);
     assert_eq!(held.token(), token(200));
-    // A node with a lower token is raised, and takes part only then.
+    // A node with a lower token is asked to raise it, and takes part in rounds only after that.
     let calls = healed(&mut held, 4, 150, 130);
     assert!(calls.contains(&Call::now(4, Ask::Fence { token: token(200) })));
     let calls = extend(&mut held, 200);
@@ -72,8 +71,8 @@ fn the_token_rises_when_a_majority_has_the_larger_one_and_never_falls() {
     assert_eq!(held.token(), token(200));
 }
 
-/// A late grant has a larger token, so all are raised to it while a round with the lower one is on its way. The nodes
-/// refuse the round, and have the lock.
+/// A late grant has a larger token, so all nodes are asked to raise theirs while a round with the lower token is on its
+/// way. The nodes refuse the round, but still have the lock.
 #[test]
 fn a_raise_that_overtakes_an_extension_loses_nothing() {
     for fence_answered_first in [false, true] {
@@ -123,8 +122,8 @@ fn a_raise_that_failed_leaves_it_unknown_and_asked_again() {
     assert!(proposal >= held.token());
 }
 
-/// Nodes hung for longer than their time to answer. Then they raised their tokens, and refused an extension that named
-/// the lower one. They are asked what they have before the lock counts as gone there.
+/// Nodes hung for longer than the time that they have to answer. Then they raised their tokens, and refused an
+/// extension that named the lower one. They are asked which token they have before the lock counts as gone there.
 #[test]
 fn a_raise_without_an_answer_is_no_loss() {
     for has_it in [true, false] {

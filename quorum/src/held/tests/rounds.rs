@@ -1,4 +1,4 @@
-//! The answers that a round of extension counts, and from when.
+//! Which answers a round of extension counts.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn answers_count_for_their_own_round_once_and_in_time() {
     assert_eq!(held.valid_until(), until);
 }
 
-/// A node that came back empty and was healed adds no validity to the current round, nor does a late grant.
+/// A node that restarted empty and was healed adds no validity in the current round, nor does a late grant.
 #[test]
 fn a_healed_node_counts_from_the_next_round_on() {
     let mut held = held();
@@ -53,7 +53,7 @@ fn a_healed_node_counts_from_the_next_round_on() {
     assert_eq!(held.outcome(), Some(true));
 }
 
-/// A straggler's grant has an old lease and is nothing to rely on.
+/// A late grant of the acquisition has an old lease, so it does not count in the current round.
 #[test]
 fn a_late_grant_of_the_acquisition_counts_from_the_next_round_on() {
     let mut held = held();

@@ -21,8 +21,8 @@ fn a_server_that_takes_a_nodes_name_adds_nothing_to_the_round() {
     assert_eq!(held.valid_until(), valid_until(at(400).boot, TTL_MS), "in the next one it counts");
 }
 
-/// Regression: the lock was broken on all nodes. A server that was asked under its second name granted it again before
-/// it said under its first that it is gone, so the break was undone.
+/// Regression: the lock was broken on all nodes. A server was asked under its second name, and granted the lock again
+/// before it reported under its first name that the lock is gone. So the break was undone.
 #[test]
 fn a_second_name_of_a_server_is_not_asked_to_grant_it() {
     for known in [true, false] {
@@ -59,7 +59,7 @@ fn a_second_name_that_leads_elsewhere_is_asked_to_grant_it_in_the_next_round() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// The server behind a name was replaced: the new one's answers do not fulfil the old one's promises.
+/// A name leads to another server now: the new server's answers do not fulfil the old one's promises.
 #[test]
 fn another_server_under_the_same_name_does_not_count() {
     let mut held = held();
@@ -74,7 +74,7 @@ fn another_server_under_the_same_name_does_not_count() {
     assert_eq!(held.nodes_held(), 3);
 }
 
-/// A slot of a cluster moved with its locks: its new server was not asked when the round began, and is asked in the
+/// A slot of a cluster moved with its locks. The new server was not asked when the round began, and is asked in the
 /// next one.
 #[test]
 fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
@@ -88,7 +88,7 @@ fn a_server_that_the_lock_moved_to_counts_from_the_next_round_on() {
     extend(&mut held, 200);
     held.on_answer(2, 0, id(77), ask, Answer::Token(token(100)), at(210).boot);
     assert_eq!((held.outcome(), held.valid_until()), (Some(true), valid_until(at(200).boot, TTL_MS)));
-    // A server without the lock takes no seat.
+    // A server without the lock does not take the place of the earlier one.
     extend(&mut held, 300);
     held.on_answer(3, 0, id(78), ask, Answer::No, at(310).boot);
     assert!(held.is_lost());

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// A node was replaced, and its successor granted the lock, while a round ran. It is healed and nothing else. Then a
-/// majority is asked and does not have the lock, so it is lost, whatever the rest answers. No node is asked to grant it
-/// again meanwhile, so taking it away on one node after the other is not undone.
+/// During a round a node was replaced, and its successor granted the lock: it only counts as healed. Then a majority is
+/// asked and does not have the lock, so the lock is lost, whatever the rest answers. No node is asked to grant it again
+/// meanwhile, so a break on one node after the other is not undone.
 #[test]
 fn what_a_majority_is_missing_is_lost() {
     let mut held = held();
@@ -24,7 +24,7 @@ fn what_a_majority_is_missing_is_lost() {
     assert!(held.is_lost());
 }
 
-/// A node without the grant says so when asked what it has.
+/// A node without the grant says so when asked which token it has.
 #[test]
 fn a_lock_that_another_process_gave_back_is_lost() {
     for looked_at in [false, true] {
@@ -42,9 +42,9 @@ fn a_lock_that_another_process_gave_back_is_lost() {
     }
 }
 
-/// Regression: the lock was broken on one node after the other, and each granted it again before the next was asked. No
-/// majority lost it at once, so its holder went on, or it was reported as nodes that could not be asked. Rounds that
-/// extend it meanwhile change nothing.
+/// Regression: the lock was broken on one node after the other, and each granted it again before the next was broken.
+/// At no time did a majority lack it, so its holder continued, or reported that nodes could not be asked. Rounds that
+/// extend the lock meanwhile change nothing.
 #[test]
 fn a_lock_that_is_taken_away_on_one_node_after_the_other_is_lost() {
     let members = || (0..5).map(|n| (id(n), Some(token(100)), false)).collect();
@@ -65,8 +65,8 @@ fn a_lock_that_is_taken_away_on_one_node_after_the_other_is_lost() {
     }
 }
 
-/// Regression: a round of extension began while the lock was broken on one node after the other. The nodes that refused
-/// it were asked to grant the lock again at once, and a majority had it before the last one was broken.
+/// Regression: a round of extension began while the lock was broken on one node after the other. Nodes that refused the
+/// extension were asked at once to grant the lock again, and a majority had it again before the last one was broken.
 #[test]
 fn a_node_where_it_was_taken_away_is_asked_to_grant_it_a_quarter_of_a_lease_later() {
     let mut held = held();
@@ -98,8 +98,8 @@ fn a_node_whose_lease_has_ended_is_asked_to_grant_it_at_once() {
     assert!(held.was_gone_from(2) && !held.is_lost());
 }
 
-/// Regression: a node that was found without the lock during an extension was asked to grant it again, by its answer to
-/// the extension.
+/// Regression: a check of a node found the lock missing during an extension, and the node's answer to that extension
+/// led to a request to grant it again.
 #[test]
 fn what_is_missing_in_a_round_stays_missing_in_it() {
     let mut held = held();
@@ -112,7 +112,7 @@ fn what_is_missing_in_a_round_stays_missing_in_it() {
     }
 }
 
-/// A stopped process asks after its leases have ended.
+/// A stopped process asks only after its leases have ended: the answers do not show that the lock was lost before.
 #[test]
 fn what_is_said_when_validity_is_over_is_no_loss_before() {
     let mut held = held();
@@ -125,7 +125,7 @@ fn what_is_said_when_validity_is_over_is_no_loss_before() {
 }
 
 /// Regression: a restarted node said that it does not have the lock when asked to raise its token, and again when asked
-/// to extend it. It was counted twice, so two nodes of five made a lock lost that three had.
+/// to extend it. It was counted twice, so a lock that three of five nodes had counted as lost.
 #[test]
 fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     let members = (0..5).map(|n| (id(n), (n < 4).then(|| token(100)), false)).collect();
@@ -145,8 +145,9 @@ fn a_node_that_says_twice_that_it_is_gone_is_one_node() {
     assert_eq!((held.nodes_held(), held.is_lost()), (3, false));
 }
 
-/// Regression: nodes that restart without their data say that they do not have the lock when they are asked to raise its
-/// token. They grant it again when their guard has ended, one after the other, and the lock was lost at the second one.
+/// Regression: nodes that restart without their data say, when asked to raise the token, that they do not have the
+/// lock. They grant it again when their guard has ended, one after the other, and the lock counted as lost at the
+/// second one.
 #[test]
 fn nodes_that_restart_one_after_the_other_lose_nothing() {
     let members = (0..3).map(|n| (id(n), Some(token(100)), false)).collect();
@@ -167,8 +168,8 @@ fn nodes_that_restart_one_after_the_other_lose_nothing() {
     assert_eq!((held.nodes_held(), held.was_gone_from(0)), (3, false));
 }
 
-/// Regression: nodes whose answers to the acquisition came after the majority's were taken for nodes with an unknown
-/// lease until the first extension. They granted the lock again at once after it was taken away there.
+/// Regression: nodes whose answers to the acquisition arrived after the majority's counted as nodes with an unknown
+/// lease until the first extension. When the lock was taken away there, they were asked at once to grant it again.
 #[test]
 fn a_lock_that_is_taken_away_where_it_was_granted_last_is_lost() {
     let granted = |n| (id(n), Some(token(100)), false);

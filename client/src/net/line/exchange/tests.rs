@@ -7,7 +7,7 @@ use super::*;
 const ALLOWED: Duration = Duration::from_millis(50);
 const GIVEN: Given = Given::Within { least: ALLOWED, most: Duration::from_secs(1) };
 
-/// A caller with a number, which may go away.
+/// A caller with a number, which may stop waiting.
 #[derive(Clone, Debug)]
 struct Asker(usize, Rc<Cell<bool>>);
 
@@ -35,7 +35,7 @@ fn write(exchange: &mut Exchange<Asker>, now: Instant, bytes: usize, server: &mu
     server.extend(output);
 }
 
-/// Answers each complete ECHO with its number.
+/// Returns the answer to each complete ECHO: its number.
 fn answer(asked: &mut Vec<u8>) -> Vec<u8> {
     let mut answers = vec![];
     while let Ok(Some((Value::Array(command), length))) = frame::first(asked) {
@@ -107,8 +107,8 @@ fn what_nobody_wants_is_not_sent_and_what_was_sent_keeps_its_place() {
     assert_eq!(numbers, [0, 2, 3, 4].map(Some));
 }
 
-/// Tries all orders of asking, going away, writing a few bytes, answering and reading: each remaining caller gets
-/// its own answer.
+/// Tries all orders of asking, giving up, writing a few bytes, answering and reading: each remaining caller gets its
+/// own answer.
 #[test]
 fn nobody_is_forgotten_in_any_order() {
     const STEPS: u32 = 7;
@@ -156,7 +156,7 @@ fn who_waits_too_long_is_told_and_a_connection_without_a_word_is_given_up() {
         (late.into_iter().map(|asker| asker.0).collect::<Vec<_>>(), is_dead)
     };
     assert_eq!(check(&mut exchange, ALLOWED - Duration::from_millis(1)), (vec![], false));
-    // The node answers one request: it is at work, and the other one's time starts again.
+    // The node answers one request, so it is at work, and the other request's time starts again.
     put(&mut exchange, b":0\r\n");
     assert_eq!(heard(&mut exchange, start + Duration::from_millis(40)).len(), 1);
     assert_eq!(check(&mut exchange, ALLOWED), (vec![], false));
