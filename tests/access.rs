@@ -1,4 +1,4 @@
-//! Users with ACL restrictions.
+//! Users restricted by ACL rules.
 
 use crate::harness::{Client, Reply, Server, Setup, acl_rules, error, int, not_here, null, text, wait_until, waits};
 
@@ -6,7 +6,7 @@ use crate::harness::{Client, Reply, Server, Setup, acl_rules, error, int, not_he
 fn a_user_reaches_only_the_keys_of_its_pattern() {
     let server = Server::start();
     let mut operator = server.client();
-    // Commands by name, so that it also works on servers without categories for modules.
+    // The rules name commands, not categories, so that they also work on servers without categories for modules.
     let rules = "ACL SETUSER app on nopass ~orders:* +lock.acquire +lock.release +lock.extend +lock.reenter +lock.info";
     assert_eq!(operator.say(rules), text("OK"));
     let mut app = server.client();
@@ -45,12 +45,12 @@ fn assert_limited(server: &Server) {
     assert!(app.say(&format!("LOCK.CHECK orders:1 {token}")).as_int() > 0);
     assert_eq!(app.say("LOCK.INFO orders:1").field("owner"), text("me"));
     assert_eq!(app.say("LOCK.WAIT orders:1 you 1"), int(0));
-    // For clients that lock on several nodes.
+    // LOCK.NODE is for clients that lock on several nodes.
     assert_eq!(app.say("LOCK.NODE").field("state"), text("serving"));
     assert_eq!(app.say(&format!("LOCK.FENCE orders:1 me {token}")), int(token));
     assert_eq!(app.say("LOCK.ACQUIRE orders:1 you 60000 WAIT 1"), null());
     assert_eq!(app.say("LOCK.RELEASE orders:1 me LEVEL 1"), int(0));
-    // Granted by the node's timer, to which no user's rules apply.
+    // The node's timer makes this grant, and no user's rules apply to it.
     app.say("LOCK.ACQUIRE orders:1 me 300");
     let mut next = server.client();
     next.say("AUTH app secret");
@@ -84,7 +84,7 @@ fn assert_limited(server: &Server) {
     }
 }
 
-/// Restarts a server that requires a password, with an application's user.
+/// Restarts a server that requires a password and has an application's user with this rule.
 fn locked(rule: &str) {
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users.acl");
@@ -123,7 +123,7 @@ fn the_user_of_the_page_by_category_can_lock_and_little_else() {
     locked(&acl_rules("+@lock")[0]);
 }
 
-/// Changed rules apply to waiting users, too: a lock that a user may no longer request is not granted to it.
+/// Changed rules also apply to users that already wait: a lock that a user may no longer request is not granted to it.
 #[test]
 fn a_user_that_is_deleted_no_longer_waits() {
     let server = Server::start();
@@ -154,8 +154,7 @@ fn app_waits(server: &Server, line: &str) -> Client {
     app
 }
 
-/// A user that lost a permission does not benefit from an earlier request; the next waiter gets the lock in the same
-/// step.
+/// A user that lost a permission does not get the lock by an earlier request; the next waiter gets it in the same step.
 #[test]
 fn who_lost_the_permission_while_waiting_is_passed_over() {
     let rules = "ACL SETUSER app on nopass ~k +lock.acquire +lock.wait";
@@ -183,7 +182,7 @@ fn who_lost_the_permission_while_waiting_is_passed_over() {
     }
 }
 
-/// A user is deleted in the very step that frees the lock; the server has not closed its connection yet.
+/// A user is deleted in the same step that frees the lock, and the server has not closed its connection yet.
 #[test]
 fn who_was_deleted_while_waiting_is_passed_over() {
     let server = Server::start();
@@ -198,8 +197,8 @@ fn who_was_deleted_while_waiting_is_passed_over() {
     assert_eq!(server.info("hand_overs"), 1);
 }
 
-/// A user that still has the permission gets the lock, even one that was disabled, whose connection the server leaves
-/// open, too.
+/// A user that still has the permission gets the lock. So does one that was disabled, whose connection the server
+/// leaves open.
 #[test]
 fn who_kept_the_permission_is_served() {
     for change in ["off", "~other", "+get", "-lock.release"] {

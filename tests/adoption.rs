@@ -1,10 +1,10 @@
-//! A grant adopted by another process of its owner: a plain RELEASE leaves it alone, wherever its record has been
-//! since.
+//! A grant adopted by another process of its owner: a plain RELEASE leaves it in place, also after its record was
+//! saved, replicated or restored.
 
 use crate::harness::{Client, Reply, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 
-/// Takes locks: one alone and adopted, one adopted with two holds and a later note, and one with two readers, of which
-/// one is adopted.
+/// Takes locks: one exclusive and adopted, one adopted with two holds and a later note, and one with two readers, one
+/// of which is adopted.
 fn fill(client: &mut Client) {
     for line in [
         "LOCK.ACQUIRE alone me 60000",
@@ -121,7 +121,7 @@ fn stays_with_a_lock_that_moves_or_changes() {
         assert_eq!(client.say(&format!("LOCK.RELEASE {key} me")), null(), "{change}");
         assert_eq!(client.say(&format!("LOCK.INFO {key}")).field("holds"), int(1), "{change}");
     }
-    // A payload from a client is suspect, but still adopted.
+    // A grant from a client's payload is suspect, but still adopted.
     let dump = client.say("DUMP k");
     assert_eq!(client.send(&[b"RESTORE", b"copy", b"0", dump.as_bytes()]), text("OK"));
     assert_eq!(client.say("LOCK.RELEASE copy me"), null());

@@ -1,4 +1,4 @@
-//! Bad input gets an error that names the fault and its bounds, and changes nothing.
+//! Invalid input gets an error that names the fault and the bounds, and changes nothing.
 
 use crate::harness::{Server, error, int, null, text};
 
@@ -172,7 +172,7 @@ fn what_is_wrong_is_named_with_its_bounds() {
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(me.say("EXISTS k"), int(0), "{line}");
     }
-    // The same on a held lock: nothing about it changes.
+    // The same input for a held lock: the lock does not change.
     let token = me.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int();
     for (line, expected) in cases {
         let error = error(me.say(line));

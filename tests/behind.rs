@@ -1,8 +1,8 @@
-//! The parts of a waiting request that people read: its note, and the number of callers behind it in its client.
+//! Information for people in a waiting request: its note, and the number of callers behind it in its client.
 
 use crate::harness::{Reply, Server, error, int, text, waits};
 
-/// Returns the owner, note and number behind of each waiter for k, and the sum of the numbers.
+/// Returns the owner, the note and the number of callers behind each waiter for k, and the sum of these numbers.
 fn shown(server: &Server) -> (Vec<(String, String, i64)>, i64) {
     let info = server.client().say("LOCK.INFO k WAITERS 10");
     let entry = |waiter: &Reply| {
@@ -25,7 +25,7 @@ fn who_waits_says_for_whom_and_the_last_word_of_an_owner_counts() {
     client.say("LOCK.ACQUIRE k holder 60000");
     let _one = waits(&server, "LOCK.ACQUIRE k one 60000 WAIT 60000 BEHIND 400 NOTE deploy");
     let _two = waits(&server, "LOCK.WAIT k two 60000 TICKET 7 NOTE web-3 BEHIND 2");
-    // Its ticket places it after the first, which has none.
+    // Its ticket places it behind the first, which has none.
     assert_eq!(shown(&server), (vec![row("one", "deploy", 400), row("two", "web-3", 2)], 402));
     let (again, _) = waits(&server, "LOCK.WAIT k two 60000 TICKET 7 NOTE web-4 BEHIND 5");
     let two = row("two", "web-4", 5);

@@ -1,17 +1,17 @@
-//! In a cluster, a lock is granted where its slot is served, and waiters are redirected there.
+//! In a cluster, a lock is granted by the node that serves its slot, and waiters are redirected there.
 
 use crate::harness::{Member, Reply, cluster, error, in_step, int, joined, not_here, null, queues, text, wait_until};
 
 /// The slot of `k`.
 const SLOT: i64 = 7629;
 
-/// Starts to move the slot from `source` to `target`.
+/// Starts to migrate the slot from `source` to `target`.
 fn begin_move(source: &Member, target: &Member) {
     target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
     source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
 }
 
-/// Assigns the slot to `to`.
+/// Ends the move of the slot, and assigns it to `to`.
 fn end_move(source: &Member, target: &Member, to: &Member) {
     for member in [target, source] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
@@ -23,8 +23,8 @@ fn migrate(source: &Member, target: &Member) {
     assert_eq!(source.client().say(&line), text("OK"));
 }
 
-/// Makes `from` begin to migrate these slots, each as a separate job that moves it with its keys in one step. Returns
-/// `false` if this server cannot.
+/// Makes `from` begin to migrate these slots, each with its keys in one step, as a separate job. Returns `false` if
+/// this server cannot.
 fn migrate_slots(from: &Member, slots: &[i64], to: &Member) -> bool {
     let jobs: String = slots.iter().map(|slot| format!(" SLOTSRANGE {slot} {slot} NODE {}", to.id)).collect();
     match from.client().say(&format!("CLUSTER MIGRATESLOTS{jobs}")) {
@@ -73,7 +73,7 @@ fn a_lock_that_migrates_away_takes_its_waiters_along() {
     for waiter in &mut waiters {
         assert!(waiter.hear().is_error("TRYAGAIN"), "its slot is on its way");
     }
-    // It keeps others out at its new place, and the source has not granted it a second time.
+    // The lock keeps others out at its new place, and the source has not granted it a second time.
     assert!(me.say("EXISTS k").is_error("ASK"));
     let mut there = other.client();
     there.say("ASKING");
@@ -105,7 +105,7 @@ fn a_lock_that_gets_free_while_its_slot_moves_is_handed_over_by_nobody() {
 #[test]
 fn waiters_of_a_slot_that_is_gone_are_redirected() {
     let (one, other) = cluster();
-    // Waiting for a free key, which takes a guard: nothing notifies the waiters when the slot goes.
+    // The clients wait for a free key of a guarded node, where no event notifies them when the slot leaves.
     one.client().say("LOCK.GUARD ARM 3000");
     let mut waiter = queues(&one.server, "a").0;
     begin_move(&one, &other);
@@ -125,8 +125,8 @@ fn a_lock_that_expires_while_its_slot_moves() {
     assert_eq!(one.server.info("held"), 0);
 }
 
-/// A cluster that is down accepts no writes, though it may be readable: what a client is refused, nobody gets by
-/// waiting.
+/// A cluster that is down accepts no writes, though it may be readable: a lock that a client cannot acquire then is not
+/// handed over to a waiter, either.
 #[test]
 fn a_cluster_that_is_down_hands_nothing_over() {
     let (one, _other) = cluster();
@@ -141,12 +141,12 @@ fn a_cluster_that_is_down_hands_nothing_over() {
     assert_eq!((one.server.info("hand_overs"), one.server.info("waiters")), (0, 0));
 }
 
-/// A slot was elsewhere for less than the time between two checks of the cluster: no token falls behind those issued
-/// there meanwhile.
+/// A slot was away for less than the time between two checks of the cluster: tokens continue above those issued there
+/// meanwhile.
 #[test]
 fn a_slot_that_moves_away_and_back_at_once() {
     let (one, other) = cluster();
-    // A master that gave away its last slot would become a replica.
+    // A master that gave away its last slot would become a replica, so each keeps another one.
     for member in [&one, &other] {
         member.client().say("CONFIG SET cluster-allow-replica-migration no");
     }
@@ -196,8 +196,7 @@ fn a_slot_that_moves_in_one_step() {
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 
-/// The server abandons an export when it has to send replicas a command without a slot, such as the one with the
-/// ceilings.
+/// The server gives up an export if it has to send replicas a command without a slot, as the one with the ceilings is.
 #[test]
 fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards() {
     let [one, other, replica] = joined(["0 16383", "", ""]);
@@ -214,7 +213,8 @@ fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards(
     for n in 0..30 {
         me.say(&format!("SET {{k}}{n} v"));
     }
-    // With the lock, a snapshot takes more than three seconds: longer than the interval at which ceilings are sent.
+    // With the lock in it, a snapshot takes more than three seconds: longer than the interval at which ceilings are
+    // sent.
     assert_eq!(me.say("CONFIG SET rdb-key-save-delay 100000"), text("OK"));
     let mut states = |slots: &[i64]| {
         let state = |job: &Reply| (job.field("state").as_text(), job.field("message").as_text());
@@ -225,7 +225,7 @@ fn replicas_are_told_nothing_while_slots_leave_in_one_step_and_again_afterwards(
         if !migrate_slots(&one, slots, &other) {
             return;
         }
-        // Everything sent before has arrived.
+        // Everything that was sent before has arrived now.
         let mut writer = one.client();
         writer.say("SET elsewhere v");
         in_step(&mut writer);

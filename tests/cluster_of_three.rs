@@ -14,7 +14,7 @@ fn three() -> [Member; 3] {
     joined(["0 5460", "5461 10922", "10923 16383"])
 }
 
-/// Sends the line to the member that a redirection names.
+/// Sends the line to the member that the redirection `reply` names.
 fn say_where_redirected<'a>(members: &'a [Member], reply: Reply, line: &str) -> (&'a Member, Client, Reply) {
     let reply = error(reply);
     let address = reply.split(' ').nth(2).unwrap_or_else(|| panic!("no redirection: {reply}"));
@@ -50,7 +50,7 @@ fn each_lock_is_granted_by_one_master_alone() {
     }
 }
 
-/// A slot is moved as operators do it: the keys by MIGRATE, the slot by SETSLOT on every master.
+/// A slot is migrated as operators do it: the keys by MIGRATE, the slot by SETSLOT on every master.
 #[test]
 fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     let members = three();
@@ -74,7 +74,7 @@ fn waiters_follow_a_held_lock_and_are_served_where_it_went() {
     for member in [target, source, &members[0]] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", target.id)), text("OK"));
     }
-    // They repeat their requests, are redirected, and join the queue there.
+    // The waiters repeat their requests, are redirected, and join the queue there.
     let mut there: Vec<Client> = vec![];
     for (waiter, line) in waiters.iter_mut().zip(lines) {
         let moved = error(waiter.say(line));
@@ -111,7 +111,7 @@ fn a_master_that_is_away_concerns_its_own_locks_alone() {
     assert_eq!(members[1].client().say("LOCK.EXTEND k me 60000"), int(token));
 }
 
-/// A replica of the cluster takes over by command: its master stops writes, hands over its stream, and steps down.
+/// A replica takes over by command: its master stops writes, sends the rest of its stream, and becomes a replica.
 #[test]
 fn a_replica_takes_over_and_is_guarded() {
     let members = joined(["0 5460", "5461 10922", "10923 16383", ""]);
@@ -122,7 +122,7 @@ fn a_replica_takes_over_and_is_guarded() {
     wait_until("the replica is known", || me.say("INFO replication").as_text().contains("connected_slaves:1"));
     let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(me.say("WAIT 1 60000"), int(1));
-    // More than can be answered in one pass.
+    // More waiters than can be answered in one pass.
     let queues = |n| waits(&old.server, &format!("LOCK.ACQUIRE k owner{n} 60000 WAIT 60000")).0;
     let waiters: Vec<_> = (0..150).map(queues).collect();
     take_over(&mut copy);
@@ -147,7 +147,8 @@ fn a_replica_takes_over_and_is_guarded() {
     assert_eq!(copy.insist("LOCK.RELEASE k nobody"), null());
 }
 
-/// A master steps down in the middle of a BREAK of many grants; not every server ends its clients' waits.
+/// A master becomes a replica in the middle of a BREAK of many grants; not every server ends its clients' waits by
+/// itself.
 #[test]
 fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     const HOLDERS: i64 = 50_000;
@@ -163,7 +164,8 @@ fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     let lines: Vec<_> = (1..HOLDERS).map(|n| format!("LOCK.ACQUIRE k r{n} 60000 SHARED FENCE {shared}")).collect();
     assert!(me.pipeline(&lines).iter().all(|reply| *reply == int(shared)));
     let mut operator = old.client();
-    // A server that was stopped reads its input in order: BREAK begins, and no slice is done while writes are paused.
+    // After a stop the server reads its input in order: BREAK begins, and no slice of it is done while writes are
+    // paused.
     let frozen = Frozen::new(&old.server);
     operator.ask(&format!("LOCK.BREAK k TOKEN {shared}"));
     me.ask("CLIENT PAUSE 600000 WRITE");
@@ -176,8 +178,8 @@ fn a_master_that_steps_down_answers_a_break_that_is_under_way() {
     wait_until("the old master follows", || me.say("ROLE").as_list()[0] == text("slave"));
 }
 
-/// Fails over to this replica. The server abandons a failover after 5 s, which may be too short on a busy machine, so
-/// it is repeated.
+/// Makes this replica take over. The server gives up a fail-over after 5 s, which may be too short on a busy machine,
+/// so it is repeated.
 fn take_over(replica: &mut Client) {
     let mut asked: Option<Instant> = None;
     wait_until("it took over", || {
@@ -190,7 +192,7 @@ fn take_over(replica: &mut Client) {
     });
 }
 
-/// A node without a port names its file after its socket; with a port, after that, even in a cluster.
+/// A node without a port names its file after its socket; one with a port, after the port, even in a cluster.
 #[test]
 fn state_files_are_named_after_where_the_server_listens() {
     let alone = Server::start();

@@ -1,5 +1,5 @@
-//! A slot of a cluster that comes to a node without its locks, or loses them, is guarded; one that comes with them is
-//! not.
+//! A slot of a cluster that comes to a node without its locks, or loses them, is guarded; a slot that comes with its
+//! locks is not.
 
 use crate::harness::{
     Client, Member, Reply, Setup, cluster, error, guarded_ms, int, joined, not_here, null, queues, text, wait_until,
@@ -16,12 +16,12 @@ fn guarded_slots(member: &Member) -> u64 {
     member.server.info("guarded_slots")
 }
 
-/// Assigns the slot to `to`, as seen by `at`.
+/// Assigns the slot to `to`, in the view of `at`.
 fn assign(at: &Member, to: &Member) {
     assert_eq!(at.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", to.id)), text("OK"));
 }
 
-/// Returns three masters and a token. The last has no slots; the second, which had the slot of `k`, died while `k` was
+/// Returns three masters and a token. The third has no slots. The second, which had the slot of `k`, died while `k` was
 /// held with that token.
 fn one_died() -> ([Member; 3], i64) {
     let mut members = joined(["0 5460 10923 16383", "5461 10922", ""]);
@@ -30,7 +30,7 @@ fn one_died() -> ([Member; 3], i64) {
     (members, token)
 }
 
-/// Assigns the slot to the last member with this command.
+/// Assigns the slot to the last member, with the command `by`.
 fn given(members: &[Member; 3], by: &str) {
     let [first, _, to] = members;
     match by {
@@ -51,7 +51,8 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
         let to = &members[2];
         let mut client = to.client();
         given(&members, by);
-        // Already for the very next command; counted from its beginning, a moment before the check, and rounded up.
+        // The guard is armed already for the very next command. Its length counts from the start of that command, a
+        // moment before the check, and is rounded up.
         let left = guarded_ms(client.say("LOCK.ACQUIRE k you 60000"));
         assert!((30_000..=62_601).contains(&left), "{by}: {left}");
         for line in ["LOCK.WAIT k you 1000", "LOCK.ACQUIRE k you 60000 WAIT 1000", "LOCK.ACQUIRE {k}2 you 60000"] {
@@ -62,7 +63,7 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
         assert_eq!((client.say("LOCK.GUARD"), guarded_slots(to)), (int(0), 1));
         assert!(members[0].client().insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000")).as_int() > 0);
         assert_eq!(guarded_slots(&members[0]), 0);
-        // A client that waits long enough is served when the guard ends, here when an operator lifts it.
+        // A client that waits long enough gets the lock when the guard ends, here because an operator lifts it.
         let mut waiter = waits(&to.server, "LOCK.ACQUIRE k you 60000 WAIT 600000").0;
         assert_eq!(client.say("LOCK.GUARD LIFT"), int(0));
         assert!(waiter.hear().as_list()[0].as_int() > token, "{by}");
@@ -71,7 +72,7 @@ fn a_slot_that_came_without_its_locks_is_guarded_alone() {
     }
 }
 
-/// The guard of a slot outlasts a restart that proves everything else; it then applies to the whole node.
+/// The guard of a slot outlasts a restart that proves everything else; after it the whole node is guarded.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_restart() {
     let (mut members, _) = one_died();
@@ -86,7 +87,8 @@ fn the_guard_of_a_slot_outlasts_a_restart() {
     assert!(guarded_ms(to.client().say("LOCK.ACQUIRE k you 60000")) > 20_000);
 }
 
-/// The locks of a node that ended still belong to it when it restarts: with the proof, there is nothing to guard.
+/// The locks of a node that was shut down still belong to it when it restarts: with the proof, nothing has to be
+/// guarded.
 #[test]
 fn a_restart_that_proves_its_locks_serves_its_slots() {
     let (mut one, _other) = cluster_with_aof();
@@ -104,8 +106,8 @@ fn cluster_with_aof() -> (Member, Member) {
     members.into()
 }
 
-/// Free slots are moved in a millisecond each: they do not count as slots that came without their locks. Tokens
-/// continue after those of the former owner.
+/// Free slots migrate in a millisecond each: they do not count as slots that came without their locks. Tokens continue
+/// above those of the former owner.
 #[test]
 fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     // Of two new nodes, the later one has the higher tokens.
@@ -119,13 +121,13 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
         assert_eq!(here.say(&format!("LOCK.RELEASE {key} me")), int(0));
         assert_eq!(there.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id)), text("OK"));
         assert_eq!(here.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id)), text("OK"));
-        // A lock that is free at the source is granted at the target from now on: here, every other one.
+        // A lock that is free at the source is granted at the target from now on; here, every other one is acquired.
         let asked = n % 2 == 0;
         if asked {
             assert!(here.say(&format!("LOCK.ACQUIRE {key} me 60000")).is_error("ASK"));
             let mut reply = Reply::Null;
-            // A request that waited for the disk is redirected to the source: ASKING applied only to the moment of its
-            // arrival.
+            // A request that waited for the disk is redirected to the source, because ASKING was valid only when it
+            // arrived.
             wait_until("it is granted", || {
                 there.say("ASKING");
                 reply = there.say(&format!("LOCK.ACQUIRE {key} me 60000"));
@@ -143,7 +145,7 @@ fn slots_that_were_imported_are_served_at_once_and_their_tokens_go_on() {
     assert_eq!(guarded_slots(&to), 0);
 }
 
-/// The import is abandoned, but the slot is assigned afterwards.
+/// The import is given up, and the slot is assigned afterwards.
 #[test]
 fn a_slot_whose_import_was_given_up_is_guarded() {
     let (from, to) = cluster();
@@ -155,7 +157,7 @@ fn a_slot_whose_import_was_given_up_is_guarded() {
     assert!(guarded_ms(there.say("LOCK.ACQUIRE k you 60000")) > 30_000);
 }
 
-/// A command that fails, or does not exist, changes nothing.
+/// A CLUSTER command that fails, or does not exist, changes nothing.
 #[test]
 fn what_is_said_of_slots_by_the_way_changes_nothing() {
     let (one, _other) = cluster();
@@ -192,7 +194,7 @@ fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
         client.insist("LOCK.ACQUIRE {k}short me 1000");
         client.insist(&format!("LOCK.ACQUIRE {ELSEWHERE} me 60000"));
         let mut waiter = queues(&one.server, "you").0;
-        // Sent in the same batch.
+        // Both commands are sent in the same batch.
         let lines = [format!("CLUSTER FLUSHSLOT {SLOT} {how}"), "LOCK.ACQUIRE k thief 60000".to_owned()];
         let replies = client.pipeline(&lines);
         assert_eq!(replies[0], text("OK"), "{how}");
@@ -212,7 +214,7 @@ fn a_slot_that_was_emptied_is_guarded_until_its_last_lock_would_have_ended() {
     }
 }
 
-/// An operator vouches for a key deleted by hand, as outside a cluster: it is free at once.
+/// A key deleted by hand is free at once, as outside a cluster: the operator is responsible.
 #[test]
 fn a_key_that_is_deleted_guards_nothing() {
     let (one, _other) = cluster();

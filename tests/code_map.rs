@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of build results and of sources that are not ours.
+/// Folders of build results and of foreign sources.
 const NOT_OURS: [&str; 3] = ["target", "data", "node_modules"];
 
-/// Returns the folders in `folder`; with `deep`, those below them as well.
+/// Returns the folders in `folder`; if `deep`, with all folders below them.
 fn folders(folder: &Path, deep: bool) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_ours = |path: &PathBuf| {
@@ -24,7 +24,7 @@ fn the_code_map_names_every_folder() {
     let docs = root.join("docs");
     let page = fs::read_to_string(docs.join("architecture.md")).unwrap();
     let map = page.split("\n## Code map\n").nth(1).and_then(|map| map.split("\n## ").next()).expect("the map");
-    // The folders at the beginning of an entry, and the entry.
+    // Pairs of a folder named at the start of an entry, and the entry's text.
     let entries: Vec<(PathBuf, &str)> = map
         .split("\n- ")
         .skip(1)
@@ -35,7 +35,7 @@ fn the_code_map_names_every_folder() {
     let entry_of = |folder: &Path| entries.iter().find(|(linked, _)| linked == folder).map(|(_, entry)| *entry);
     let sources = ["core/src", "src"].map(|source| root.join(source));
     let mut missing = vec![];
-    // Each folder has an entry, except for the two that have a list.
+    // Each folder needs an entry, except for the two whose entries are a list.
     let with_a_list = ["core", "src"].map(|folder| root.join(folder));
     let top = folders(&root, false).into_iter().filter(|folder| !with_a_list.contains(folder));
     for folder in top.chain(sources.iter().flat_map(|source| folders(source, false))) {
@@ -43,7 +43,7 @@ fn the_code_map_names_every_folder() {
             missing.push(folder);
             continue;
         };
-        // The entry names the folders inside.
+        // The entry has to name the folders inside.
         let source = if sources.iter().any(|source| folder.starts_with(source)) { folder } else { folder.join("src") };
         let is_crate = source.is_dir() && (source.join("lib.rs").exists() || source.join("main.rs").exists());
         if is_crate || sources.iter().any(|root| source.starts_with(root)) {

@@ -1,5 +1,5 @@
 //! docs/commands: the page of each command has the server's description, the exact errors, and examples that run as
-//! shown. docs/errors.md has all errors. `documented.rs` checks which pages there are.
+//! shown. docs/errors.md has all errors. `documented.rs` checks which pages exist.
 
 use std::fs;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn after<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     page.lines().filter_map(move |line| line.strip_prefix(start))
 }
 
-/// Returns the words of a list in a page.
+/// Returns the words of a list on a page.
 pub fn words(list: &str) -> Vec<String> {
     let mut words: Vec<_> = list.split(", ").filter(|word| *word != "none").map(str::to_owned).collect();
     words.sort();
@@ -96,7 +96,7 @@ fn pages_say_what_the_server_tells() {
     }
 }
 
-/// Returns the command with values for its required arguments and an unknown option.
+/// Returns the command with valid required arguments and an unknown option.
 fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     let required = arguments.iter().filter(|argument| !argument.starts_with('['));
     let values = required.map(|argument| match argument.as_str() {
@@ -108,14 +108,14 @@ fn with_an_unknown_option(name: &str, arguments: &[String]) -> String {
     format!("{name} {} NOSUCH", values.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns every refusal, with `ANY` where its text contains words from elsewhere.
+/// Returns every refusal, with [`ANY`] where its text contains variable words.
 fn refusals() -> Vec<Refusal> {
     use GateRefusal::{
         CommandForbidden, CommandWords, Fenced, GateIsKey, InTransaction, IsGate, IsLock, Keep, LockCommand, NoKey,
         NotHeld, Permit, UnknownCommand,
     };
     use Refusal::*;
-    // A new refusal does not compile until it is listed here; it belongs in the list below, too.
+    // A new refusal does not compile until it is listed here. It has to be added to the list below, too.
     let _ = |refusal: Refusal| match refusal {
         Owned | Suspect { .. } | Guarded { .. } | SlotGuarded { .. } | Evicted { .. } | NotYet | QueueFull { .. } => {}
         BytesFull { .. } | ShareTaken { .. } | OutOfMemory => {}
@@ -247,7 +247,7 @@ fn refusals() -> Vec<Refusal> {
     ]
 }
 
-/// Returns their texts.
+/// Returns the texts of all refusals.
 pub fn error_texts() -> Vec<String> {
     let mut texts: Vec<_> = refusals().iter().map(Refusal::to_string).collect();
     texts.push(format!("ERR not a lock record: {ANY}"));
@@ -269,11 +269,11 @@ fn the_errors_of_the_pages_are_those_that_there_are() {
     }
 }
 
-/// A reader who looks up the text of an error in docs/errors.md finds what to do.
+/// Each error text is in docs/errors.md, where a reader finds what to do.
 #[test]
 fn the_page_of_errors_has_each_and_no_others() {
     let page = fs::read_to_string(folder().with_file_name("errors.md")).unwrap();
-    // Errors that no node answers come last; agent/src/refused.rs checks them.
+    // The errors of an agent come last on the page; agent/src/refused.rs checks them.
     let (page, _) = page.split_once("\n## Errors of an agent\n").expect("a section of them");
     let rows = after(page, "| `").filter(|row| row.starts_with("ERR "));
     let errors: Vec<_> = after(page, "- `").chain(rows).filter_map(|line| line.split('`').next()).collect();
@@ -288,7 +288,7 @@ fn the_page_of_errors_has_each_and_no_others() {
     }
 }
 
-/// Returns true if `line` of an example matches `shown`: numbers of more than one digit match any number, and `ANY` any
+/// Returns true if `line` of an example matches `shown`: a number of several digits matches any number, and [`ANY`] any
 /// text.
 pub fn fits(line: &str, shown: &str) -> bool {
     if let Some((start, end)) = line.split_once(ANY).or_else(|| shown.split_once(ANY)) {
@@ -323,7 +323,7 @@ fn examples_run_as_they_are_shown() {
     for (name, page) in pages() {
         let server = Server::start();
         let mut client = server.client_resp3();
-        // A busy machine may take longer between two commands than a reservation in the example lasts.
+        // On a busy machine the time between two commands may be longer than the default reservation.
         client.say("CONFIG SET lock.handoff-window 10000");
         let mut lines = page.lines().peekable();
         while let Some(line) = lines.next() {
@@ -341,7 +341,7 @@ fn examples_run_as_they_are_shown() {
     assert!(examples > 50, "{examples} examples");
 }
 
-/// Sends a line as redis-cli parses it: words between double quotes are one.
+/// Sends a line, which is split as redis-cli does it: words between double quotes are one.
 pub fn ask(client: &mut Client, line: &str) -> Reply {
     let words = line.split('"').enumerate().flat_map(|(n, part)| match n % 2 {
         0 => part.split_whitespace().collect(),
@@ -350,7 +350,7 @@ pub fn ask(client: &mut Client, line: &str) -> Reply {
     client.send(&words.map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Returns a reply as redis-cli shows it, as far as the examples need.
+/// Formats a reply as redis-cli does, as far as the examples need it.
 pub fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Null => "(nil)".to_owned(),

@@ -1,4 +1,4 @@
-//! Every reply of every command.
+//! Tests each reply of each command.
 
 use crate::harness::{Server, error, int, null, text, wait_until};
 
@@ -164,7 +164,7 @@ fn break_frees_whoever_holds() {
 fn an_expired_lock_is_free_for_every_command() {
     let server = Server::start();
     let mut me = server.client();
-    // The background work sweeps nothing while writes are paused, so the expired lock stays in memory for this check.
+    // The background work removes nothing while writes are paused, so the expired lock stays in memory for this check.
     let mut operator = server.client();
     let token = me.say("LOCK.ACQUIRE k me 20").as_int();
     operator.say("CLIENT PAUSE 100000 WRITE");

@@ -1,4 +1,4 @@
-//! The operator's settings, and how the server reports them.
+//! The operator's settings, as they are set and shown.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn the_page_has_every_parameter_as_it_is() {
         let name = row[0].split('`').nth(1).unwrap();
         let (default, bounds) = (row[1], row[2]);
         if name == "lock.state-file" {
-            // The default has the port, which these servers lack.
+            // The default name contains the port, which these servers do not have.
             assert_eq!(default, "lock-node-*port*.state");
             continue;
         }
@@ -128,7 +128,7 @@ fn the_shipped_configuration_is_a_safe_master() {
     assert!(client.say("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Redis 7.0 went on calling a module that had failed to load, and crashed at its next cron.
+/// Redis 7.0 used to call a module after its load had failed, and crashed at its next cron.
 #[test]
 fn a_failed_load_at_run_time_leaves_the_server_alone() {
     let server = Setup::new().module_later().start();

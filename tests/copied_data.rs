@@ -1,5 +1,5 @@
-//! A state file counts only for its own data: not for a copy of either, not for data that another incarnation has used
-//! since, and not for an older AOF.
+//! A state file is valid only for its own data: not for a copy of the data or the file, not for data that another
+//! incarnation has used since, and not for an older AOF.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use crate::harness::{
     Server, Setup, assert_guarded, assert_remembers, free_port, held, int, read, state_file, text, wait_until,
 };
 
-/// Copies the files of `from` to `to`, as cp does, except for those that only a running server has.
+/// Copies the files of `from` to `to`, except for those that only a running server has.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -39,8 +39,8 @@ fn snapshots() -> Setup {
     Setup::new().option("save", "3600 1")
 }
 
-/// A node ends in order, and its proof is not used up: the next server in its folder has another state file, or none.
-/// That server grants something and is killed.
+/// A node is shut down cleanly, and its proof is not used up: the next server in its folder has another state file, or
+/// none. That server grants a lock and is killed.
 #[test]
 fn data_that_another_life_used_proves_nothing() {
     let others: [&[&str]; 2] = [&["state-file", "other.state"], &["state-file", ""]];
@@ -60,7 +60,7 @@ fn data_that_another_life_used_proves_nothing() {
     }
 }
 
-/// A state file without a configured name is named after the port, so another port means another file.
+/// A state file without a configured name is named after the port, so with another port the server has another file.
 #[test]
 fn data_that_was_used_under_another_port_proves_nothing() {
     let mut server = snapshots().start();
@@ -77,7 +77,7 @@ fn data_that_was_used_under_another_port_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A copy made while the node served lacks its later grants.
+/// A copy made while the node served does not contain its later grants.
 #[test]
 fn a_copy_of_a_node_that_served_is_guarded() {
     for setup in [snapshots(), Setup::new().aof()] {
@@ -112,7 +112,7 @@ fn a_copy_of_a_node_that_had_ended_in_order_is_guarded_once_that_went_on() {
     }
 }
 
-/// The state file is in place, but the AOF comes from a backup: as new files, or written over the current ones.
+/// The state file is the latest, but the AOF is from a backup: as new files, or written over the current ones.
 #[test]
 fn an_older_aof_that_was_put_back_is_not_believed() {
     for in_place in [false, true] {
@@ -144,7 +144,7 @@ fn known_bytes(server: &Server) -> u64 {
     aof_line(server).get(2).copied().unwrap_or(0)
 }
 
-/// Returns the files of the current AOF. The server may remove those of an earlier one meanwhile.
+/// Returns the metadata of the current AOF's files. The server may remove those of an earlier AOF meanwhile.
 fn increments(folder: &Path) -> Vec<fs::Metadata> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let increments = entries.filter(|entry| entry.file_name().to_string_lossy().contains(".incr."));
@@ -180,7 +180,7 @@ fn without_its_stamp_data_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// A lock was saved while held and ended long ago; the file still has it at every start.
+/// A lock was saved while held and ended long ago; the data file still contains it at every start.
 #[test]
 fn a_lock_that_had_ended_before_does_not_stand_in_the_way_of_a_proof() {
     let mut server = snapshots().start();

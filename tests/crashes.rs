@@ -1,5 +1,5 @@
-//! Crashes at random moments under load, many in a row: no token comes back, and nothing is granted while an
-//! acknowledged lock can still be valid. If the node can prove what it granted, nobody has to wait.
+//! Crashes at random moments under load, many in a row: no token repeats, and nothing is granted while an acknowledged
+//! lock can still be valid. If the node can prove what it granted, it is not guarded.
 //!
 //! `PALISADE_ROUNDS` sets the number of crashes of each kind (default 3; `make crash` runs 100).
 
@@ -15,12 +15,12 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, seed, state_file};
 
-/// A longest lease short enough for a short guard: 200 ms × 1.01 + 50 ms.
+/// Settings with a longest lease short enough for a short guard: 200 ms × 1.01 + 50 ms.
 const SHORT: [&str; 4] = ["max-ttl", "200", "max-clock-skew", "50"];
 const KEYS: usize = 12;
 const WORKERS: usize = 4;
 
-/// The answers about one key, over all incarnations.
+/// The acknowledged answers about one key, over all incarnations.
 #[derive(Clone, Copy)]
 struct Told {
     /// The largest token.
@@ -51,7 +51,7 @@ impl History {
     }
 }
 
-/// Works on its own keys until the server is gone, so that each key's history has only one writer.
+/// Sends requests about the worker's own keys until the server is gone. Each key has only one worker.
 fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, history: &History, over: &AtomicBool) {
     let mut serial = 0;
     while !over.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, hist
             }
         }
         if random.random_range(0..2) == 0 {
-            // From the moment of sending, it may be free.
+            // From the moment of sending on, the lock may be free.
             history.gave_back(key);
             if client.try_say(&format!("LOCK.RELEASE k{key} {owner}")).is_none() {
                 return;
@@ -82,12 +82,12 @@ fn work(worker: usize, mut random: StdRng, mut client: Client, ttl_ms: u64, hist
     }
 }
 
-/// An action between a crash and the next start.
+/// The action of a test between a crash and the next start.
 type Between = fn(&mut Server, usize);
 
 fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
     let rounds = std::env::var("PALISADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
-    // The choices are repeated, though not at the same moments of the server's work.
+    // The random choices can be repeated, but not the moments of the server's work at which they happen.
     let mut random = StdRng::seed_from_u64(seed());
     let history = History::default();
     let mut server = setup.start();
@@ -112,7 +112,7 @@ fn campaign(what: &str, setup: Setup, remembers: bool, between: Between) {
         let ttl_ms = server.info("max_ttl_ms");
         let mut client = server.client();
         let fresh = client.insist("LOCK.ACQUIRE fresh me 1");
-        // The node's own verdict. (A short guard may end before a busy machine lets us ask.)
+        // The node's own verdict is in its log. (A short guard may end before a busy machine can ask for it.)
         let log = server.log();
         let verdict = log.lines().rfind(|line| line.ends_with("of its last incarnation")).unwrap();
         assert_eq!(verdict.contains(", remembers every grant "), remembers, "{what}, round {round}:\n{log}");

@@ -2,7 +2,7 @@
 
 use crate::harness::{Setup, int, not_here, text, wait_until};
 
-/// The number of locks, three out of four of which are broken, so that the rest are scattered.
+/// The number of locks. Three out of four are broken, so that the rest are scattered in memory.
 const LOCKS: usize = 20_000;
 
 #[test]
@@ -31,7 +31,7 @@ fn locks_survive_active_defragmentation() {
     let _waiter = crate::harness::waits(&server, &format!("LOCK.ACQUIRE {} next 60000 WAIT 60000", name(4)));
     let digest = client.say("DEBUG DIGEST");
     assert_eq!(client.say("CONFIG SET activedefrag yes"), text("OK"));
-    // The server moves names and entries of its tables. The locks themselves, which live for seconds, are not moved.
+    // The server moves names and entries of its tables. It does not move locks, which live only for seconds.
     wait_until("every key was visited, and many were moved", || {
         let moved = client.info_field("active_defrag_key_hits");
         moved > 0 && moved + client.info_field("active_defrag_key_misses") > LOCKS as u64

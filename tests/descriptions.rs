@@ -56,7 +56,7 @@ fn command_docs_show_every_argument() {
     let mut client = server.client();
     for (name, _, _, _, arguments) in COMMANDS {
         let docs = client.say(&format!("COMMAND DOCS {name}")).as_list();
-        // Servers differ in the case of a module command's name.
+        // The case of a module command's name differs between servers.
         assert_eq!(docs[0].as_text().to_uppercase(), name);
         assert!(docs[1].field("summary").as_text().len() > 10);
         let newer = [
@@ -109,7 +109,7 @@ fn command_info_has_arity_flags_and_keys() {
         let info = list[0].as_list();
         assert_eq!(info[1].as_int(), arity, "{name}");
         let flags = texts(&info[2]);
-        // Lists take time in proportion to their length, and a gate runs any command.
+        // Lists take time in proportion to their length, and a gate may run any command.
         let is_slow = ["LOCK.LOG", "LOCK.TOP", "LOCK.GATE"].contains(&name);
         assert_eq!(flags.contains(&"fast".to_owned()), !is_slow, "{name}: {flags:?}");
         assert_eq!(flags.contains(&"write".to_owned()), writes, "{name}: {flags:?}");
@@ -171,7 +171,8 @@ fn acl_categories_tell_users_from_operators() {
         return;
     }
     let in_category = |client: &mut Client, category: &str| {
-        // Redis 7.4 leaves modules' commands out of ACL CAT, though rules with the category work.
+        // Redis 7.4 leaves modules' commands out of ACL CAT, though rules with the category work, so the list of
+        // commands is filtered instead.
         let mut names: Vec<_> = texts(&client.say(&format!("COMMAND LIST FILTERBY ACLCAT {category}")));
         names.retain(|name| name.to_uppercase().starts_with("LOCK."));
         names.iter_mut().for_each(|name| *name = name.to_uppercase());

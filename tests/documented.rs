@@ -1,6 +1,6 @@
-//! Lists in docs, README and man pages have the same entries as the server's own lists: commands, options, first words
-//! of errors, parameters, causes of a guard, features. `command_pages.rs` and `configuration.rs` check the text of each
-//! entry.
+//! Checks that lists in docs, README and man pages have the same entries as the server's own lists: commands, options,
+//! first words of errors, parameters, causes of a guard, features. `command_pages.rs` and `configuration.rs` check the
+//! text of each entry.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,10 @@ use palisade_core::Cause;
 use crate::command_pages::{error_texts, fact, pages, told, words};
 use crate::harness::{Client, Server};
 
-/// Folders of build results and of sources that are not ours.
+/// Folders of build results and of foreign sources.
 const NOT_OURS: [&str; 5] = ["target", "data", ".git", "corpus", "node_modules"];
 
-/// Commands between servers or in test builds, which are not for clients.
+/// Commands for servers or test builds, and not for clients.
 const INTERNAL: [&str; 3] = ["LOCK.EFFECT", "LOCK.CEILING", "LOCK.PANIC"];
 
 /// Errors that no node answers; agent/src/refused.rs compares them with their section.
@@ -23,7 +23,7 @@ const OF_AN_AGENT: [&str; 2] = ["NOQUORUM", "CLOSING"];
 
 type Words = BTreeSet<String>;
 
-/// The source that a list is compared with.
+/// The source with which a list is compared.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Commands,
@@ -73,7 +73,7 @@ fn lists_have_what_the_server_tells_and_nothing_else() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The pages of commands match LOCK.HELP, which has everything that the server knows.
+/// The pages of commands match LOCK.HELP, which lists all commands of the server.
 #[test]
 fn each_command_has_a_page_and_each_page_a_command() {
     let server = Server::start();
@@ -143,7 +143,7 @@ fn the_categories_of_users_have_the_commands_of_the_pages() {
     assert_eq!(categories, 5);
 }
 
-/// No document has a name that was removed or changed.
+/// No document uses a name that was removed or changed.
 #[test]
 fn no_document_names_a_command_or_parameter_that_there_is_not() {
     let server = Server::start();
@@ -163,7 +163,7 @@ fn no_document_names_a_command_or_parameter_that_there_is_not() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The figure for the memory of a lock appears in one place only, and is that of the benchmark.
+/// The figure for the memory of a lock is in one place only, and equals that of the benchmark.
 #[test]
 fn the_memory_of_a_lock_is_as_measured() {
     let measured = text_of("docs/benchmarks/memory-redis-7.md");

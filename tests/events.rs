@@ -1,4 +1,4 @@
-//! `lock.events`: what happens to grants, as JSON, for subscribers to the channel `lock.events`.
+//! `lock.events`: the events of grants, as JSON, for subscribers to the channel `lock.events`.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn telling() -> Server {
     Setup::new().module_arguments(&["events", "yes"]).start()
 }
 
-/// Returns a client that listens.
+/// Returns a client that subscribes to the channel.
 fn listener(server: &Server) -> Client {
     let mut client = server.client();
     client.ask("SUBSCRIBE lock.events");
@@ -103,7 +103,8 @@ fn each_thing_that_happens_to_a_grant_in_order() {
         let told = next(&mut listener);
         assert_eq!((&told["event"], &told["token"]), (&json!(event), &json!(token + 9)), "{told}");
     }
-    // In one transaction, then in a script: in order, even if another command of the server takes the lock.
+    // In one transaction, then in a script, the events keep their order, also if another command of the server removes
+    // the lock.
     for line in ["MULTI", "LOCK.ACQUIRE k a 60000", "DEL k", "LOCK.ACQUIRE k b 60000", "LOCK.RELEASE k b", "EXEC"] {
         client.say(line);
     }
@@ -138,7 +139,7 @@ fn names_owners_and_notes_are_any_bytes() {
     }
 }
 
-/// The node that grants publishes the event, once; nothing of it becomes data.
+/// The node that grants publishes the event, once. No event is replicated or written to the AOF.
 #[test]
 fn a_replica_tells_nothing_and_nothing_is_written() {
     let (master, replica) = pair();
@@ -153,7 +154,7 @@ fn a_replica_tells_nothing_and_nothing_is_written() {
     let expected = [("granted", "me"), ("granted", "me"), ("deleted", "me"), ("released", "me")];
     assert_told(&mut heard, &expected);
     in_step(&mut client);
-    // A message published by a client on the master is heard on both nodes, and comes first on the replica.
+    // A message that a client publishes on the master reaches both nodes, and is the first on the replica.
     client.send(&[b"PUBLISH", b"lock.events", b"{\"event\":\"mine\"}"]);
     assert_eq!([next(&mut heard), next(&mut unheard)], [json!({"event": "mine"}), json!({"event": "mine"})]);
 }
@@ -188,7 +189,7 @@ fn with_an_aof_nothing_of_it_is_in_the_aof_and_a_start_tells_nothing() {
     assert_told(&mut listener, &[("released", "you")]);
 }
 
-/// One command may delete more than is kept; those left out are counted.
+/// One command may delete more grants than events are kept; those left out are counted.
 #[test]
 fn too_many_at_once_are_counted() {
     let server = telling();
@@ -202,7 +203,7 @@ fn too_many_at_once_are_counted() {
     assert_eq!((&missed["event"], &missed["count"]), (&json!("missed"), &json!(76)));
 }
 
-/// The server's limit disconnects a subscriber that does not read; grants continue.
+/// The server's limit disconnects a subscriber that does not read; locks are granted meanwhile.
 #[test]
 fn who_listens_slowly_is_cut_off_and_keeps_nobody_from_a_lock() {
     let server = telling();
@@ -247,8 +248,8 @@ fn waits_without_looking(server: &Server, line: &str) -> Client {
     client
 }
 
-/// Events name owners, and a client that knows an owner can release its lock: a restricted user hears nothing unless
-/// the channel is allowed.
+/// Events contain owners, and a client that knows an owner can release its lock. So a restricted user receives events
+/// only if its rules allow the channel.
 #[test]
 fn who_may_listen_is_said_by_the_rules_for_channels() {
     let server = telling();
@@ -263,7 +264,7 @@ fn who_may_listen_is_said_by_the_rules_for_channels() {
     audit.say("AUTH audit x");
     audit.ask("SUBSCRIBE lock.events");
     audit.hear();
-    // The module reports the actions of this user, who may not publish.
+    // The module publishes the events of this user's commands, although the user may not publish.
     assert!(app.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
     assert_told(&mut audit, &[("granted", "me")]);
 }

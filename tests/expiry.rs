@@ -1,4 +1,4 @@
-//! Leases end by themselves, and even many that end at once harm nobody.
+//! Leases end by themselves, and even many that end at once do not delay other clients.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn expired_locks_are_deleted_in_the_background_in_every_database() {
     for db in 0..16 {
         client.say(&format!("SELECT {db}"));
         for n in 0..20 {
-            // Deadlines in no particular order.
+            // The deadlines are in no particular order.
             client.say(&format!("LOCK.ACQUIRE k{n} me {}", 20 + (n * 37 + db * 11) % 100));
         }
     }
@@ -71,7 +71,7 @@ fn two_hundred_thousand_leases_end_at_once() {
     let mut client = server.client();
     let started = Instant::now();
     for batch in 0..LOCKS / 10_000 {
-        // All deadlines within a few milliseconds, far enough ahead that none passes while the locks are taken.
+        // All deadlines are within a few milliseconds, far enough ahead that none passes while the locks are taken.
         let lines: Vec<_> = (0..10_000)
             .map(|n| {
                 let ms = 15_000_u128.saturating_sub(started.elapsed().as_millis()).max(1);
@@ -87,7 +87,7 @@ fn two_hundred_thousand_leases_end_at_once() {
     assert_eq!(server.info("expiries"), LOCKS as u64);
 }
 
-/// With Redis 7.0 it did not; see `SLEEP_MS_MAX` in `src/driver/timer.rs`.
+/// On Redis 7.0 the server did not sleep; see `SLEEP_MS_MAX` in `src/driver/timer.rs`.
 #[test]
 fn a_server_sleeps_while_what_is_due_is_an_hour_away() {
     let server = Setup::new().option("lock.max-ttl", "3600000").start();

@@ -9,11 +9,11 @@ use tempfile::NamedTempFile;
 
 use crate::harness::{Server, Setup, int, not_here, null, wait_until};
 
-/// A small file system in memory in place of a server's folder; it is unmounted when dropped.
+/// A small file system in memory, mounted over a server's folder; it is unmounted when this is dropped.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts it over `folder`; `None` if mounting is not permitted here.
+    /// Mounts a file system over `folder`; `None` if mounting is not permitted here.
     fn under(folder: &Path) -> Option<Self> {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(folder).output();
         mounted.is_ok_and(|output| output.status.success()).then(|| Self(folder.to_owned()))
@@ -35,7 +35,7 @@ impl Drop for Disk {
     }
 }
 
-/// Returns a server on a disk that has become full, on which `held` is held. It logs to this file on another disk.
+/// Returns a server whose disk has become full after the lock `held` was granted. It logs to this file on another disk.
 fn on_a_full_disk(fsync: &str, log: &Path) -> Option<(Server, Disk)> {
     let log = log.to_str().unwrap();
     let mut server = Setup::new().aof().option("appendfsync", fsync).option("logfile", log).start();
@@ -51,7 +51,7 @@ fn on_a_full_disk(fsync: &str, log: &Path) -> Option<(Server, Disk)> {
     Some((server, disk))
 }
 
-/// With `always`, the server cannot take back what it has done, and ends. It has lost nothing that it had answered.
+/// With `always`, the server cannot undo a write that failed, and ends. It has lost nothing that it had answered.
 #[test]
 fn a_server_that_writes_each_grant_ends() {
     let log = NamedTempFile::new().unwrap();
@@ -80,7 +80,7 @@ fn a_server_that_writes_each_grant_ends() {
     assert_eq!(client.say("LOCK.RELEASE held me"), int(0));
 }
 
-/// With `everysec` it continues, refuses all writes, and accepts them again once there is room.
+/// With `everysec` the server continues, refuses all writes, and accepts them again once there is room.
 #[test]
 fn a_server_that_writes_every_second_refuses() {
     let log = NamedTempFile::new().unwrap();

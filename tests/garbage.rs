@@ -111,7 +111,7 @@ fn random_bytes_on_the_wire() {
             let at = random.random_range(0..bytes.len());
             bytes[at] = random.random();
         }
-        // The server may close the connection in the middle; that is its right.
+        // The server may close the connection in the middle.
         let _ = stream.write_all(&bytes);
         let _ = stream.read(&mut [0; 1000]);
     }

@@ -1,8 +1,8 @@
-//! LOCK.GATE: which token passes, what runs with it, and who may.
+//! LOCK.GATE: which tokens pass, which commands run, and which users may use it.
 
 use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, text, wait_until};
 
-/// Checks that the gate refuses, by a token this large, and that the refused command did not run.
+/// Checks that the gate refuses the command because of a token this large, and that the command did not run.
 #[track_caller]
 fn assert_fenced(client: &mut Client, line: &str, largest: i64) {
     let refused = error(client.say(line));
@@ -27,7 +27,8 @@ fn a_late_writer_is_refused() {
     assert_eq!((server.info("gate_passes"), server.info("gate_refusals"), server.info("gates")), (4, 2, 1));
 }
 
-/// A permit is refused below a reader that came after it, although neither writes alone; and the other way round.
+/// A permit is refused if its token is below that of a reader that came later, although neither excludes others of its
+/// kind; and the other way round.
 #[test]
 fn every_mode_is_refused_by_those_that_it_excludes() {
     let server = Server::start();
@@ -79,7 +80,7 @@ fn a_gate_shows_what_it_remembers() {
     assert!(client.say("MEMORY USAGE gate").as_int() > 60);
 }
 
-/// Answers have the form that the command has for this client.
+/// The protected command's reply has the form that the client gets without a gate.
 #[test]
 fn the_reply_is_that_of_the_command() {
     let server = Server::start();
@@ -111,7 +112,7 @@ fn ten_thousand_arguments() {
     assert_eq!(client.say(&format!("LOCK.GATE g 5 COMMAND DEL {}", keys.join(" "))), int(10_000));
 }
 
-/// Each has an error of its own, and changes nothing: neither gate nor data.
+/// Each invalid call has an error of its own, and changes nothing: neither gate nor data.
 #[test]
 fn bad_input_changes_nothing() {
     let server = Setup::new().aof().start();
@@ -177,7 +178,7 @@ fn a_failed_command_leaves_the_gate_raised() {
     assert_eq!(client.say("LOCK.GATE gate 5 COMMAND SET text 1 NX"), null());
 }
 
-/// An error in a MULTI stops nothing that follows.
+/// After an error in a MULTI the later commands would still run, so there LOCK.GATE needs a COMMAND.
 #[test]
 fn in_a_transaction_only_with_a_command() {
     let server = Server::start();
@@ -207,7 +208,7 @@ fn in_a_script_a_refusal_ends_the_script() {
     let mut run = |token: &str| client.send(&[b"EVAL", script, b"2", b"gate", b"data", token.as_bytes()]);
     assert_eq!(run("6"), text("OK"));
     assert!(error(run("5")).starts_with("FENCED 6"));
-    // In a MULTI too, since the error ends the script.
+    // In a MULTI a script may check a token without a command, since the error ends the script.
     client.say("MULTI");
     client.send(&[b"EVAL", script, b"2", b"gate", b"data", b"5"]);
     client.send(&[b"EVAL", script, b"2", b"gate", b"data", b"7"]);
@@ -220,7 +221,7 @@ fn in_a_script_a_refusal_ends_the_script() {
     assert_eq!(client.send(&[b"EVAL", with_command, b"2", b"gate", b"data"]), text("7"));
 }
 
-/// The present grant passes in its mode, and nothing has to be remembered.
+/// With HELD, a present grant passes in its mode, and nothing has to be remembered.
 #[test]
 fn held_asks_the_lock() {
     let server = Server::start();
@@ -238,7 +239,7 @@ fn held_asks_the_lock() {
     let permit = client.say("LOCK.ACQUIRE stock me 60000 LIMIT 3 PERMIT 2").as_list()[0].as_int();
     assert_eq!(client.say(&format!("LOCK.GATE stock {permit} PERMIT 2 HELD")), int(1));
     assert!(error(client.say(&format!("LOCK.GATE stock {permit} PERMIT 1 HELD"))).starts_with("NOTHELD"));
-    // A lease that is over, or a lock that the node cannot vouch for.
+    // Not a lease that is over, nor a lock that the node cannot vouch for.
     client.say("DEL stock");
     let short = client.say("LOCK.ACQUIRE stock me 200").as_int();
     wait_until("the lease ends", || client.say(&write(short, "4")).is_error("NOTHELD"));
@@ -250,7 +251,7 @@ fn held_asks_the_lock() {
     assert_eq!((client.say("TYPE stock"), client.say("DBSIZE")), (text("redislock"), int(2)));
 }
 
-/// A user with this one command writes its data with a current token, and in no other way.
+/// A user with this one command can write its data with a current token, and in no other way.
 #[test]
 fn a_user_of_the_gate_cannot_write_around_it() {
     let server = Server::start();
@@ -271,18 +272,18 @@ fn a_user_of_the_gate_cannot_write_around_it() {
         "LOCK.GATE invoice:gate 5 COMMAND SET other open",
         "LOCK.GATE invoice:gate 5 COMMAND MSET invoice:1 open other open",
         "LOCK.GATE invoice:gate 5 COMMAND RENAME invoice:1 other",
-        // What it may only read.
+        // Keys that the user may only read.
         "LOCK.GATE invoice:gate 5 COMMAND SET price:1 0",
         "LOCK.GATE invoice:gate 5 COMMAND HSET price:1 a b",
         "LOCK.GATE invoice:gate 5 COMMAND DEL price:1",
         "LOCK.GATE invoice:gate 5 COMMAND GETEX price:1 EX 1",
         "LOCK.GATE price:gate 5",
-        // What no gate runs.
+        // Commands that no gate runs.
         "LOCK.GATE invoice:gate 5 COMMAND EVAL return 1 invoice:1",
     ] {
         assert!(error(writer.say(line)).starts_with("NOPERM"), "{line}");
     }
-    // In a transaction and a script the same rules apply.
+    // The same rules apply in a transaction and a script.
     operator.say("ACL SETUSER writer +multi +exec +eval");
     writer.say("MULTI");
     assert!(error(writer.say("LOCK.GATE invoice:gate 5 COMMAND SET other open")).starts_with("NOPERM"));
@@ -315,7 +316,7 @@ fn the_operator_says_which_commands_a_gate_runs() {
     assert_eq!(client.say("LOCK.GATE g 5"), int(1));
 }
 
-/// The server refuses the command inside as it does outside.
+/// The server refuses the protected command just as it would without the gate.
 #[test]
 fn without_memory_a_command_is_refused_inside_as_outside() {
     let server = Server::start();
@@ -336,7 +337,8 @@ fn without_enough_replicas_nothing_passes() {
     assert_eq!(client.say("EXISTS gate"), int(0));
 }
 
-/// Keys of the command count as keys of LOCK.GATE: in two slots they are refused, and elsewhere redirected.
+/// Keys of the command count as keys of LOCK.GATE: two different slots are refused, and a slot of another node is
+/// redirected.
 #[test]
 fn in_a_cluster_all_keys_are_in_one_slot() {
     let (one, other) = cluster();
@@ -350,7 +352,7 @@ fn in_a_cluster_all_keys_are_in_one_slot() {
     assert!(matches!(client.send(&[b"EVAL", script, b"1", b"{a}gate"]), Reply::Error(_)));
 }
 
-/// A gate with KEEP is forgotten after its last passing, on the boot clock, and is then gone from memory.
+/// A gate with KEEP is forgotten a while after its last passing, by the boot clock, and is then gone from memory.
 #[test]
 fn a_kept_gate_is_forgotten() {
     let server = Setup::new().wall_clock().start();
@@ -362,7 +364,7 @@ fn a_kept_gate_is_forgotten() {
     assert_fenced(&mut client, "LOCK.GATE long 4", 5);
     wait_until("the gate is gone", || client.say("EXISTS short") == int(0));
     assert_eq!(client.say("LOCK.GATE short 4"), int(1));
-    // One that stays is not forgotten because of a later KEEP.
+    // A gate without KEEP is not forgotten because of a later KEEP.
     client.say("LOCK.GATE stays 5");
     client.say("LOCK.GATE stays 5 KEEP 1");
     assert_eq!(client.say("LOCK.INFO stays").field("keep"), int(0));

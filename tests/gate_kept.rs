@@ -1,4 +1,4 @@
-//! Gates remember the same after a crash, a restart, a rewrite, on replicas, and under other names.
+//! Gates remember the same tokens after a crash, a restart or a rewrite, on replicas, and under other names.
 
 use crate::harness::{Client, Reply, Server, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 use crate::restore::signed;
@@ -49,7 +49,7 @@ fn assert_filled(client: &mut Client) {
     client.say("SELECT 0");
 }
 
-/// After `kill -9` the AOF has each gate together with the data that it let through.
+/// After `kill -9` the AOF contains each gate together with the data that it let through.
 #[test]
 fn gates_survive_a_crash() {
     let mut server = Setup::new().aof().start();
@@ -85,7 +85,8 @@ fn gates_survive_a_clean_restart() {
     assert_eq!(server.info("gates"), 6);
 }
 
-/// The token and the command stand in one transaction; what was refused, or changed nothing, stands nowhere.
+/// The token and the command are in one transaction; calls that were refused, or changed nothing, are not in the
+/// stream.
 #[test]
 fn gate_and_command_are_one_transaction() {
     let server = Setup::new().aof().option("aof-use-rdb-preamble", "no").start();
@@ -121,7 +122,7 @@ fn a_replica_has_the_gates_and_keeps_them_when_it_is_promoted() {
     assert!(error(there.say("LOCK.GATE plain 6 COMMAND GET data")).starts_with("READONLY"));
     there.say("REPLICAOF NO ONE");
     assert!(error(there.say("LOCK.GATE plain 4 COMMAND SET data 9")).starts_with("FENCED 5"));
-    // A full synchronisation brings them to another one.
+    // A full synchronisation copies the gates to another replica.
     let other = Setup::new().replication().start();
     other.client().say("LOCK.GATE gone 5 KEEP 3600000");
     follow(&other, &replica);
@@ -129,7 +130,7 @@ fn a_replica_has_the_gates_and_keeps_them_when_it_is_promoted() {
     assert_eq!(other.client().say("EXISTS gone"), int(0));
 }
 
-/// A gate that came to another name, or through a payload, is forgotten in time there.
+/// A gate with KEEP that was renamed, or restored from a payload, is forgotten in time there.
 #[test]
 fn a_kept_gate_is_forgotten_wherever_it_went() {
     let server = Server::start();
@@ -178,7 +179,7 @@ fn a_forged_payload_is_refused() {
     assert!(server.log().contains("a gate was refused: "), "{}", server.log());
 }
 
-/// Only a master and the AOF say what a gate remembers.
+/// Only a master and the AOF may set what a gate remembers.
 #[test]
 fn an_effect_from_a_client_is_refused() {
     let server = Server::start();
@@ -186,7 +187,7 @@ fn an_effect_from_a_client_is_refused() {
     assert!(error(effect).starts_with("ERR LOCK.EFFECT"));
 }
 
-/// A gate that is over is deleted once the server may write; until then files have it.
+/// A gate whose time is over is deleted once the server may write; until then saved files contain it.
 #[test]
 fn a_gate_that_is_over_can_be_saved() {
     let server = Server::start();

@@ -1,8 +1,8 @@
-//! Holders that are stopped past their leases, wake up, and write behind a gate, while servers fail: none of these
-//! writes lands behind that of a newer holder.
+//! Holders that are stopped for longer than their leases continue and write through a gate, while servers fail: no such
+//! write succeeds after that of a newer holder.
 //!
 //! Each write appends its token to a list, in one step with the gate. So whatever survives of the list shows which
-//! writes landed, in their order, and a token below the one before it is a late write.
+//! writes succeeded, in their order, and a token smaller than the one before it is a late write.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ const HOLDERS: u64 = 6;
 /// The length of a lease, in milliseconds.
 const TTL_MS: u64 = 8;
 
-/// The number of writes that must land, and be refused, before and after each fault.
+/// The number of writes that must succeed, and that must be refused, before and after each fault.
 const ENOUGH: u64 = 10;
 
 /// The gate.
@@ -30,7 +30,7 @@ const GATE: &str = "{invoices}:gate";
 /// The list, in the slot of the gate.
 const LIST: &str = "{invoices}:landed";
 
-/// The servers that have the data, and what came of the writes.
+/// The servers with the data, and the outcomes of the writes.
 #[derive(Default)]
 struct Data {
     sockets: Mutex<Vec<PathBuf>>,
@@ -50,13 +50,13 @@ impl Data {
         *self.sockets.lock().unwrap() = servers.iter().map(|server| server.socket()).collect();
     }
 
-    /// Asks each server for the line's answer, also one to which the slot moves. Returns the first that is no
-    /// redirection and no excuse.
+    /// Sends the line to each server, also to one to which the slot migrates. Returns the first answer that is neither
+    /// a redirection nor a temporary error.
     fn say(&self, line: &str) -> Option<Reply> {
         let sockets = self.sockets.lock().unwrap().clone();
         for socket in sockets {
             let Some(mut client) = Client::try_connect(&socket, false) else { continue };
-            // Only a member that receives the slot heeds this.
+            // Only a member that imports the slot acts on this.
             client.try_say("ASKING");
             match client.try_say(line) {
                 Some(Reply::Error(text)) if !text.starts_with("FENCED") => {}
@@ -67,7 +67,7 @@ impl Data {
         None
     }
 
-    /// Writes with this token behind the gate, if a server can be reached.
+    /// Writes with this token through the gate, if a server can be reached.
     fn write(&self, token: i64) {
         match self.say(&format!("LOCK.GATE {GATE} {token} COMMAND RPUSH {LIST} {token}")) {
             Some(Reply::Error(_)) => self.refused.fetch_add(1, Relaxed),
@@ -76,7 +76,7 @@ impl Data {
         };
     }
 
-    /// Takes the lock, writes, is stopped for longer than the lease half of the time, and writes again.
+    /// Takes the lock and writes, half of the time stops for longer than the lease, and writes again.
     fn hold(&self, locks: &Path, number: u64, mut random: StdRng) {
         let mut client = Client::connect(locks, false);
         while !self.is_over.load(Relaxed) {
@@ -92,7 +92,7 @@ impl Data {
         }
     }
 
-    /// Waits until as many writes as must have landed, and have been refused.
+    /// Waits until [`ENOUGH`] writes have succeeded, and as many have been refused.
     fn wait_for_writes(&self) {
         let counts = || [&self.landed, &self.refused].map(|count| count.load(Relaxed));
         let before = counts();
@@ -101,7 +101,7 @@ impl Data {
         });
     }
 
-    /// Checks that no write landed behind that of a newer holder.
+    /// Checks that no write succeeded after that of a newer holder.
     fn assert_in_order(&self) {
         let mut landed = None;
         wait_until("a server has the list", || {
@@ -116,7 +116,7 @@ impl Data {
     }
 }
 
-/// Lets holders write while the faults happen.
+/// Runs holders that write while the faults happen.
 fn during(data: &Data, faults: impl FnOnce()) {
     let seed = seed();
     let locks = Server::start();
@@ -132,13 +132,13 @@ fn during(data: &Data, faults: impl FnOnce()) {
             faults();
         }));
         data.is_over.store(true, Relaxed);
-        // First, since a late write that landed was not refused, so that the wait fails too.
+        // This check comes first: a late write that succeeded was not refused, so the wait would fail too.
         data.assert_in_order();
         ended.unwrap_or_else(|why| std::panic::resume_unwind(why));
     });
 }
 
-/// Kills, fail-overs, and full synchronisations that bring the data to a server that had other data.
+/// Kills, fail-overs, and full synchronisations that replace other data on a server.
 #[test]
 fn no_late_write_lands_while_servers_die_and_follow_each_other() {
     let start = || Setup::new().aof().replication().option("repl-diskless-sync-delay", "0").start();
@@ -152,7 +152,7 @@ fn no_late_write_lands_while_servers_die_and_follow_each_other() {
             data.assert_in_order();
             follow(&other, &one);
             data.wait_for_writes();
-            // The replica takes over from a master that dies, which then gets all from it.
+            // The replica takes over from a master that dies, which then gets all data from it.
             one.kill();
             assert_eq!(other.client().say("REPLICAOF NO ONE"), text("OK"));
             data.is_now_on(&[&other]);
@@ -164,10 +164,10 @@ fn no_late_write_lands_while_servers_die_and_follow_each_other() {
     });
 }
 
-/// The slot moves key by key, and in one step where the server can do that, back and forth.
+/// The slot migrates back and forth, key by key, and in one step if the server supports that.
 #[test]
 fn no_late_write_lands_while_a_slot_moves() {
-    // Both keep slots: a master that gives its last one away becomes a replica.
+    // Both masters keep slots: one that gives its last slot away becomes a replica.
     let [one, other] = joined(["0 8191", "8192 16383"]);
     let data = Data::on(&[&one.server, &other.server]);
     let slot = one.client().say(&format!("CLUSTER KEYSLOT {GATE}")).as_int();

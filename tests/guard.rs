@@ -1,4 +1,4 @@
-//! The guard of a node that is new, whose locks were dropped or evicted, or that an operator guards.
+//! The guard of a node that is new, of one whose locks were dropped or evicted, and of one that an operator guards.
 
 use crate::harness::{
     Reply, SHORT, Server, Setup, StateFolder, assert_remembers, guarded_ms, held, int, null, read, state_file, text,
@@ -30,7 +30,7 @@ fn lift_and_arm_are_the_operators_word() {
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
     let armed = client.say("LOCK.GUARD arm 50000").as_int();
     assert!((49_000..=50_000).contains(&armed));
-    // Nobody can vouch for earlier grants: they can only be read, released and broken.
+    // The node cannot vouch for earlier grants, so they can only be read, released and broken.
     for line in [
         "LOCK.ACQUIRE other me 1000".to_owned(),
         "LOCK.ACQUIRE k me 1000 RETRY".to_owned(),
@@ -80,7 +80,7 @@ fn flushing_live_locks_is_guarded_until_the_last_of_them_would_have_ended() {
     client.say("FLUSHALL");
     assert!(client.outlast_guard("LOCK.ACQUIRE k you 1000").as_int() > 0, "it ends with the last lease");
     client.say("LOCK.RELEASE k you");
-    // Without live locks, there is nothing to guard.
+    // Without live locks, nothing has to be guarded.
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEBUG RELOAD"] {
         client.say(line);
         assert!(client.insist("LOCK.ACQUIRE k me 60000").as_int() > 0, "{line}");
@@ -96,7 +96,7 @@ fn a_flush_that_only_the_aof_knows_of_is_guarded() {
         let mut server = folder.setup().aof().start();
         let mut client = server.client();
         client.insist("LOCK.ACQUIRE k me 60000");
-        // From here on, the state file does not change.
+        // From here on, the state file cannot change.
         folder.take_away();
         client.say(line);
         assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "{line}");
@@ -153,7 +153,7 @@ fn an_armed_guard_is_on_the_disk_when_it_is_answered() {
     }
 }
 
-/// A load after a flush used to be mistaken for a reload of what the flush had dropped.
+/// A load after a flush used to be mistaken for a reload of the flushed locks.
 #[test]
 fn a_reload_that_brings_nothing_back_is_guarded() {
     let (server, _) = held(Setup::new());
@@ -169,7 +169,7 @@ fn a_reload_that_brings_nothing_back_is_guarded() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000, "not in the file");
 }
 
-/// The eviction of an ordinary key used to be attributed to the lock that had been released before.
+/// The eviction of an ordinary key used to be attributed to a lock that had been released before.
 #[test]
 fn an_evicted_key_that_is_no_lock_bars_nothing() {
     let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
@@ -188,7 +188,7 @@ fn an_evicted_key_that_is_no_lock_bars_nothing() {
     assert_eq!(server.info("evicted"), 0);
 }
 
-/// Locks that survive a flush were never in doubt: their holders continue.
+/// Locks in other databases that survive a flush were never in doubt, so they can still be extended.
 #[test]
 fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     let server = Server::start();
@@ -207,7 +207,7 @@ fn a_flush_of_one_database_costs_nobody_a_lock_in_another() {
     assert!(guarded_ms(client.say("LOCK.ACQUIRE other me 1000")) > 1_000, "nothing is granted");
 }
 
-/// The AOF has the flush, and its replay used to arm the guard again after an operator had lifted it.
+/// The AOF contains the flush, and its replay used to arm the guard again after an operator had lifted it.
 #[test]
 fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
     for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
@@ -227,7 +227,7 @@ fn a_guard_that_was_lifted_after_a_flush_stays_lifted_over_a_crash() {
             // Both databases have locks now.
             continue;
         }
-        // The next one is guarded, and stays so.
+        // The next one is guarded, and stays guarded.
         client.say(line);
         server.kill();
         server.start_again();

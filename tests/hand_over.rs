@@ -1,4 +1,4 @@
-//! A free lock passes to the first waiter, whatever freed it, and before any later request.
+//! A free lock passes to the first waiter, whatever freed it, and before any later request gets it.
 
 use crate::harness::{Reply, Server, Setup, int, null, queues, text, wait_until, waits};
 
@@ -30,7 +30,7 @@ fn whatever_frees_the_lock_passes_it_on_in_order_with_growing_tokens() {
     let mut waiters: Vec<_> = (1..=causes.len()).map(|n| queues(&server, &format!("o{n}")).0).collect();
     for (n, (cause, expected)) in causes.into_iter().enumerate() {
         if cause == "GETDEL-LIKE" {
-            // The same from a transaction that also overwrites it for a moment.
+            // The same happens in a transaction that overwrites the lock for a moment.
             for line in ["MULTI", "SET k x", "DEL k"] {
                 me.say(line);
             }
@@ -127,7 +127,7 @@ fn a_repeated_request_waits_for_no_one_else_and_a_grant_answers_both() {
     let (token, _) = grant(&first.hear());
     assert_eq!(grant(&again.hear()).0, token);
     assert_eq!((server.info("waiters"), server.info("grants")), (1, 2));
-    // Repeated once more, it does not wait for itself, either.
+    // Repeated once more, the request does not wait for itself, either.
     assert!(crate::harness::error(again.say("LOCK.ACQUIRE k a 60000 WAIT 60000")).starts_with("OWNED"));
     assert_eq!(grant(&again.say("LOCK.ACQUIRE k a 60000 WAIT 60000 RETRY")).0, token);
 }
@@ -211,7 +211,7 @@ fn a_wait_outlives_steps_of_the_wall_clock() {
     }
 }
 
-/// Nothing is written while writes are paused, but nobody is forgotten.
+/// Nothing is written while writes are paused, but no waiter is forgotten.
 #[test]
 fn a_hand_over_waits_until_writes_go_on() {
     let server = Setup::new().aof().start();
@@ -227,8 +227,8 @@ fn a_hand_over_waits_until_writes_go_on() {
     grant(&next.hear());
 }
 
-/// The background work may not grant what the server would refuse a client: otherwise a master that lost its replicas
-/// would grant what its successor grants as well.
+/// The background work may not grant what the server would refuse to a client. Otherwise a master that lost its
+/// replicas could grant what its successor grants as well.
 #[test]
 fn without_enough_replicas_a_lease_that_ends_passes_to_nobody() {
     let server = Server::start();

@@ -1,11 +1,11 @@
-//! Answers to a listener: many requests wait over one connection, each in its place as if it blocked a connection of
-//! its own.
+//! Answers to a listener: many requests wait over one connection, each in the same place as if it blocked a connection
+//! of its own.
 
 use crate::harness::{Client, Reply, Server, Setup, cluster, error, int, null, pair, queues, text, wait_until, waits};
 
 const NAME: &str = "drawn-at-random-1";
 
-/// Returns a connection that listens but has no pending question, and its id.
+/// Returns a connection that listens but does not wait for news now, and its id.
 fn listener(server: &Server) -> (Client, i64) {
     let mut client = server.client();
     let id = client.say("CLIENT ID").as_int();
@@ -13,12 +13,12 @@ fn listener(server: &Server) -> (Client, i64) {
     (client, id)
 }
 
-/// Asks for news, for a minute.
+/// Begins to wait for news, for a minute.
 fn asks(listener: &mut Client) {
     listener.ask(&format!("LOCK.HEAR {NAME} 60000"));
 }
 
-/// Returns the news, with its key and owner each.
+/// Returns each piece of news with its key and owner.
 #[track_caller]
 fn news(reply: &Reply) -> Vec<(String, String, Reply)> {
     let one = |news: &Reply| match &news.as_list()[..] {
@@ -32,7 +32,7 @@ fn told(key: &str, owner: &str, told: Reply) -> (String, String, Reply) {
     (key.to_owned(), owner.to_owned(), told)
 }
 
-/// Returns all of the next `count` news.
+/// Returns the next `count` pieces of news.
 fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
     let mut all = vec![];
     while all.len() < count {
@@ -42,14 +42,14 @@ fn hears(listener: &mut Client, count: usize) -> Vec<(String, String, Reply)> {
     all
 }
 
-/// Sends a wait with a listener.
+/// Sends a LOCK.WAIT with a listener.
 #[track_caller]
 fn wait(client: &mut Client, key: &str, owner: &str, rest: &str) {
     let line = format!("LOCK.WAIT {key} {owner} 60000 HEARD {NAME}{rest}");
     assert_eq!(client.say(&line), text("WAITING"), "{line}");
 }
 
-/// Holds a lock for `me`, and returns the holder's client.
+/// Makes `me` hold the locks, and returns the holder's client.
 fn held(server: &Server) -> Client {
     let mut me = server.client();
     assert!(me.say("LOCK.ACQUIRE k me 60000").as_int() > 0);
@@ -64,7 +64,7 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
         let (mut ear, _) = listener(&server);
         let mut asker = if resp3 { server.client_resp3() } else { server.client() };
         asks(&mut ear);
-        // Immediate answers come at once.
+        // An answer that needs no wait is returned at once.
         assert_eq!(asker.say(&format!("LOCK.WAIT free a 60000 HEARD {NAME}")), int(1));
         assert_eq!(asker.say(&format!("LOCK.WAIT k me 60000 HEARD {NAME}")), int(1));
         assert!(asker.say(&format!("LOCK.WAIT k me 60000 SHARED HEARD {NAME}")).is_error("OWNED"));
@@ -77,9 +77,9 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
         assert_eq!((info.field("waiters"), info.field("waiters_behind")), (int(1), int(3)));
         me.say("LOCK.RELEASE l me");
         assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
-        // It is reserved, as after any other turn.
+        // The lock is reserved, as after any other turn.
         assert_eq!(me.say("LOCK.ACQUIRE l me 60000"), null());
-        // News that arrives while nobody asks is kept.
+        // News is kept if it arrives while the listener does not wait for it.
         me.say("LOCK.RELEASE m me");
         me.say("LOCK.RELEASE k me");
         asks(&mut ear);
@@ -89,7 +89,7 @@ fn many_wait_over_one_connection_and_another_hears_of_them() {
     }
 }
 
-/// Both kinds of request are in one queue, by ticket and arrival.
+/// Requests with a listener and requests that block are in one queue, by ticket and arrival.
 #[test]
 fn the_order_is_that_of_the_queue() {
     let server = Server::start();
@@ -120,7 +120,7 @@ fn the_order_is_that_of_the_queue() {
     assert_eq!(fifth.hear().as_list().len(), 2);
 }
 
-/// As for a blocked client: when the connection ends, its requests leave, and nobody waits behind them.
+/// When the listener's connection ends, its requests leave the queue, as those of a blocked client do.
 #[test]
 fn when_the_listener_ends_its_requests_leave() {
     for how in ["closed, asking", "closed, idle", "killed, asking", "killed, idle", "renamed"] {
@@ -150,7 +150,7 @@ fn when_the_listener_ends_its_requests_leave() {
     }
 }
 
-/// An operator ends the wait of the listener's connection, but not those of its requests.
+/// An operator ends the wait of the listener's connection, but not the waits of its requests.
 #[test]
 fn an_unblocked_listener_goes_on() {
     let server = Server::start();
@@ -167,7 +167,7 @@ fn an_unblocked_listener_goes_on() {
             _ => assert!(ear.hear().is_error("UNBLOCKED")),
         }
     }
-    // RESET makes a new client of it in every other respect.
+    // RESET resets the connection in every other respect.
     assert_eq!(ear.say("RESET"), text("RESET"));
     me.say("LOCK.RELEASE k me");
     asks(&mut ear);
@@ -187,7 +187,7 @@ fn each_is_told_when_its_time_is_up_and_the_listener_too() {
     assert_eq!((server.info("waiters"), server.info("wait_timeouts")), (0, 1));
 }
 
-/// Like every request, it ends with a RELEASE; repeated with its ticket, it keeps its place.
+/// Like every request, it ends with a RELEASE of its owner; repeated with its ticket, it keeps its place.
 #[test]
 fn a_request_is_taken_back_by_a_release_of_its_owner() {
     let server = Server::start();
@@ -199,7 +199,7 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say("LOCK.RELEASE k a"), null());
     asks(&mut ear);
     assert_eq!(news(&ear.hear()), [told("k", "a", int(0))]);
-    // Or by a wait of zero length, which affects neither what it holds nor its reservation.
+    // A LOCK.WAIT of zero length ends it too, without an effect on a grant or a reservation of the owner.
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
     assert_eq!(server.info("waiters"), 1, "it had none any more");
     wait(&mut asker, "k", "a", " TICKET 1");
@@ -221,7 +221,7 @@ fn a_request_is_taken_back_by_a_release_of_its_owner() {
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 0 HEARD {NAME}")), int(0));
 }
 
-/// A later refusal comes as text, in the words of the error.
+/// A refusal after the request was queued arrives as news, with the error's text.
 #[test]
 fn refusals_that_come_later_are_news() {
     let server = Setup::new().module_arguments(&["max-waiters", "1"]).start();
@@ -271,7 +271,7 @@ fn what_cannot_be_heard_is_refused_and_changes_nothing() {
     app.say("AUTH app x");
     assert!(app.say(&line).is_error("NOLISTENER"));
     assert!(error(app.say(&format!("LOCK.HEAR {NAME} 0"))).starts_with("ERR another connection listens"));
-    // A script has no connection, and nobody waits in a transaction.
+    // A script has no connection, and in a transaction nothing can wait.
     assert!(
         error(me.say(&format!("EVAL return{{redis.call('LOCK.HEAR','{NAME}','0')}} 0"))).contains("outside of scripts")
     );
@@ -286,7 +286,7 @@ fn what_cannot_be_heard_is_refused_and_changes_nothing() {
     assert_eq!((server.info("waiters"), server.info("listeners")), (0, 1));
 }
 
-/// A lock that a user may no longer request is not granted to it, whichever connection it used.
+/// A lock that a user may no longer request is not granted to it, whichever connection sent the request.
 #[test]
 fn who_lost_the_permission_is_passed_over() {
     let server = Server::start();
@@ -325,7 +325,7 @@ fn a_demoted_master_tells_listeners_and_grants_nothing() {
     let reply = hears(&mut ear, 150);
     assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("UNBLOCKED ")), "{reply:?}");
     assert_eq!(server.info("turns"), 0);
-    // A replica accepts listeners, and serves them once promoted.
+    // A replica accepts listeners, which get news once it is promoted.
     assert_eq!(ear.say(&format!("LOCK.HEAR {NAME} 20")), Reply::List(vec![]));
     me.say("REPLICAOF NO ONE");
     me.lift();
@@ -336,7 +336,7 @@ fn a_demoted_master_tells_listeners_and_grants_nothing() {
     assert_eq!(news(&ear.hear()), [told("l", "a", int(1))]);
 }
 
-/// A client that asks while the master is demoted is answered, by the server or with the news.
+/// A listener that waits for news while the master becomes a replica is answered, by the server or with the news.
 #[test]
 fn a_listener_that_asks_is_not_forgotten_by_a_demotion() {
     let (server, replica) = pair();
@@ -348,7 +348,7 @@ fn a_listener_that_asks_is_not_forgotten_by_a_demotion() {
     wait_until("it asks", || server.client().info_field("blocked_clients") == 1);
     me.say(&format!("REPLICAOF 127.0.0.1 {}", replica.port()));
     match ear.hear() {
-        // The server ends all waits itself, and closes the connections afterwards.
+        // The server itself ends all waits, and closes the connections afterwards.
         Reply::Error(text) => assert!(text.starts_with("UNBLOCKED"), "{text}"),
         reply => assert!(news(&reply)[0].2.as_text().starts_with("UNBLOCKED "), "{reply:?}"),
     }
@@ -371,7 +371,7 @@ fn a_slot_that_moves_sends_them_away() {
     let reply = hears(&mut ear, 120);
     assert!(reply.iter().all(|(.., told)| told.as_text().starts_with("TRYAGAIN")), "{reply:?}");
     assert_eq!((one.server.info("waiters"), one.server.info("turns")), (0, 0));
-    // A name is known only on its own node.
+    // A listener's name is known only on its own node.
     assert!(error(asker.say(&format!("LOCK.WAIT k a 1 HEARD {NAME}"))).starts_with("ASK"));
     for member in [&other, &one] {
         assert_eq!(member.client().say(&format!("CLUSTER SETSLOT {SLOT} NODE {}", other.id)), text("OK"));
@@ -379,7 +379,7 @@ fn a_slot_that_moves_sends_them_away() {
     assert!(other.client().say(&format!("LOCK.WAIT k a 1 HEARD {NAME}")).is_error("NOLISTENER"));
 }
 
-/// While writes are paused, nobody gets a turn; right after, the first waiter does.
+/// While writes are paused, no request gets a turn; right after, the first waiter does.
 #[test]
 fn a_pause_of_writes_is_waited_for() {
     let server = Server::start();
@@ -394,7 +394,8 @@ fn a_pause_of_writes_is_waited_for() {
     assert_eq!(me.say("EXISTS short"), int(0));
 }
 
-/// Each of ten thousand has its place, costs little more than its memory in the queue, and is answered in order.
+/// Each of ten thousand requests has its place, costs little more than its memory in the queue, and is answered in
+/// order.
 #[test]
 fn ten_thousand_over_one_connection() {
     const COUNT: u64 = 10_000;
@@ -412,7 +413,7 @@ fn ten_thousand_over_one_connection() {
     let each = (me.info_field("used_memory") - before) / COUNT;
     println!("{each} bytes each");
     assert!(each < 1_500, "{each} bytes each");
-    // Each gives up its turn at once.
+    // Each request gives up its turn at once.
     let mut owner = "me".to_owned();
     let mut next = 0;
     me.say("CONFIG SET lock.handoff-window 60000");
@@ -427,7 +428,7 @@ fn ten_thousand_over_one_connection() {
     }
     assert_eq!((server.info("waiters"), server.info("waiters_heard")), (0, 0));
     let left = me.info_field("used_memory");
-    // And as many at once, one key each: every request is answered exactly once.
+    // The same number of requests at once, each for its own key: every request is answered exactly once.
     for slice in (0..COUNT).collect::<Vec<_>>().chunks(500) {
         let lines: Vec<_> = slice.iter().map(|n| format!("LOCK.ACQUIRE k{n} me 60000")).collect();
         assert!(me.pipeline(&lines).iter().all(|reply| reply.as_int() > 0));
@@ -440,7 +441,7 @@ fn ten_thousand_over_one_connection() {
     let all = hears(&mut ear, COUNT as usize);
     let expected: Vec<_> = (0..COUNT).map(|n| told(&format!("k{n}"), &format!("o{n}"), int(1))).collect();
     assert!(all == expected, "in the order of their releases");
-    // Reservations and their bookkeeping go with the keys.
+    // The memory of reservations is freed with the keys.
     me.say("CONFIG SET lock.handoff-window 1");
     me.say("FLUSHALL");
     wait_until("memory is given back", || {

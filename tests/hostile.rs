@@ -1,5 +1,5 @@
-//! A hostile client: random commands on many connections at once, garbage on others, and AOFs that break off in the
-//! middle.
+//! A hostile client: random commands on many connections at once, invalid bytes on others, and AOFs that are cut off in
+//! the middle.
 //!
 //! `PALISADE_COMMANDS` sets the number of commands (default 20000; `make hostile` sends a million).
 
@@ -32,8 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const PAUSE_MS: u32 = 15;
 const PAUSE_EVERY: usize = 100;
 
-/// The most by which memory may grow from the first half of the commands to the end, with everything flushed. (The
-/// servers' own caches fill up during the first ten thousand.)
+/// The most by which memory may grow from the first half of the commands to the end, after a flush of everything. (The
+/// servers' own caches fill up during the first ten thousand commands.)
 const GROWTH_BYTES_MAX: u64 = 256 * 1024;
 
 /// Returns the number of commands to send.
@@ -49,11 +49,11 @@ fn assert_calm(server: &Server) {
     }
 }
 
-/// Runs one connection: sends, reads, learns, and connects again when it is killed.
+/// Runs one connection: sends commands, reads answers for later commands, and connects again when it is killed.
 fn attack(server: &Server, source: &mut Source, commands: usize, newest: &AtomicI64) {
     let connect = || {
         let mut client = server.client();
-        // It may be killed before it answers.
+        // The connection may be killed before it is answered.
         if let Some(Reply::Int(id)) = client.try_say("CLIENT ID") {
             newest.fetch_max(id, Ordering::Relaxed);
         }
@@ -82,7 +82,7 @@ fn learn(source: &mut Source, command: &Command, reply: &Reply) {
     }
 }
 
-/// Sends bytes that are not commands, and some that almost are.
+/// Sends bytes that are not commands, some of them nearly.
 fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
@@ -93,7 +93,7 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
             bytes[at] = random.random();
         }
         bytes.truncate(random.random_range(0..=bytes.len()));
-        // The server may close the connection in the middle; that is its right.
+        // The server may close the connection in the middle.
         let _ = stream.write_all(&bytes);
         let _ = stream.read(&mut [0; 1000]);
     }
@@ -102,8 +102,8 @@ fn disturb(server: &Server, mut random: StdRng, over: &AtomicBool) {
 /// Unblocks every waiter, so that long waits do not delay a connection's next batch, and pauses writes from time to
 /// time.
 ///
-/// Always with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or without a module.
-/// It also sends nothing at all to a client whose answer is on its way.
+/// It always unblocks with ERROR: without it Redis 7.0 fails if the client waits for the end of a pause, with or
+/// without a module. Redis 7.0 also sends no reply at all then to a client whose answer is on its way.
 fn hurry(server: &Server, over: &AtomicBool) {
     let mut client = server.client();
     for round in 0.. {
@@ -138,7 +138,7 @@ fn storm(server: &Server, sources: &mut [Source], commands: usize, random: &mut 
         scope.spawn(move || hurry(server, over));
         let attacks: Vec<_> =
             sources.iter_mut().map(|source| scope.spawn(move || attack(server, source, each, newest))).collect();
-        // Whatever becomes of them, the others have to end, too.
+        // The other threads have to end, whatever the result of the attacks.
         let ends: Vec<_> = attacks.into_iter().map(|attack| attack.join()).collect();
         over.store(true, Ordering::Relaxed);
         for end in ends {
@@ -175,7 +175,7 @@ fn calm(server: &Server) -> u64 {
     client.info_field("used_memory")
 }
 
-/// Checks that it grants a lock that nobody holds, with a token above all known ones.
+/// Checks that the server grants a lock that nobody holds, with a token above all known ones.
 fn serves(client: &mut Client) {
     client.lift();
     let token = client.insist("LOCK.ACQUIRE after me 1000").as_int();
@@ -204,7 +204,7 @@ fn random_commands_on_many_connections() {
     assert!(after < before + GROWTH_BYTES_MAX, "{before} bytes used, then {after}");
     assert_calm(&server);
 
-    // The part that is in the AOF loads again.
+    // The part of the AOF that is intact can be loaded.
     storm(&server, &mut sources, commands / 10, &mut random);
     server.kill();
     server.start_again();
@@ -217,7 +217,7 @@ fn random_commands_on_many_connections() {
 fn tail_of_the_aof(server: &Server) -> PathBuf {
     let files = fs::read_dir(server.dir().join("appendonlydir")).unwrap().map(|file| file.unwrap().path());
     let incremental = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof"));
-    // appendonly.aof.<number>.incr.aof
+    // The form is appendonly.aof.<number>.incr.aof.
     incremental.max_by_key(|file| file.to_string_lossy().rsplit('.').nth(2).unwrap().parse::<u32>().unwrap()).unwrap()
 }
 
@@ -250,7 +250,7 @@ fn an_aof_with_any_end_loads_or_is_refused_plainly() {
         match round % 4 {
             0 => bytes.truncate(random.random_range(0..bytes.len())),
             1 => {
-                // A whole command with an invalid record.
+                // A complete command with an invalid record.
                 let at = random.random_range(0..whole.len() - 100);
                 bytes.extend(written(&[b"LOCK.EFFECT", b"k1", &whole[at..at + random.random_range(0..100)]]));
                 bytes.extend(written(&[b"LOCK.CEILING", b"9223372036854775807", b"-1"]));
@@ -258,7 +258,7 @@ fn an_aof_with_any_end_loads_or_is_refused_plainly() {
             }
             2 => bytes.extend((0..random.random_range(1..200)).map(|_| random.random::<u8>())),
             _ => {
-                // In the records of the last commands.
+                // Bytes in the records of the last commands are changed.
                 for _ in 0..random.random_range(1..20) {
                     let at = bytes.len() - 1 - random.random_range(0..2_000.min(bytes.len()));
                     bytes[at] = random.random();

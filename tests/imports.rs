@@ -1,7 +1,7 @@
-//! Imports go one way: neither files nor folders of a crate import each other in a circle.
+//! Checks that imports go one way: neither files nor folders of a crate import each other in a circle.
 //!
-//! The paths of `use` count, and those that begin with `crate::` or `super::` anywhere else, except in tests. An import
-//! through a `pub use` counts as one of the file that has the item.
+//! Paths of `use` count, and those that begin with `crate::` or `super::` anywhere else, except in tests. An import
+//! through a `pub use` counts as one of the file with the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +17,11 @@ type Module = Vec<String>;
 /// The imports of each file.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// A crate's modules: the imports of each, and the names that it re-exports.
+/// A crate's modules: the imports of each, and the names that each re-exports.
 struct Sources {
     imports: BTreeMap<Module, Vec<Module>>,
-    /// The modules of re-exported names; `None` for an item of another crate.
+    /// For each module the names that it re-exports, with the modules that have them; `None` for an item of another
+    /// crate.
     passed_on: BTreeMap<Module, BTreeMap<String, Option<Module>>>,
 }
 
@@ -34,7 +35,7 @@ fn files_and_folders_import_each_other_one_way() {
     }
 }
 
-/// The seam can be read and changed without the rest of the module.
+/// `src/ffi`, the seam to the server, can be read and changed without the rest of the module.
 #[test]
 fn the_seam_imports_nothing_from_outside() {
     let graph = Sources::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).graph();
@@ -43,7 +44,8 @@ fn the_seam_imports_nothing_from_outside() {
     }
 }
 
-/// The program and the agent reach nodes over connections of the client; of redis-rs they use only commands and values.
+/// The program and the agent reach nodes through connections of the client; of redis-rs they use only commands and
+/// values.
 #[test]
 fn programs_have_no_connections_of_their_own() {
     let allowed = ["Arg", "Cmd", "FromRedisValue", "Value", "cmd"];
@@ -90,7 +92,7 @@ impl Sources {
         let (mut imports, mut passed_on) = (BTreeMap::new(), BTreeMap::new());
         for (module, text) in &texts {
             let code = code(text);
-            // Relative to the file: a child, or a crate with that name, which is none of these.
+            // A path relative to the file names a child module, or another crate with that name, which does not count.
             let absolute = |path: &[String]| match path[0].as_str() {
                 "crate" => Some(path[1..].to_vec()),
                 "super" => {
@@ -162,7 +164,7 @@ fn texts(root: PathBuf) -> Vec<(Module, String)> {
     texts
 }
 
-/// Returns a text without its tests and comments.
+/// Removes tests and comments from a text.
 fn code(text: &str) -> String {
     let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(super) mod tests {"];
     let text = tests.iter().fold(text, |text, tests| text.split(tests).next().unwrap());
@@ -177,7 +179,7 @@ fn module(name: &str) -> Module {
     name.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Returns the trees of `use`, and whether each is public.
+/// Returns the trees of `use` statements, and whether each is public.
 fn uses(code: &str) -> Vec<(bool, String)> {
     let statement = |statement: &str| {
         let (before, tree) = statement.rsplit_once("use ")?;
@@ -187,7 +189,7 @@ fn uses(code: &str) -> Vec<(bool, String)> {
     code.split(';').filter_map(statement).collect()
 }
 
-/// Returns the paths of a tree of `use`, each with its name.
+/// Returns the paths in a tree of a `use` statement, each with the name that it introduces.
 fn branches(tree: &str, before: &[String]) -> Vec<(Module, String)> {
     let tree = tree.trim();
     if let Some((path, inner)) = tree.strip_suffix('}').and_then(|tree| tree.split_once('{')) {
@@ -217,7 +219,7 @@ fn inline(code: &str) -> impl Iterator<Item = Module> {
         .map(module)
 }
 
-/// Returns the graph with a folder in place of the files in it.
+/// Returns the graph with folders in place of the files in them.
 fn folders(graph: &Graph) -> Graph {
     let folder = |file: &String| file.split("::").next().unwrap().to_owned();
     let mut folders = Graph::new();
@@ -228,8 +230,7 @@ fn folders(graph: &Graph) -> Graph {
     folders
 }
 
-/// Returns a circle from file to file, if there is one: the files left after removing those that import nothing further
-/// contain a circle.
+/// Returns a circle from file to file, if there is one. Files whose imports lead to no circle are removed first.
 fn circle(graph: &Graph) -> Option<String> {
     let mut left = graph.clone();
     loop {
@@ -241,7 +242,7 @@ fn circle(graph: &Graph) -> Option<String> {
         left.retain(|file, _| !leaves.contains(file));
         left.values_mut().for_each(|imported| imported.retain(|file| !leaves.contains(file)));
     }
-    // Each of these imports another one of them, so following the imports leads back.
+    // Each of the files left imports another of them, so following the imports leads to a circle.
     let mut path = vec![left.keys().next()?];
     loop {
         let next = left[path[path.len() - 1]].first()?;

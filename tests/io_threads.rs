@@ -1,12 +1,12 @@
-//! Servers that leave reading and writing to threads, which also handle the replies to waiters.
+//! Servers that read and write in threads, which also handle the replies to waiters.
 
 use crate::harness::{Client, Frozen, Server, Setup, int, wait_until};
 use crate::storms::random_storm;
 
 fn threaded() -> Server {
-    // Before Redis 8 and Valkey 8, threads only wrote by default.
+    // Before Redis 8 and Valkey 8, the threads only wrote by default.
     let server = Setup::new().option("io-threads", "4").option("io-threads-do-reads", "yes").start();
-    // By default, a Valkey 9 gives them nothing to do until its main thread is busy. Other servers do not know this
+    // By default, a Valkey 9 uses its threads only when its main thread is busy. Other servers do not know this
     // parameter.
     server.client().say("CONFIG SET io-threads-always-active yes");
     server
@@ -23,7 +23,7 @@ fn threads_take_part_and_the_queue_stays_in_order() {
     let server = threaded();
     let mut me = server.client();
     let mut crowd: Vec<Client> = (0..COUNT).map(|_| server.client()).collect();
-    // Servers give threads work when there is much to do at once: everything that arrived while the server was stopped.
+    // Servers use threads when there is much to do at once: everything that arrived while the server was stopped.
     wait_until("threads have something to do", || {
         let frozen = Frozen::new(&server);
         crowd
@@ -46,7 +46,7 @@ fn threads_take_part_and_the_queue_stays_in_order() {
         assert!(token > last, "waiter {n}");
         (last, owner) = (token, format!("o{n}"));
     }
-    // All at once, each for its own lock, in one pass of the event loop.
+    // All are served at once, each for its own lock, in one pass of the event loop.
     let mut waiters: Vec<Client> = (0..COUNT).map(|_| server.client()).collect();
     for (n, client) in waiters.iter_mut().enumerate() {
         client.ask(&format!("LOCK.ACQUIRE own{n} w{n} 60000 WAIT 60000"));

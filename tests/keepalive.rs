@@ -1,5 +1,5 @@
-//! ACQUIRE … KEEPALIVE: a lease lasts as long as its holder's connection is open, and ends with the connection, however
-//! that ends.
+//! ACQUIRE … KEEPALIVE: a lease lasts as long as its holder's connection is open, and ends some time after it, however
+//! the connection ends.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::harness::{
     Client, Reply, Server, Setup, cluster, error, follow, free_port, in_step, int, null, pair, wait_until,
 };
 
-/// The ttl in milliseconds: short enough for a test to wait, and too long to end just because a machine is busy.
+/// The ttl in milliseconds: short enough for a test to wait, and long enough not to end just because a machine is busy.
 const TTL: u64 = 1_000;
 
 /// Returns a client that holds `k` with KEEPALIVE, and its token.
@@ -20,7 +20,7 @@ fn keeps(server: &Server) -> (Client, i64) {
     (client, token)
 }
 
-/// Checks that the lease is prolonged: the lock is held for longer than its ttl, with the same token.
+/// Checks that the lease is renewed: the lock is held for longer than its ttl, with the same token.
 fn is_kept(server: &Server, token: i64) {
     let renewals = server.info("renewals");
     wait_until("it is prolonged", || server.info("renewals") >= renewals + 4);
@@ -62,13 +62,13 @@ fn however_the_connection_ends() {
             let id = me.say("CLIENT ID").as_int();
             assert_eq!(server.client().say(&format!("CLIENT KILL ID {id}")), int(1));
         },
-        // It is silent for too long.
+        // The connection is idle for longer than the server allows.
         |server, me| {
             server.client().say("CONFIG SET timeout 1");
             wait_until("it is cut off", || server.client().info_field("connected_clients") == 1);
             drop(me);
         },
-        // It does not read its output.
+        // The client does not read its output.
         |server, mut me| {
             server.client().send(&[b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 200000 0 0"]);
             server.client().send(&[b"SET", b"large", &vec![b'x'; 100_000]]);
@@ -89,7 +89,7 @@ fn however_the_connection_ends() {
     }
 }
 
-/// A process that holds the lock over TCP is killed; a connection is reset.
+/// A process that holds the lock over TCP is killed, and a connection is reset.
 #[test]
 fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     let server = Setup::new().option("port", "0").start();
@@ -109,7 +109,7 @@ fn a_process_that_is_killed_and_a_connection_that_is_reset() {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
             stream.write_all(line.as_bytes()).unwrap();
             wait_until("it holds", || me.say("LOCK.INFO k") != null());
-            // With its answer unread: a reset, not a close.
+            // Closing a socket with an unread answer resets the connection.
             drop(stream);
         }
         wait_until("it ends", || server.info("expiries") == expired + 1);
@@ -117,7 +117,7 @@ fn a_process_that_is_killed_and_a_connection_that_is_reset() {
     }
 }
 
-/// However late this test is: it reads its own clock before and after what the server did in between.
+/// This holds however late the test is: it reads its own clock before and after the server's actions.
 #[test]
 fn it_ends_at_the_time_that_its_holder_named() {
     const KEPT: i64 = 3_000;
@@ -150,12 +150,12 @@ fn it_ends_at_the_time_that_its_holder_named() {
 fn what_its_holder_does_meanwhile() {
     let server = Server::start();
     let (mut me, token) = keeps(&server);
-    // None of these ends it.
+    // None of these commands ends the KEEPALIVE.
     for line in ["RESET", "SELECT 1", "SELECT 0", "LOCK.REENTER k me", "LOCK.RELEASE k me", "LOCK.NOTE k me text"] {
         assert!(!matches!(me.say(line), Reply::Error(_)), "{line}");
     }
     is_kept(&server, token);
-    // A single lease may be longer, and the token may be raised.
+    // The owner may extend the lease further, and the token may be raised.
     me.say("LOCK.EXTEND k me 5000");
     let raised = me.say(&format!("LOCK.FENCE k me {}", token + 1_000)).as_int();
     wait_until("the long lease has gone", || me.say("LOCK.INFO k").field("ttl").as_int() <= TTL as i64);
@@ -198,7 +198,7 @@ fn one_who_waited_is_kept_from_its_grant_on() {
     let granted = next.hear().as_list();
     assert_eq!(granted[2], int(1));
     is_kept(&server, granted[0].as_int());
-    // The lease of a client that leaves while it waits is not kept.
+    // If a client disconnects while it waits, its later lease is not kept alive.
     let mut gone = server.client();
     gone.ask(&format!("LOCK.ACQUIRE k gone {TTL} KEEPALIVE 3600000 WAIT 60000"));
     wait_until("it waits", || server.info("waiters") == 1);
@@ -221,7 +221,7 @@ fn whatever_takes_the_lock_away_ends_it() {
     assert_eq!(server.info("renewals"), 0, "nothing was prolonged that is gone");
 }
 
-/// A lock that has its name back when the next prolongation is due stays kept, as docs/keepalive.md says.
+/// A lock that has its old name back when the next renewal is due is still kept alive, as docs/keepalive.md says.
 #[test]
 fn a_lock_that_is_renamed_and_back_is_kept() {
     let server = Server::start();
@@ -230,7 +230,7 @@ fn a_lock_that_is_renamed_and_back_is_kept() {
     is_kept(&server, token);
 }
 
-/// A prolongation is a change of the key, as docs/keepalive.md says.
+/// A renewal is a change of the key, as docs/keepalive.md says.
 #[test]
 fn a_prolongation_aborts_transactions_that_watch_the_lock() {
     let server = Server::start();
@@ -259,7 +259,7 @@ fn in_transactions_but_not_in_scripts() {
     ends(&server);
 }
 
-/// The lease continues by the rules of every lease: another process keeps nothing alive.
+/// After a crash the lease is an ordinary one: a new process of the server renews nothing.
 #[test]
 fn after_a_crash_it_is_an_ordinary_lease() {
     let mut server = Setup::new().aof().option("appendfsync", "always").start();
@@ -271,7 +271,7 @@ fn after_a_crash_it_is_an_ordinary_lease() {
     let mut next = server.client();
     assert_eq!(next.say("LOCK.INFO k").field("keepalive"), int(0));
     wait_until("it ends", || next.say("LOCK.INFO k") == null());
-    // Its owner may bind it again while it lasts.
+    // The owner may request KEEPALIVE again while the lease lasts.
     let (_me, token) = keeps(&server);
     is_kept(&server, token);
 }
@@ -285,18 +285,18 @@ fn replicas_hear_of_each_prolongation_and_keep_nothing_alive() {
     let seen = replica.client().say("LOCK.INFO k");
     assert_eq!((seen.field("token"), seen.field("keepalive")), (int(token), int(0)));
     assert!(seen.field("ttl").as_int() > 0, "it has not ended there");
-    // After the promotion, it continues until its known end.
+    // After the promotion, the lease continues until its known end.
     let mut next = replica.client();
     next.say("REPLICAOF NO ONE");
     wait_until("it ends", || next.say("LOCK.INFO k") == null());
-    // The master keeps its own until it becomes a replica; then it keeps none.
+    // The former master renews its own leases until it becomes a replica; then it renews none.
     is_kept(&master, token);
     follow(&master, &replica);
     wait_until("it follows", || master.info("keepalives") == 0);
     drop(me);
 }
 
-/// The prolongation is refused just as its holder's EXTEND would be.
+/// The renewal is refused for the same reason as the holder's EXTEND would be.
 #[test]
 fn a_master_without_enough_replicas_prolongs_nothing() {
     let server = Server::start();
@@ -328,7 +328,7 @@ fn a_guard_leaves_it_and_a_suspect_lease_is_not_prolonged() {
     let server = Server::start();
     let (mut me, _) = keeps(&server);
     me.say("LOCK.GUARD ARM 60000");
-    // Granted before the guard: it cannot be extended, either.
+    // The lease is from before the guard, so it cannot be renewed or extended.
     let renewals = server.info("renewals");
     wait_until("it ends", || me.say("LOCK.INFO k") == null());
     assert_eq!(server.info("renewals"), renewals);
@@ -347,7 +347,7 @@ fn a_slot_that_leaves_takes_it_along() {
     wait_until("it ends", || here.say("LOCK.INFO k") == null());
 }
 
-/// One connection has a hundred thousand leases and ends; only those that wait for the locks notice.
+/// One connection keeps a hundred thousand leases alive, and ends; only clients that wait for these locks notice.
 #[test]
 fn one_connection_that_keeps_very_many() {
     let server = Server::start();
@@ -382,8 +382,8 @@ fn keepalive_has_its_bounds() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// RENAME moved a lock of the same owner without KEEPALIVE to the key: it used to be shown as kept, but nothing
-/// prolonged it.
+/// RENAME moved a lock of the same owner without KEEPALIVE to the key: LOCK.INFO used to show it as kept alive, but
+/// nothing renewed it.
 #[test]
 fn a_lock_that_was_renamed_over_a_kept_one_is_not_shown_as_kept() {
     let server = Server::start();

@@ -7,7 +7,7 @@ fn lock(client: &mut Client) -> i64 {
     client.say("LOCK.ACQUIRE k me 60000 NOTE n").as_int()
 }
 
-/// Checks that nothing is left behind: neither locks nor bookkeeping.
+/// Checks that no locks are left, and no memory for them.
 fn assert_nothing_left(server: &Server) {
     wait_until("no lock and no deadline is left", || (server.info("held"), server.info("deadlines")) == (0, 0));
 }
@@ -37,7 +37,7 @@ fn rename_moves_the_lock_with_token_and_lease() {
     let server = Server::start();
     let mut client = server.client();
     client.say("LOCK.ACQUIRE k me 300");
-    // The other name has a lock of its own, which the rename overwrites, and lower tokens.
+    // The other name has a lock of its own, with smaller tokens, which the rename overwrites.
     client.say("LOCK.ACQUIRE other you 60000");
     let token = client.say("LOCK.INFO k").field("token").as_int();
     client.say("RENAME k other");
@@ -56,7 +56,7 @@ fn rename_moves_the_lock_with_token_and_lease() {
 fn tokens_of_a_name_are_above_those_renamed_to_it() {
     let server = Server::start();
     let mut client = server.client();
-    // Drives the tokens of `k` ahead of those of every other name.
+    // Makes the tokens of `k` larger than those of every other name.
     let mut token = 0;
     for _ in 0..50 {
         token = lock(&mut client);
@@ -83,7 +83,7 @@ fn move_takes_the_lock_to_another_database() {
     assert_nothing_left(&server);
 }
 
-/// In a transaction, Valkey 9.1 calls back about a key of another database as if it were in the client's.
+/// In a transaction, Valkey 9.1 calls back about a key of another database as if the key were in the client's.
 #[test]
 fn move_takes_the_lock_to_another_database_in_a_transaction() {
     let server = Server::start();
@@ -158,7 +158,7 @@ fn a_restored_lock_is_suspect() {
         assert!((1..=60_000).contains(&ms), "{line}: {error}");
     }
     assert!(error(client.say("LOCK.ACQUIRE k me 1000")).starts_with("OWNED"));
-    // It stays suspect through a rename, a dump within a dump, and a reload.
+    // The lock stays suspect through a rename, a dump of the restored lock, and a reload.
     client.say("RENAME k other");
     assert_eq!(client.say("LOCK.INFO other").field("suspect"), int(1));
     assert_eq!(client.say("LOCK.RELEASE other me"), int(0), "it can be released");
@@ -200,7 +200,7 @@ fn expire_on_a_lock_deletes_it_by_the_wall_clock() {
     let mut client = server.client();
     for line in ["LOCK.ACQUIRE k you 60000", "LOCK.INFO k", "LOCK.RELEASE k me", "LOCK.BREAK k"] {
         lock(&mut client);
-        // The server notices expired keys only when they are used: here, by our own command.
+        // With this, the server notices expired keys only when they are used: here, by a command of the module.
         client.say("DEBUG SET-ACTIVE-EXPIRE 0");
         client.say("PEXPIRE k 1");
         wait_until("the expiry passes", || client.say("PTTL k").as_int() < 0);
@@ -259,7 +259,7 @@ fn lazy_freeing_and_defragmentation_do_no_harm() {
         .option("lazyfree-lazy-expire", "yes")
         .start();
     let mut client = server.client();
-    // Not every build can defragment; if so, the server says so and nothing is lost.
+    // Not every build can defragment; those that cannot say so.
     client.say("CONFIG SET activedefrag yes");
     for n in 0..200 {
         client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));

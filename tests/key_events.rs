@@ -1,4 +1,4 @@
-//! Key events (`notify-keyspace-events` with `d`) report what happens to a lock.
+//! Key events (`notify-keyspace-events` with `d`) report the events of a lock.
 
 use crate::harness::{Client, Setup, text, wait_until};
 
@@ -53,7 +53,7 @@ fn each_change_is_told_once() {
     }
 }
 
-/// The module asks each time whether anybody can hear.
+/// The module checks each time whether there may be subscribers.
 #[test]
 fn a_client_that_listens_later_hears_of_changes() {
     let server = Setup::new().start();

@@ -1,4 +1,4 @@
-//! Every way out of the queue: nobody is forgotten, and a client that is gone is granted no lock.
+//! Every way out of the queue: no request is forgotten, and a client that is gone is granted no lock.
 
 use crate::harness::{Reply, Server, Setup, error, int, null, pair, queues, text, wait_until};
 
@@ -70,7 +70,7 @@ fn an_overwritten_key_is_told_and_stays_as_it_is() {
 fn a_queue_stays_with_its_name() {
     let server = Server::start();
     let mut me = server.client();
-    // Another lock gets the name: the waiter waits for its holder.
+    // Another lock gets the name: the waiter now waits for its holder.
     me.say("LOCK.ACQUIRE k me 60000");
     me.say("LOCK.ACQUIRE l you 60000");
     let (mut waiter, _) = queues(&server, "a");
@@ -78,7 +78,7 @@ fn a_queue_stays_with_its_name() {
     assert_eq!(me.say("LOCK.INFO k").field("waiters"), int(1));
     me.say("LOCK.RELEASE k you");
     assert!(is_grant(&waiter.hear()));
-    // The databases are swapped: the current content counts.
+    // The databases are swapped: the waiter now waits for the lock that is there.
     let (mut waiter, _) = queues(&server, "b");
     me.say("SELECT 1");
     me.say("LOCK.ACQUIRE k there 60000");
@@ -88,7 +88,7 @@ fn a_queue_stays_with_its_name() {
     assert_eq!(zero.say("LOCK.INFO k").field("owner"), text("there"));
     zero.say("LOCK.RELEASE k there");
     assert!(is_grant(&waiter.hear()));
-    // If the other database has no such lock, it is free.
+    // If the other database has no such lock, the lock is free.
     let (mut waiter, _) = queues(&server, "c");
     me.say("DEL k");
     me.say("LOCK.ACQUIRE other there 60000");
@@ -153,7 +153,7 @@ fn a_demoted_master_sends_its_waiters_away() {
     let (server, replica) = pair();
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k me 60000");
-    // More than can be answered in one pass.
+    // More requests than can be answered in one pass.
     let waiters: Vec<_> = (0..150).map(|n| queues(&server, &format!("owner{n}")).0).collect();
     let port = replica.port();
     replica.client().say("REPLICAOF NO ONE");
@@ -180,7 +180,7 @@ fn shutdown_with_waiters_ends_cleanly_and_grants_nothing() {
     assert_eq!(me.insist("LOCK.EXTEND k me 60000"), int(token), "nothing was forgotten");
 }
 
-/// A request that a guard delayed is answered when the guard ends, even if its owner has had the lock all along.
+/// A request that waited for a guard is answered when the guard ends, even if its owner has had the lock all along.
 #[test]
 fn a_repetition_that_the_guard_delayed_finds_its_grant() {
     let server = Server::start();
@@ -224,7 +224,7 @@ fn the_module_cannot_be_unloaded_while_anybody_waits() {
     assert!(is_grant(&waiter.hear()));
 }
 
-/// A panic poisons the module: nobody is granted anything, so nobody waits, either.
+/// A panic poisons the module: no lock is granted any more, so no request waits, either.
 #[test]
 fn after_a_failure_inside_the_module_nobody_is_left_waiting() {
     let server = Server::start();

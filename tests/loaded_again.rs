@@ -2,7 +2,7 @@
 
 use crate::harness::{Setup, error, int, module, not_here, null, text};
 
-/// Some servers notice a parameter unknown to the module only after the module has finished loading.
+/// Some servers notice a parameter that the module does not know only after the module has loaded.
 #[test]
 fn a_load_that_the_server_undid_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -31,11 +31,10 @@ fn a_load_that_the_server_undid_leaves_nothing_behind() {
     assert_eq!(client.say("LOCK.EXTEND k me 5000"), int(token));
     assert_eq!(client.say("LOCK.NODE").field("incarnation"), int(1), "none of the others was an incarnation");
     assert_eq!(server.info("held"), 1);
-    // The server reads locks as the type that it knows now.
+    // The server reads locks with the data type of the second load.
     assert_eq!(client.say("DEBUG RELOAD"), text("OK"));
     assert_eq!(client.say("LOCK.INFO k").field("token"), int(token));
-    // Both locks on the state's files are in place, including the one on the lock file, which by itself keeps a second
-    // server away.
+    // Both file locks are held, also the one on the lock file, which by itself keeps a second server away.
     std::fs::remove_file(&path).unwrap();
     let log = Setup::new().module_arguments(&arguments).refused();
     assert!(log.contains("another server uses the state file"), "{log}");

@@ -1,4 +1,4 @@
-//! LOCK.LOG: grants that took long, their endings, and waits that failed.
+//! LOCK.LOG: grants that took long, how they ended, and waits that failed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ fn ends(client: &mut Client) -> Vec<(String, String)> {
     entries.iter().map(|entry| (entry.field("owner").as_text(), entry.field("ended").as_text())).collect()
 }
 
-/// Checks the ending of the lock of `owner`, once it is in the log.
+/// Waits until the lock of `owner` is in the log, and checks how it ended.
 #[track_caller]
 fn assert_ended(client: &mut Client, owner: &str, how: &str) {
     wait_until("it is in the log", || ends(client).first().is_some_and(|entry| entry.0 == owner));
@@ -68,7 +68,7 @@ fn an_entry_says_who_had_it_how_long_and_who_waited() {
     ] {
         assert_eq!(newest.field(field), value, "{field}");
     }
-    // The same over RESP3, as maps.
+    // Over RESP3 the entries are maps.
     let maps = server.client_resp3().say("LOCK.LOG");
     assert!(matches!(&maps.as_list()[0], Reply::Map(fields) if fields.len() == 15), "{maps:?}");
 }
@@ -92,7 +92,7 @@ fn each_way_in_which_a_grant_ends() {
     ends(&mut client, "flushed", "FLUSHALL", "flushed");
     client.say("LOCK.ACQUIRE k expired 50");
     assert_ended(&mut client, "expired", "expired");
-    // A renamed lock is still held.
+    // A lock that was renamed is still held.
     client.say("LOCK.ACQUIRE k renamed 60000");
     client.say("RENAME k other");
     assert_ended(&mut client, "renamed", "renamed");
@@ -129,7 +129,7 @@ fn each_way_in_which_a_wait_comes_to_nothing() {
     assert_eq!((entry.field("token"), entry.field("held")), (int(0), int(0)));
 }
 
-/// The server evicts every key that it can when it has no room at all.
+/// The server evicts every key that it can, because it has no room at all.
 #[test]
 fn an_evicted_lock_says_so() {
     let server = logging();

@@ -1,4 +1,4 @@
-//! A node's knowledge of its quorum's node set (P1 and P2 over a changing set): LOCK.MEMBERS and LOCK.SETMEMBERS.
+//! A node's knowledge of its quorum's set of nodes: LOCK.MEMBERS and LOCK.SETMEMBERS.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::harness::{
 
 const BALLOT: &str = "00000000000000000000000000000007";
 
-/// Returns a list of the node itself and others.
+/// Returns a list with the node itself and others.
 fn list(id: &str, others: &[u8]) -> String {
     let others = others.iter().map(|n| format!(",{n:032x}@10.0.0.{n}:6379"));
     format!("{id}@10.0.0.1:6379{}", others.collect::<String>())
@@ -28,7 +28,7 @@ fn version(client: &mut Client) -> i64 {
     client.say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// Waits until the server ends the connection, on which nothing is answered any longer.
+/// Waits until the server closes the connection, which answers nothing any longer.
 fn assert_ended(mut client: Client) {
     wait_until("the connection ends", || client.try_say("PING").is_none());
 }
@@ -55,7 +55,7 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_eq!(decide(&server, 1, &one), int(0), "it is no news");
     assert_eq!(version(&mut ahead), 1);
 
-    // Commands after a JOIN with too old a version are not performed.
+    // Commands after a JOIN with an old version are not performed.
     let mut late = server.client();
     let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
     assert!(late.try_pipeline(&[words("LOCK.MEMBERS JOIN 0"), words("LOCK.ACQUIRE other me 5000")]).is_none());
@@ -65,7 +65,8 @@ fn connections_of_clients_with_an_older_version_end() {
     assert_ended(late);
 }
 
-/// A connection that ended at once used to leave a lock that nobody knew of.
+/// JOIN is refused in a MULTI: if it closed the connection, locks that later commands of the MULTI take would be left
+/// behind.
 #[test]
 fn nobody_joins_within_a_transaction() {
     let server = Server::start();
@@ -92,7 +93,7 @@ fn the_next_version_waits_for_leases_and_for_nobody_else() {
         assert_eq!(decide(server, 2, &list(&id, &[2, 3, 4])), int(1));
         (client, id)
     };
-    // With leases of a minute, as a busy machine may need more than a moment between two lines.
+    // Leases are a minute long, because a busy machine may need more than a moment between two lines.
     let server = Server::start();
     let (mut client, _) = two_versions(&server);
     let refused = error(client.insist(&promise(3)));
@@ -128,7 +129,7 @@ fn who_accepts_a_version_issues_larger_tokens_than_clients_of_the_one_before_had
     assert!(client.insist("LOCK.ACQUIRE other me 5000").as_int() > far);
 }
 
-/// Killed right after each answer, the node knows what it answered.
+/// If the node is killed right after each answer, it still knows what it answered.
 #[test]
 fn what_was_answered_survives_a_crash() {
     let mut server = Setup::new().aof().module_arguments(&SHORT).start();
@@ -162,8 +163,8 @@ fn what_was_answered_survives_a_crash() {
     });
 }
 
-/// Older clients might be granted something between the answer and the moment from which the node counts, so they are
-/// disconnected first.
+/// Older clients could be granted a lock between the answer and the moment from which the node waits for their leases,
+/// so they are disconnected first, also if the disk fails.
 #[test]
 fn connections_end_also_where_the_disk_fails() {
     let folder = StateFolder::new();
@@ -182,7 +183,7 @@ fn connections_end_also_where_the_disk_fails() {
     assert_eq!(version(&mut client), 1);
 }
 
-/// Without its state file it is another node, which has no vote, whatever it knew before.
+/// Without its state file the server is another node, which has no vote, whatever it knew before.
 #[test]
 fn a_node_that_lost_its_state_file_is_no_member() {
     let mut server = Setup::new().aof().start();
@@ -200,8 +201,8 @@ fn a_node_that_lost_its_state_file_is_no_member() {
     assert!(promise.is_error("NOTMEMBER"), "{promise:?}");
 }
 
-/// Clients can name the largest version; a node whose state file has a larger one, from an earlier module, starts with
-/// the largest.
+/// No client can send a version above the largest. A node whose state file has a larger one, from an earlier module,
+/// starts with the largest.
 #[test]
 fn versions_are_those_that_clients_can_name() {
     const LARGEST: u64 = (1 << 53) - 1;

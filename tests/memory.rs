@@ -1,4 +1,4 @@
-//! Full memory, and freeing much memory at once.
+//! Full memory, and much memory that is freed at once.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ fn full_memory_refuses_acquire_and_nothing_else() {
     assert!(client.say("LOCK.ACQUIRE k me 60000").as_int() > token);
 }
 
-/// A waiting crowd takes memory, too: with the shipped configuration, ACQUIRE is refused with QUEUEFULL before it is
-/// with OOM.
+/// Waiting requests take memory too: with the shipped configuration, further ones are refused with QUEUEFULL before the
+/// server refuses them with OOM.
 #[test]
 fn the_shipped_configuration_has_room_for_all_who_may_wait() {
     const CROWD: u64 = 300;
@@ -87,7 +87,8 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
                 scope.spawn(move || {
                     for n in 0..3_000 {
                         let key = n % 50;
-                        // Granted, held by the other, or refused because the flush dropped live locks.
+                        // The lock is granted, held by the other client, or refused because the flush dropped live
+                        // locks.
                         if let Reply::Error(text) = busy.say(&format!("LOCK.ACQUIRE b{key} w{worker} 60000")) {
                             assert!(text.starts_with("GUARDED "), "{text}");
                         }
@@ -104,8 +105,8 @@ fn a_hundred_thousand_locks_are_flushed_under_load() {
     }
 }
 
-/// Each of 60 leases of one lock used to keep a copy of its key, even after the lock was deleted: for a third of a ttl
-/// of up to a day.
+/// Each of 60 leases of one lock used to keep a copy of its key, even after the lock was deleted: for a third of its
+/// ttl, which can be a day.
 #[test]
 fn leases_with_keepalive_share_the_key_of_their_lock_and_leave_none_of_it() {
     const KEY_BYTES: usize = 1_000_000;

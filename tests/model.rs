@@ -1,4 +1,5 @@
-//! Ten thousand random commands from eight connections, in all modes; each reply is checked against a naive model.
+//! Sends ten thousand random commands over eight connections, in all modes, and compares each reply with a simple
+//! model.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Returns true if two grants may hold one lock: only the rule itself, independent of how locks are kept.
+    /// Returns true if two grants may hold one lock. This is the rule alone, without the data structures of the module.
     fn goes_with(self, other: Mode) -> bool {
         match (self, other) {
             (Mode::Shared, Mode::Shared) => true,
@@ -59,7 +60,7 @@ impl Wanted {
         }
     }
 
-    /// Returns the options as typed.
+    /// Returns the options, as in the command.
     fn options(self) -> String {
         match self {
             Wanted::Exclusive => String::new(),
@@ -69,7 +70,7 @@ impl Wanted {
         }
     }
 
-    /// Returns the acceptable modes, the best first.
+    /// Returns the acceptable modes, the preferred one first.
     fn modes(self) -> Vec<Mode> {
         match self {
             Wanted::Exclusive | Wanted::Limit { limit: 1, .. } => vec![Mode::Exclusive],
@@ -88,12 +89,12 @@ struct Held {
     token: i64,
     holds: i64,
     mode: Mode,
-    /// The note with its number.
+    /// The note's sequence number, and its text.
     note: (i64, String),
 }
 
-/// The locks, by the simplest reading of the contract. Leases that may end during the test do so in one place, where
-/// the test waits for the server.
+/// The locks, in the simplest implementation of the documented behaviour. Leases that may end during the test do so
+/// only where the test waits for it.
 #[derive(Default)]
 struct Model {
     /// The grants by key, oldest first; none is empty.
@@ -120,7 +121,7 @@ impl Model {
         assert!(token > last, "{token} after {last}");
     }
 
-    /// Records that `reply` answers a grant in `mode`.
+    /// Checks that `reply` is the answer to a grant in `mode`, and records the grant.
     fn granted(&mut self, key: usize, owner: usize, (wanted, mode): (Wanted, Mode), reply: &Reply) {
         let token = match reply {
             Reply::List(list) => list[0].as_int(),
@@ -131,7 +132,7 @@ impl Model {
         self.locks.entry(key).or_default().push(Held { owner, token, holds: 1, mode, note: (0, String::new()) });
     }
 
-    /// Ends the grants that `which` picks. Returns their number.
+    /// Ends the grants for which `which` returns true. Returns their number.
     fn end(&mut self, key: usize, which: impl Fn(&Held) -> bool) -> usize {
         let before = self.held(key).len();
         if let Some(lock) = self.locks.get_mut(&key) {
@@ -144,7 +145,7 @@ impl Model {
     }
 }
 
-/// Returns the answer to a grant.
+/// Returns the expected answer to a grant.
 fn answer(wanted: Wanted, mode: Mode, token: i64) -> Reply {
     match (wanted, mode) {
         (Wanted::Limit { .. }, Mode::Permit { number, .. }) => Reply::List([token, 0, number].map(int).to_vec()),
@@ -169,7 +170,7 @@ fn run(seed: u64) {
         let (key, owner) = (random.random_range(0..KEYS), random.random_range(0..OWNERS));
         let level: i64 = random.random_range(1..5);
         let wanted = Wanted::random(&mut random);
-        // A token of the key that somebody has, that somebody had, or that nobody had.
+        // A token of the key that is held, one that was held, or one that never existed.
         let held = model.held(key);
         let token = match random.random_range(0..held.len() + 2) {
             n if n < held.len() => held[n].token,
@@ -225,7 +226,7 @@ fn run(seed: u64) {
                 assert_eq!(reply, expected, "{line}");
             }
             58..60 => {
-                // Half of the time the owner's own token, if it has one.
+                // Half of the time, the owner's own token, if it has a grant.
                 let own = model.of(key, owner).filter(|_| random.random()).map(|held| held.token);
                 let token = own.unwrap_or(token);
                 // An equal or smaller number changes nothing.
@@ -297,12 +298,12 @@ fn run(seed: u64) {
                 assert_eq!(reply, int((model.end(key, |_| true) > 0).into()), "{line}");
             }
             95..97 => {
-                // A short lease, with a wait for its end.
+                // A grant with a short lease, and a wait for its end.
                 if let Some(mode) = model.admits(key, wanted).filter(|_| model.of(key, owner).is_none()) {
                     let before = server.info("expiries");
                     let (reply, line) = say(format!("LOCK.ACQUIRE k{key} o{owner} 3{}", wanted.options()));
                     model.granted(key, owner, (wanted, mode), &reply);
-                    // Until it is out of memory as well: RENAME moves an expired lock like any key.
+                    // Waits until the lock is also out of memory, because RENAME moves an expired lock like any key.
                     wait_until(&line, || server.info("expiries") == before + 1);
                     model.end(key, |held| held.owner == owner);
                 }

@@ -1,4 +1,4 @@
-//! docs/modes.md: its examples run as shown, its recipes, and the scripts with which a resource checks tokens.
+//! docs/modes.md: runs its examples, its recipes, and the scripts with which a resource checks tokens.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -11,18 +11,18 @@ fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/modes.md")).unwrap()
 }
 
-/// Returns the code behind a marker.
+/// Returns the code after a marker.
 fn code(marker: &str) -> String {
     let page = page();
     let behind = page.split(&format!("<!-- {marker} -->\n```lua\n")).nth(1).expect("the marker and its code");
     behind.split("```").next().unwrap().to_owned()
 }
 
-/// The page's words for a command that is not answered before others are.
+/// The page's mark for a command that is answered only after others.
 const WAITS: &str = "(waits)";
 const IS_ANSWERED: &str = "(is answered)";
 
-/// Splits a line of an example into the terminal and its text.
+/// Splits a line of an example into the terminal's name and the text.
 fn at_terminal(line: &str) -> Option<(&str, &str)> {
     let (terminal, what) = line.split_once("> ")?;
     (!terminal.is_empty() && terminal.chars().all(|c| c.is_ascii_lowercase())).then_some((terminal, what))
@@ -66,7 +66,7 @@ fn the_examples_run_as_they_are_shown() {
     assert_eq!(server.info("waiters"), 0, "somebody still waits at the end");
 }
 
-/// A lock server that issues tokens, and a resource that knows nothing of locks.
+/// A lock server that issues tokens, and a resource without locks.
 struct Fenced {
     _servers: [Server; 2],
     locks: Client,
@@ -89,7 +89,7 @@ impl Fenced {
         if mode.contains("LIMIT") { token(&reply) } else { reply.as_int() }
     }
 
-    /// Ends the lock of this owner, which does not know: as when its lease is over.
+    /// Ends the lock of this owner without its knowledge, as if its lease were over.
     fn ends(&mut self, owner: &str) {
         assert_eq!(self.locks.say(&format!("LOCK.RELEASE k {owner}")), int(0));
     }
@@ -122,7 +122,7 @@ fn assert_fenced(reply: Reply) {
     assert!(reply.starts_with("FENCED "), "{reply}");
 }
 
-/// A late writer is refused even if it has not written before, so that the resource has not seen it yet.
+/// A late writer is refused even if it has not written before, so that the resource has never seen its token.
 #[test]
 fn a_late_writer_is_refused_after_a_reader_and_after_a_writer() {
     for has_written in [true, false] {
@@ -156,7 +156,7 @@ fn a_late_writer_is_refused_after_a_writer_though_nobody_has_read() {
     assert_eq!(it.read(next), text("1"));
 }
 
-/// A read with a smaller token than earlier ones does not undo what they have shown.
+/// A late read, with a smaller token than earlier ones, does not undo what they have recorded.
 #[test]
 fn a_late_reader_does_not_let_a_late_writer_in() {
     let mut it = Fenced::start();
@@ -165,7 +165,7 @@ fn a_late_reader_does_not_let_a_late_writer_in() {
         it.ends(owner);
         token
     });
-    // The writer has not written, so the first reader, whose lease is over, does no harm.
+    // The writer has not written, so the late first reader is not wrong.
     assert_eq!((it.read(reader), it.read(first)), (null(), null()));
     assert_fenced(it.write(writer, "late"));
 }
@@ -214,7 +214,7 @@ fn numbers_of_permits_have_nothing_to_do_with_each_other() {
     let mut it = Fenced::start();
     let (late, other) = (it.acquire("late", "LIMIT 2"), it.acquire("other", "LIMIT 2"));
     assert!(late < other);
-    // The one with the larger token first, each more than once.
+    // The permit with the larger token writes first, and each several times.
     for (number, token) in [("2", other), ("1", late), ("1", late), ("2", other)] {
         assert_eq!(it.write_as(number, token, "1"), text("OK"));
     }
@@ -225,7 +225,8 @@ fn numbers_of_permits_have_nothing_to_do_with_each_other() {
     assert_eq!(it.write_as("2", other, "3"), text("OK"), "of another number, though smaller than the newest");
 }
 
-/// A client that asks before all have taken their hold is served too early: the page says that all must be taken first.
+/// A client that acquires before all workers hold the lock is served too early: the page says that all must hold it
+/// first.
 #[test]
 fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     let server = Server::start();
@@ -240,7 +241,8 @@ fn a_latch_opens_too_early_for_who_waits_before_all_holds_are_taken() {
     assert!(token(&late.hear()) > opened);
 }
 
-/// The latch opens when the lease of a dead worker ends. If that worker was only paused, it learns that, and is fenced.
+/// The latch opens when the lease of a dead worker ends. If that worker was only paused, it notices the loss, and its
+/// write is fenced.
 #[test]
 fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     let mut it = Fenced::start();
@@ -255,7 +257,7 @@ fn a_worker_that_dies_is_counted_out_and_a_late_result_is_refused() {
     assert_fenced(it.read(late));
 }
 
-/// Workers also begin when the one that should start them dies.
+/// Workers also begin when the process that should start them dies.
 #[test]
 fn a_start_opens_when_the_lease_of_the_boss_ends() {
     let server = Server::start();

@@ -49,7 +49,7 @@ fn the_exporters_script_exports_every_number() {
     assert_eq!(exported, numbers.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
     let held = answer.chunks(2).find(|pair| pair[0] == "lock_held").unwrap();
     assert_eq!(held[1], "1");
-    // And those of each prefix, with the prefix in the name, and of all other keys.
+    // Also the figures of each prefix, with the prefix in the name, and of all other keys.
     client.send(&[b"CONFIG", b"SET", b"lock.metrics-prefixes", b"k :%20=%20%2C%22:{}"]);
     client.say("LOCK.RELEASE k me");
     for key in [&b"k"[..], b": = ,\":{}1", b"x", b"y"] {
@@ -72,7 +72,7 @@ fn the_exporters_script_exports_every_number() {
 
 #[test]
 fn the_log_has_no_key_owner_or_note() {
-    // Enough of everything to cause every line that a client can cause.
+    // Causes every log line that a client can cause.
     let mut server = Setup::new().aof().option("loglevel", "debug").option("maxmemory-policy", "allkeys-lru").start();
     let mut client = server.client();
     client.insist("LOCK.ACQUIRE secret-key secret-owner 60000 NOTE secret-note");
@@ -98,7 +98,7 @@ fn the_log_has_no_key_owner_or_note() {
     for line in ["incarnation 2", "a lock was refused", "grants nothing for", "maxmemory-policy"] {
         assert!(log.contains(line), "{line}: {log}");
     }
-    // The server itself logs the file of its AOF, its options and its clients' addresses, none of which is secret here.
+    // The server itself logs its AOF's file, its options and its clients' addresses, none of which is secret here.
     let told: Vec<_> = log.lines().filter(|line| line.contains("secret")).collect();
     assert!(told.is_empty(), "{told:?}");
 }

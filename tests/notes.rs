@@ -1,4 +1,4 @@
-//! LOCK.NOTE: a note and its sequence number stay with the lock wherever it goes.
+//! LOCK.NOTE: the note and its sequence number stay with the lock wherever it is renamed, saved or replicated.
 
 use crate::harness::{Client, Reply, Server, Setup, error, in_step, int, null, pair, text};
 
@@ -47,8 +47,8 @@ fn the_larger_number_stays_and_nothing_else_changes() {
     assert_eq!(server.info("notes"), 4);
 }
 
-/// The longest note and the largest number survive a restart from each file, and the start proves that it remembers
-/// them.
+/// The longest note and the largest number survive a restart from each kind of file, and the start proves that it
+/// remembers them.
 #[test]
 fn a_note_survives_a_restart() {
     let long = "n".repeat(1024);
@@ -82,7 +82,7 @@ fn a_replica_is_told_of_a_note() {
     assert_eq!(me.say("DEBUG DIGEST"), there.say("DEBUG DIGEST"));
 }
 
-/// A client may have made up the payload that it sends: its lock is suspect, and keeps its note.
+/// A client may have forged the payload, so the restored lock is suspect. It keeps its note, and takes no other.
 #[test]
 fn a_restored_lock_keeps_its_note_and_takes_no_other() {
     let server = Server::start();

@@ -4,7 +4,7 @@ use crate::harness::{
     Client, Reply, Server, error, grants, int, null, number, past_its_first_tokens, permits, text, token, waits,
 };
 
-/// Takes a permit of `k` for `owner`, if one is available at once.
+/// Takes a permit of `k` for `owner`, if one is free.
 fn take(client: &mut Client, owner: &str, options: &str) -> Option<i64> {
     match client.say(&format!("LOCK.ACQUIRE k {owner} 60000 {options}")) {
         Reply::Null => None,
@@ -44,7 +44,8 @@ fn a_permit_that_is_named() {
     assert_eq!(take(&mut me, "a", "LIMIT 5 PERMIT 4"), Some(4));
     assert_eq!(take(&mut me, "b", "PERMIT 4 LIMIT 5"), None, "somebody has it");
     assert_eq!((take(&mut me, "b", "LIMIT 5 PERMIT 5"), take(&mut me, "c", "LIMIT 5")), (Some(5), Some(1)));
-    // A waiter for a particular number keeps its place: later requests do not pass it, though there are other numbers.
+    // A waiter for a particular number keeps its place: later requests do not get ahead of it, though other numbers are
+    // free.
     let mut d = permit_waits(&server, "d", "LIMIT 5 PERMIT 4");
     assert_eq!(take(&mut me, "e", "LIMIT 5"), None);
     let mut e = permit_waits(&server, "e", "LIMIT 5");
@@ -57,12 +58,12 @@ fn a_permit_that_is_named() {
     assert!(token(&d) > before, "above the one before it of this number");
 }
 
-/// Each limit is the promise of the holder that named it: no more holders than that while it holds.
+/// Each limit is a promise to the holder that named it: no more holders than that while it holds.
 #[test]
 fn of_limits_that_differ_the_smaller_one_counts_until_its_last_holder_leaves() {
     let server = Server::start();
     let mut me = server.client();
-    // Lowered: those above the new limit have to leave first.
+    // A smaller limit: holders of larger numbers have to release first.
     for n in 1..=4 {
         assert_eq!(take(&mut me, &format!("o{n}"), "LIMIT 4"), Some(n));
     }
@@ -71,7 +72,7 @@ fn of_limits_that_differ_the_smaller_one_counts_until_its_last_holder_leaves() {
     me.say("LOCK.RELEASE k o3");
     me.say("LOCK.RELEASE k o4");
     assert_eq!(take(&mut me, "low", "LIMIT 2"), Some(1));
-    // Raised: not while one is held under the smaller limit.
+    // A larger limit: not while a permit is held under the smaller one.
     assert_eq!(take(&mut me, "high", "LIMIT 4"), None);
     assert_eq!(take(&mut me, "high", "LIMIT 4 PERMIT 3"), None);
     me.say("LOCK.RELEASE k o2");
@@ -105,7 +106,7 @@ fn a_limit_of_one_is_an_exclusive_lock() {
     assert_eq!(take(&mut me, "b", "LIMIT 1"), None);
 }
 
-/// An exclusive request waits until all permits are released, and meanwhile nobody takes a new one.
+/// An exclusive request waits until all permits are released, and meanwhile no new one is granted.
 #[test]
 fn an_exclusive_request_drains_a_semaphore() {
     let server = Server::start();
@@ -141,7 +142,7 @@ fn a_repeated_request_names_the_same_limit() {
     assert_eq!(permits(&mut me, "k"), [("a".to_owned(), 2)]);
 }
 
-/// The tokens of a number grow; those of different numbers have no order.
+/// The tokens of one number grow; those of different numbers are not ordered.
 #[test]
 fn each_number_has_an_order_of_tokens() {
     let server = past_its_first_tokens();
@@ -159,7 +160,7 @@ fn each_number_has_an_order_of_tokens() {
     for owner in ["a", "d", "e"] {
         me.say(&format!("LOCK.RELEASE k {owner}"));
     }
-    // Of everything before the lock was free, the largest token counts, whatever its number.
+    // The largest token from before the lock was free is the lower bound, whatever its number.
     assert!(proposed(&mut me, "f", 3, a + 1) > a + 1);
     let read = {
         me.say("LOCK.RELEASE k f");

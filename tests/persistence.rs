@@ -1,5 +1,5 @@
 //! Locks after a crash, a restart or a rewrite: every grant is there with its owner, token, mode, holds and note and,
-//! within one boot, its exact deadline. Nothing is there that has ended.
+//! within one boot, its exact deadline. Grants that have ended are not there.
 
 use std::fs;
 use std::io::Write;
@@ -78,7 +78,7 @@ const KEYS: [&[u8]; 15] = [
     b"broken-one",
 ];
 
-/// Returns all facts about the locks except times, and the end of each grant on this machine's boot clock.
+/// Returns all facts about the locks except times, and for each grant the time of its end on this machine's boot clock.
 pub fn picture(client: &mut Client) -> (Vec<Reply>, Vec<i64>) {
     let (mut told, mut ends) = (vec![], vec![]);
     for key in KEYS {
@@ -105,13 +105,13 @@ pub fn assert_same((told, ends): &(Vec<Reply>, Vec<i64>), client: &mut Client) {
     assert_eq!(&now_told, told);
     assert_eq!(now_ends.len(), ends.len());
     for (now, before) in now_ends.iter().zip(ends) {
-        // The machine may be busy between reading a ttl and reading the clock; a lease that started over would be off
-        // by as long as the server was away.
+        // The machine may be busy between reading a ttl and reading the clock. A lease that started over would be off
+        // by as long as the server was down.
         assert!((now - before).abs() < 250, "a deadline moved by {} ms", now - before);
     }
 }
 
-/// Checks that holders continue, each with its own grant, and that others are kept out as before.
+/// Checks that each holder can continue with its grant, and that others are kept out as before.
 fn assert_goes_on(server: &Server) {
     let mut client = server.client();
     let infos = KEYS.map(|key| client.send(&[b"LOCK.INFO", key]));
@@ -158,7 +158,7 @@ fn a_rewritten_aof_holds_the_same() {
         wait_until("the rewrite ends", || {
             client.info_field("aof_rewrite_in_progress") == 0 && client.info_field("aof_rewrite_scheduled") == 0
         });
-        // Changes to locks that the rewrite contains whole.
+        // These change locks that the rewritten file contains as a whole.
         client.say("LOCK.ACQUIRE read late 60000 SHARED");
         client.say("LOCK.RELEASE read late");
         let before = picture(&mut client);
@@ -269,8 +269,8 @@ fn the_aof_shows_only_effects_and_deletions() {
     assert_eq!(commands_in_aof(&server), [e, e, e, e, e, r, e, d, e, d]);
 }
 
-/// In the AOF, a RELEASE is the result of a command, not a request: holds, token and level are ignored, but the owner
-/// is not.
+/// In the AOF a RELEASE is the result of a command, not a request: its token and level are ignored, and it ends the
+/// lock whatever its holds, but only of this owner.
 #[test]
 fn a_release_in_the_aof_ends_the_lock_of_its_owner_and_no_other() {
     // (the end of the AOF, the holder then, whether the AOF can be believed)

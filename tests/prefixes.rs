@@ -12,7 +12,7 @@ fn configure(client: &mut Client, value: &[u8]) -> Reply {
     client.send(&[b"CONFIG", b"SET", PARAMETER.as_bytes(), value])
 }
 
-/// Returns the rows of INFO lock_prefixes: the text before the figures, and the figures.
+/// Returns the rows of INFO lock_prefixes: the text before the figures, and the figures by name.
 fn rows(client: &mut Client) -> Vec<(String, Vec<(String, u64)>)> {
     let info = client.say("INFO lock_prefixes").as_text();
     let lines = info.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -78,7 +78,7 @@ fn the_longest_prefix_counts_what_happens_to_its_locks() {
     let (waited, held) = (orders[5].1, orders[9].1);
     assert!(waited >= 19_800 && held >= 19_800, "{orders:?}");
     assert!(client.say("INFO lock").as_text().contains("lock_prefix_1:prefix=invoices:,grants=0,"));
-    // Prefixes that stay listed keep their figures; removed ones leave nothing behind.
+    // Prefixes that stay listed keep their figures; those of removed ones are gone.
     configure(&mut client, b"orders: x");
     let mut of = |prefix| figures(&mut client, prefix);
     assert_eq!((of("orders:"), of("x"), of("(other)")), ([3, 1, 1, 2], [0; 4], [2, 0, 0, 2]));
@@ -96,7 +96,7 @@ fn garbage_is_refused_and_changes_nothing() {
         let why = error(configure(&mut client, wrong.as_bytes()));
         assert!(why.contains("at most 32 of 1 to 128 bytes"), "{why}");
     }
-    // All or nothing, even along with another parameter.
+    // One invalid value changes nothing, not even the other parameter.
     error(client.say("CONFIG SET lock.metrics-prefixes c: lock.max-waiters no"));
     error(client.say("CONFIG SET lock.max-waiters 5 lock.metrics-prefixes %"));
     assert_eq!(client.say("CONFIG GET lock.max-waiters").field("lock.max-waiters"), text("65536"));
@@ -110,7 +110,8 @@ fn garbage_is_refused_and_changes_nothing() {
     assert!(log.contains("at most 32 of 1 to 128 bytes"), "{log}");
 }
 
-/// Spaces, NULs, line ends, commas and bytes that are not text, in the form in which they can be written.
+/// A prefix may contain spaces, NULs, line ends, commas and bytes that are not text; INFO shows each escaped, in one
+/// line.
 #[test]
 fn a_prefix_is_any_bytes_and_info_stays_one_line_a_prefix() {
     let server = Server::start();
@@ -143,7 +144,7 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     client.say("LOCK.ACQUIRE orders:2 me 60000");
     assert_eq!((client.say("CONFIG REWRITE"), figures(&mut client, "orders:")), (text("OK"), [2, 0, 0, 1]));
     server.kill();
-    // The file that was written loads the module.
+    // The written configuration file also works when the module is loaded.
     server.start_again_with(Setup::module_later);
     let mut client = server.client();
     wait_until("it has loaded", || !server.client().say("PING").is_error("LOADING"));
@@ -160,7 +161,7 @@ fn it_is_rewritten_and_read_again_and_figures_begin_anew() {
     assert_eq!(configured(&mut server.client()), "");
 }
 
-/// Waiters notice nothing, and every grant is counted under the prefixes listed when it is given.
+/// Waiters are unaffected, and every grant is counted under the prefixes listed at its time.
 #[test]
 fn it_can_be_set_while_a_thousand_wait() {
     let server = Setup::new().option("maxclients", "2000").start();
@@ -178,7 +179,7 @@ fn it_can_be_set_while_a_thousand_wait() {
         if n % 100 == 50 {
             configure(&mut client, if n % 200 == 50 { b"k" } else { b"k ka kb" });
         }
-        // They came over many connections, in any order.
+        // The requests came over many connections, in any order.
         let holder = client.say("LOCK.INFO k").field("owner").as_text();
         assert_eq!(client.say(&format!("LOCK.RELEASE k {holder}")), int(0));
     }

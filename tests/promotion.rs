@@ -25,7 +25,7 @@ fn a_promoted_replica_is_guarded_for_the_longest_lease_its_master_granted() {
     assert_eq!(copy.say("LOCK.BREAK k"), int(token));
     let newer = copy.insist("LOCK.ACQUIRE k you 300").as_int();
     assert!(newer > token);
-    // The AOF of this incarnation began as a replica's: nothing proves that it is complete.
+    // The AOF of this incarnation began as a replica's, so nothing proves that it is complete.
     drop(copy);
     replica.kill();
     replica.start_again();
@@ -59,12 +59,12 @@ fn a_promoted_replica_issues_no_token_that_its_master_may_have_issued() {
     // No lease that the replica saw was long, but its master may have granted longer ones.
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE other you 1")) > 50_000);
     replica.lift();
-    // The replica knows nothing about this key; the master may have granted it up to its ceiling.
+    // The replica has never seen this key; the master may have granted it with tokens up to its ceiling.
     let token = copy.insist("LOCK.ACQUIRE other you 300").as_int();
     assert!(token as u64 > heard, "{token} is not above {heard}");
 }
 
-/// The old master is frozen, not dead: it grants nothing more, and its grants count.
+/// The old master is frozen, not dead: it grants nothing more, but its earlier grants count.
 #[test]
 fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
     let setup = || Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&SHORT);
@@ -75,7 +75,7 @@ fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
         copy.say("INFO commandstats").as_text().to_lowercase().contains("lock.ceiling")
     });
     for round in 0..5 {
-        // Granted by the master alone; the replica never hears of it.
+        // Only the master has this grant; the replica does not receive it.
         let replica_frozen = Frozen::new(&replica);
         let sent = Instant::now();
         let token = client.insist(&format!("LOCK.ACQUIRE k{round} me 300")).as_int();
@@ -91,7 +91,8 @@ fn no_second_grant_after_a_fail_over_before_the_first_has_ended() {
     }
 }
 
-/// A replica that ended clean has everything that it had, which proves nothing: its master may have granted more since.
+/// A replica that was shut down cleanly saved everything that it had, which proves nothing: its master may have granted
+/// more since.
 #[test]
 fn a_replica_that_is_started_as_a_master_is_guarded() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -103,13 +104,13 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     drop(copy);
     replica.shutdown("SAVE");
     master.client().insist("LOCK.ACQUIRE later me 60000");
-    // Turned into a replica by command, it restarts as a master.
+    // It became a replica by command, so it restarts as a master.
     replica.start_again();
     assert!(guarded_ms(replica.client().say("LOCK.ACQUIRE later you 1000")) > 30_000);
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
 }
 
-/// A replica's knowledge used to be only in its memory.
+/// What a master reported to its replica used to be only in the replica's memory.
 #[test]
 fn what_a_replica_heard_outlives_its_restart() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -131,18 +132,18 @@ fn what_a_replica_heard_outlives_its_restart() {
     assert!(replica.client().insist("LOCK.ACQUIRE k you 100").as_int() > ahead);
 }
 
-/// Waits until a replica has its master's data.
+/// Waits until a replica has received its master's data.
 fn is_linked(replica: &mut Client) {
     wait_until("the replica has the data", || {
         replica.say("INFO replication").as_text().contains("master_link_status:up")
     });
 }
 
-/// A full sync does not contain a grant that is over, and the replica's knowledge was about an earlier incarnation of
-/// its master.
+/// A full synchronisation does not contain grants that have ended, and what the replica knows is about an earlier
+/// incarnation of its master.
 #[test]
 fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
-    // The master's tick comes once a second, and must not be what notifies the replica.
+    // The master's periodic message comes every 2 s, and must not be the one that informs the replica.
     let mut master = Setup::new().aof().replication().option("repl-diskless-sync-delay", "0").option("hz", "1").start();
     let replica = Setup::new().replication().start();
     follow(&replica, &master);
@@ -170,7 +171,7 @@ fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     assert!(newer > token, "{newer} after {token}");
 }
 
-/// A replica's knowledge from before a full sync is about an earlier incarnation of its master.
+/// What a replica knows from before a full synchronisation is about an earlier incarnation of its master.
 #[test]
 fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;
@@ -192,7 +193,8 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
-/// The knowledge used to be discarded when the leases of that time had ended, though the master continued to grant.
+/// What a master reported used to be discarded when the leases of that time had ended, though the master continued to
+/// grant.
 #[test]
 fn what_a_master_told_counts_however_long_ago_it_was() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
@@ -211,8 +213,7 @@ fn what_a_master_told_counts_however_long_ago_it_was() {
     drop(frozen);
 }
 
-/// The guard of its start used to be as long as any lease of a master that it had not heard yet, and outlasted its
-/// promotion.
+/// The guard at its start used to be as long as any lease that a silent master can grant, and outlasted the promotion.
 #[test]
 fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -224,14 +225,14 @@ fn a_server_that_starts_as_a_replica_is_guarded_for_what_it_owes_itself() {
     assert!((50_000..70_000).contains(&guarded_ms(copy.say("LOCK.ACQUIRE k you 10"))));
 }
 
-/// The replica has its master's data, but was promoted before it learned how long its master's leases are.
+/// The replica has its master's data, but is promoted before the master reports how long its leases are.
 #[test]
 fn a_replica_that_was_told_nothing_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);
     let (master, replica) = (setup("60000").start(), setup("100").start());
     let mut copy = replica.client();
-    // Nobody answers there.
+    // No server listens there.
     copy.pipeline(&[format!("REPLICAOF 127.0.0.1 {}", free_port()), "REPLICAOF NO ONE".to_owned()]);
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
     replica.lift();

@@ -1,5 +1,5 @@
-//! While nobody listens, changes are not sent; a replica or AOF that starts meanwhile, in the middle of a storm, misses
-//! none.
+//! While there is no replica and no AOF, changes are not sent; a replica or an AOF that begins in the middle of many
+//! changes misses none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
@@ -20,7 +20,7 @@ fn under_load(server: &Server, body: impl FnOnce()) {
                     let key = format!("{worker}-{}", n * 7 % 50);
                     client.say(&format!("LOCK.ACQUIRE {key} o{n} 60000"));
                     client.say(&format!("LOCK.REENTER {key} o{n}"));
-                    // Every other one stays, and is broken in the next round.
+                    // Every other lock stays, and is broken in the next round.
                     client.say(&format!("{} {key} o{n}", if n % 2 == 0 { "LOCK.RELEASE" } else { "LOCK.INFO" }));
                     client.say(&format!("LOCK.BREAK {}-{}", worker, (n + 25) * 7 % 50));
                 }
@@ -31,14 +31,14 @@ fn under_load(server: &Server, body: impl FnOnce()) {
     });
 }
 
-/// Waits until the replica has everything that the master's clients did.
+/// Waits until the replica has everything that the master's clients have done.
 fn all_in_step(master: &mut Client) {
-    // WAIT waits for the changes of its own client.
+    // WAIT covers the changes of its own client, so it writes something itself.
     master.say("SET all done");
     in_step(master);
 }
 
-/// Waits until the AOF that was switched on is complete.
+/// Waits until the AOF that was just switched on is complete.
 fn aof_stands(server: &Server) {
     let mut client = server.client();
     wait_until("the AOF has all", || {
@@ -116,7 +116,7 @@ fn a_replica_that_goes_on_from_the_backlog_misses_nothing() {
     let server = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
     let replica = Setup::new().replication().start();
     follow(&replica, &server);
-    // Its link breaks, and it resumes from the backlog without a copy of the data.
+    // The replica's link breaks, and it resumes from the backlog without a copy of the data.
     let mut master = server.client();
     master.say("CLIENT KILL TYPE replica");
     under_load(&server, || {
@@ -139,7 +139,8 @@ fn a_replica_of_the_old_master_that_follows_the_new_one_misses_nothing() {
     follow(&new_master, &server);
     other.client().say(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     let mut master = server.client();
-    // From here on the master sends nothing more: a replica ahead of the new master could not follow it.
+    // From here on the master sends nothing more, because a replica that is ahead of the new master could not follow
+    // it.
     let both_follow = |master: &mut Client| {
         master.say("SET all done");
         master.say("WAIT 2 1000") == int(2)
@@ -149,7 +150,7 @@ fn a_replica_of_the_old_master_that_follows_the_new_one_misses_nothing() {
     wait_until("both are at the same place", || master.say("WAIT 2 1000") == int(2));
     new_master.client().say("REPLICAOF NO ONE");
     new_master.lift();
-    // Changes from before the other replica comes are in the backlog that the new master kept as a replica.
+    // Changes from before the other replica connects are in the backlog that the new master kept as a replica.
     let mut client = new_master.client();
     for n in 0..100 {
         client.say(&format!("LOCK.ACQUIRE k{n} me 60000"));

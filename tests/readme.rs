@@ -1,9 +1,9 @@
-//! The README's first five minutes, as typed by somebody who also reads.
+//! Runs the README's first five minutes, with the pauses of a person who reads.
 
 use crate::command_pages::{ask, fits, shown};
 use crate::harness::{Server, int, wait_until};
 
-/// A lease for a person, who reads a paragraph between two commands, in milliseconds.
+/// The lease, in milliseconds, for a person who reads a paragraph between two commands.
 const HUMAN_MS: &str = "60000";
 
 #[test]
@@ -25,7 +25,7 @@ fn the_first_five_minutes_run_as_they_are_shown() {
         let reply = if words.contains(&"WAIT") {
             client.ask(command);
             wait_until("it waits", || server.info("waiters") == 1);
-            // In a third terminal, as the text says.
+            // The text says to do this in a third terminal.
             let release = five.split("`redis-cli ").nth(1).and_then(|text| text.split('`').next()).unwrap();
             assert_eq!(server.client().say(release), int(0));
             client.hear()

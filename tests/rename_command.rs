@@ -13,7 +13,7 @@ fn renamed(lines: &[&str]) -> (Setup, tempfile::TempDir) {
     (Setup::new().config(&path), dir)
 }
 
-/// A release would reach neither AOF nor replica, so the lock would be held again after a restart.
+/// Without DEL a release would reach neither AOF nor replica, so the lock would be held again after a restart.
 #[test]
 fn without_del_the_module_is_not_loaded() {
     for rule in ["DEL hidden-del", "DEL \"\""] {
@@ -23,12 +23,12 @@ fn without_del_the_module_is_not_loaded() {
     }
 }
 
-/// A hand-over would mistake each key for one that is moving to another node.
+/// Without these, a hand-over would take each key for one that is migrating to another node.
 #[test]
 fn in_a_cluster_neither_unlink_nor_cluster_can_be_hidden() {
     for (rule, name) in [("UNLINK hidden-unlink", "UNLINK"), ("CLUSTER hidden-cluster", "CLUSTER")] {
         let (setup, _dir) = renamed(&[rule]);
-        // The cluster's own port would be in the range that systems assign by themselves.
+        // The default port of the cluster's bus would be in the range that systems assign on their own.
         let setup = setup.replication().option("cluster-port", &free_port().to_string());
         let log = setup.option("cluster-enabled", "yes").refused();
         assert!(log.contains(&format!("rename-command hides {name}, and ")), "{log}");
@@ -54,7 +54,7 @@ fn other_commands_can_be_hidden() {
     let mut client = server.client();
     assert_eq!(client.say("LOCK.EXTEND k next 60000"), int(newer), "it remembers every grant");
     assert_eq!(client.say("LOCK.INFO gone"), null());
-    // The server counts the flush of this lock, whatever the command's name.
+    // The server reports the flush of this lock, whatever the command's name.
     client.say("x-flushall");
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 0);
 }
@@ -75,7 +75,7 @@ fn without_config_the_node_works_and_proves_nothing() {
     assert!(guarded_ms(server.client().say("LOCK.ACQUIRE other me 1000")) > 0);
 }
 
-/// Modules are loaded after `rename-command` applies: their commands cannot be renamed, and the server says so.
+/// Modules are loaded after `rename-command` applies, so their commands cannot be renamed, and the server says so.
 #[test]
 fn the_modules_own_commands_cannot_be_renamed() {
     let (setup, _dir) = renamed(&["LOCK.BREAK \"\""]);

@@ -1,4 +1,4 @@
-//! A replica holds the same locks and decides nothing.
+//! A replica has the same locks as its master, and decides nothing.
 
 use crate::harness::{Frozen, Setup, error, follow, in_step, int, null, pair, text, wait_until};
 
@@ -39,7 +39,7 @@ fn a_replica_gets_locks_by_full_synchronisation() {
         master.say(&format!("LOCK.ACQUIRE k{n} me 60000"));
     }
     let replica = Setup::new().replication().start();
-    // It had locks of its own, which the synchronisation replaces.
+    // The replica had locks of its own, which the synchronisation replaces.
     replica.client().say("LOCK.ACQUIRE own me 60000");
     follow(&replica, &server);
     in_step(&mut master);
@@ -65,8 +65,8 @@ fn a_replica_refuses_writes_and_promises_nothing() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
 }
 
-/// The release reaches the replica when the lease is already over by its own clock: nobody asks the replica whether the
-/// owner holds the lock.
+/// The release reaches the replica after the lease has ended by the replica's clock. It ends the lock all the same: the
+/// replica does not check whether the owner holds it.
 #[test]
 fn a_release_that_comes_late_ends_the_lock_on_the_replica() {
     let (server, replica) = pair();
@@ -111,7 +111,7 @@ fn an_expired_lock_is_free_on_a_replica_whose_master_is_silent() {
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));
     wait_until("the lease ends", || copy.say("LOCK.INFO k") == null());
     assert_eq!(copy.say("EXISTS k"), int(1), "a replica deletes nothing by itself");
-    // Once promoted, it cleans up.
+    // Once promoted, it deletes the ended lock.
     copy.say("REPLICAOF NO ONE");
     wait_until("it is deleted", || copy.say("EXISTS k") == int(0));
     replica.lift();
@@ -126,7 +126,7 @@ fn a_promoted_replica_knows_the_holder() {
     in_step(&mut master);
     server.kill();
     copy.say("REPLICAOF NO ONE");
-    // Its master may have granted locks that never reached it.
+    // Its former master may have granted locks that never reached it.
     assert!(error(copy.say("LOCK.ACQUIRE other you 1000")).starts_with("GUARDED "));
     assert!(error(copy.say("LOCK.EXTEND k me 60000")).starts_with("GUARDED "));
     assert_eq!(copy.say("LOCK.INFO k").field("owner"), text("me"));

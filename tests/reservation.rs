@@ -1,10 +1,10 @@
-//! LOCK.WAIT: answered in turn, it reserves the lock for a moment, and grants nothing.
+//! LOCK.WAIT: answers in turn and reserves the lock for a short time, but grants nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::harness::{Server, Setup, int, null, text, wait_until, waits};
 
-/// A reservation long enough to inspect.
+/// Arguments that make reservations long enough to inspect.
 const LONG: &[&str] = &["handoff-window", "10000"];
 
 #[test]
@@ -16,7 +16,7 @@ fn used_it_becomes_a_grant() {
     let mut b = waits(&server, "LOCK.ACQUIRE k b 60000 WAIT 60000").0;
     me.say("LOCK.RELEASE k me");
     assert_eq!(a.hear(), int(1));
-    // It is a's now, though nobody holds it.
+    // The lock is reserved for a now, though nobody holds it.
     assert_eq!((me.say("LOCK.INFO k"), me.say("EXISTS k")), (null(), int(0)));
     assert_eq!(me.say("LOCK.ACQUIRE k thief 60000"), null());
     assert_eq!((me.say("LOCK.WAIT k thief 0"), a.say("LOCK.WAIT k a 0")), (int(0), int(1)));
@@ -82,7 +82,7 @@ fn tickets_order_the_queue_whatever_the_order_of_arrival() {
     }
 }
 
-/// A read: no key, nothing for replicas or the AOF.
+/// Waiting creates no key, and sends nothing to replicas or the AOF.
 #[test]
 fn it_writes_nothing() {
     let server = Setup::new().aof().module_arguments(LONG).start();
@@ -98,7 +98,8 @@ fn it_writes_nothing() {
     assert_eq!(me.say("LOCK.WAIT other me 10"), int(1));
 }
 
-/// A free lock cannot always be acquired; a client that asks for its queue sees why.
+/// A free lock that is reserved or waited for cannot be acquired by every client; LOCK.INFO shows why to a client that
+/// asks for the queue.
 #[test]
 fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -121,7 +122,7 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
         (info.field("owner"), info.field("reserved"), info.field("reserved_ms")),
         (text("told"), text(""), int(0))
     );
-    // Free, reserved for nobody, and waited for: the node is guarded.
+    // Free, not reserved, and waited for: the node is guarded.
     me.say("LOCK.GUARD ARM 50000");
     me.say("LOCK.RELEASE k told");
     let info = me.say("LOCK.INFO k WAITERS 5");
@@ -129,7 +130,7 @@ fn info_tells_for_whom_a_free_lock_is_kept_and_who_waits_for_it() {
     assert_eq!(me.say("LOCK.INFO k"), null());
 }
 
-/// Clients repeatedly ask with the smallest ticket, each time as a new owner, and never acquire.
+/// Clients ask repeatedly with the smallest ticket, each time as a new owner, and never acquire.
 #[test]
 fn clients_that_never_acquire_keep_nobody_from_a_free_lock() {
     let server = Server::start();

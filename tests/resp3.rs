@@ -1,4 +1,4 @@
-//! RESP3: maps and nulls of their own types, and invalidations for clients with cached copies.
+//! RESP3: maps and Null have types of their own, and clients with cached copies receive invalidations.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::harness::{Server, patience};
 
-/// A connection that shows replies as they are sent.
+/// A connection that shows the bytes of replies.
 struct Raw(UnixStream);
 
 impl Raw {
@@ -15,14 +15,14 @@ impl Raw {
         stream.set_read_timeout(Some(patience())).unwrap();
         let mut raw = Self(stream);
         assert!(raw.say("HELLO 3").starts_with('%'));
-        // The rest of its answer.
+        // Reads the rest of the answer.
         raw.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         while raw.0.read(&mut [0; 4096]).is_ok_and(|count| count == 4096) {}
         raw.0.set_read_timeout(Some(patience())).unwrap();
         raw
     }
 
-    /// Sends a line. Returns the bytes that come back at once.
+    /// Sends a line. Returns the bytes that arrive at once.
     fn say(&mut self, line: &str) -> String {
         self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
         self.hear()
@@ -76,8 +76,8 @@ fn every_reply_has_its_own_kind() {
     assert!(me.say("LOCK.ACQUIRE k me 0").starts_with("-ERR ttl must be"));
 }
 
-/// With client-side caching, a client that has read a lock is notified once that it changed, by any client and in any
-/// way.
+/// With client-side caching, a client that has read a lock is notified once when it changes, whichever client changes
+/// it, and how.
 #[test]
 fn who_keeps_a_copy_is_told_of_changes() {
     let server = Server::start();
@@ -98,7 +98,7 @@ fn who_keeps_a_copy_is_told_of_changes() {
         operator.say(change);
         assert_eq!(me.hear(), told, "{change}");
     }
-    // The end of a lease is a change, too. (The lock must be read before it ends.)
+    // The end of a lease is a change, too. (The client has to read the lock before that.)
     while !me.say("LOCK.INFO k").starts_with('%') {
         operator.say("LOCK.ACQUIRE k you 300");
         assert_eq!(me.hear(), told);

@@ -1,4 +1,4 @@
-//! Malicious payloads: an error or a possible lock, never a crash.
+//! Hostile payloads: each is an error or a possible lock, and none crashes the server.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -30,7 +30,7 @@ fn record_start(payload: &[u8], owner: &[u8]) -> usize {
     payload.windows(owner.len()).rposition(|window| window == owner).unwrap() - 64
 }
 
-/// Starts a server whose payloads contain records uncompressed.
+/// Starts a server whose payloads contain uncompressed records.
 pub fn start() -> Server {
     Setup::new().option("rdbcompression", "no").start()
 }
@@ -63,7 +63,7 @@ fn impossible_locks_are_refused() {
     let token = u64::from_le_bytes(payload[record + 16..record + 24].try_into().unwrap());
     let deadline = u64::from_le_bytes(payload[record + 40..record + 48].try_into().unwrap());
     let an_hour_us = 3_600_000_000_u64;
-    // (what, where in the record, with what)
+    // (what changes, its offset in the record, the new bytes)
     let cases: [(&str, usize, &[u8]); 13] = [
         ("another version", 0, &[2]),
         ("a flag that is none", 1, &[0x80]),
@@ -106,7 +106,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
             hostile[at] = random.random();
         }
         if random.random_range(0..4) == 0 {
-            // Shorter or longer, with the footer in place.
+            // Records that are shorter or longer, with a valid footer.
             let footer = hostile.split_off(body);
             hostile.resize(random.random_range(1..2 * body), random.random());
             hostile.extend(footer);
@@ -128,7 +128,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
     assert!(client.say("LOCK.EXTEND k unmistakable 60000").as_int() > 0);
 }
 
-/// Entries of locks that were read and then dropped by the server used to stay until their deadline.
+/// The deadlines of locks that the server read and then dropped used to stay in memory until they came due.
 #[test]
 fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     let server = start();
@@ -146,7 +146,7 @@ fn a_lock_that_the_server_does_not_keep_leaves_no_bookkeeping() {
     assert_eq!((server.info("held"), server.info("deadlines")), (1, 1));
 }
 
-/// A payload from another boot gets its full ttl again, which must not exceed what this node grants.
+/// The lock in a payload from another boot gets its full ttl again, which must not exceed what this node grants.
 #[test]
 fn a_ttl_above_the_nodes_own_is_refused() {
     let server = start();

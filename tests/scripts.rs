@@ -32,10 +32,10 @@ fn in_a_script() {
     let mut eval = |script: &str| client.send(&[b"EVAL", script.as_bytes(), b"1", b"k"]);
     let token = eval("return redis.call('LOCK.ACQUIRE', KEYS[1], 'me', 10000)").as_int();
     assert_eq!(eval("return redis.call('LOCK.ACQUIRE', KEYS[1], 'you', 10000)"), null());
-    // Lua's numbers are doubles, which must represent a token exactly.
+    // Numbers in Lua are doubles, which must represent a token exactly.
     let doubled = eval("local t = redis.call('LOCK.EXTEND', KEYS[1], 'me', 10000) return string.format('%.0f', t)");
     assert_eq!(doubled.as_text(), token.to_string());
-    // The fence as a condition of the protected write.
+    // The check of the token is a condition of the protected write.
     let write = "if redis.call('LOCK.CHECK', KEYS[1], ARGV[1]) then return redis.call('SET', 'data', ARGV[1]) end \
                  return redis.error_reply('FENCED by a newer grant')";
     let mut write = |token: i64| client.send(&[b"EVAL", write.as_bytes(), b"1", b"k", token.to_string().as_bytes()]);

@@ -13,15 +13,15 @@ fn member(max_ttl_ms: u64) -> Setup {
     options(Setup::new().aof().replication().option("repl-diskless-sync-delay", "0"), max_ttl_ms)
 }
 
-/// Returns a setup in which all starts are guarded. A master that was replaced while it was down is a master again
-/// until Sentinel makes it follow, within 20 s. It has its AOF and would prove that it remembers all its grants, but it
-/// knows nothing of its successor's.
+/// Returns a setup in which all starts are guarded. A master that was replaced while it was down starts as a master,
+/// until Sentinel makes it a replica within 20 s. By its AOF it would prove that it remembers all its grants, but it
+/// knows none of its successor's.
 fn options(setup: Setup, max_ttl_ms: u64) -> Setup {
     setup.module_arguments(&["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"])
 }
 
-/// Returns a server's answer; `None` if the connection ends first: Sentinel ends all connections of a server whose role
-/// it changes.
+/// Returns a server's answer; `None` if the connection ends first, since Sentinel ends all connections of a server
+/// whose role it changes.
 fn ask(server: &Server, line: &str) -> Option<Reply> {
     Client::try_connect(&server.socket(), false)?.try_say(line)
 }
@@ -40,7 +40,7 @@ fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
     let mut client = old.client();
     let known = client.insist("LOCK.ACQUIRE known me 10000").as_int();
     assert_eq!(client.say("WAIT 1 60000"), int(1));
-    // The replica never hears of this grant.
+    // The replica does not receive this grant.
     let replica = Frozen::new(&new);
     let sent = Instant::now();
     let unknown = client.say(&format!("LOCK.ACQUIRE unknown me {LEASE_MS}")).as_int();
@@ -57,7 +57,7 @@ fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
     assert!(sent.elapsed() >= Duration::from_millis(LEASE_MS), "granted after {:?}", sent.elapsed());
     assert!(newer > unknown, "{newer} after {unknown}");
 
-    // The old one considers itself the master until Sentinel reaches it. Its guard is that of the default max-ttl here.
+    // The old master stays a master until Sentinel reaches it. It is guarded, for the default max-ttl here.
     old.start_again_with(|setup| options(setup, 60_000));
     wait_until("the old master follows", || {
         let reply = ask(&old, "LOCK.ACQUIRE unknown thief 1000");
@@ -87,7 +87,7 @@ fn masters_that_take_turns_issue_growing_tokens() {
         wait_until("it waits", || from.info("waiters") == 1);
         has_heard(to);
         sentinel.fail_over();
-        // The replaced one stays a master until it has to follow; then its waiters are redirected.
+        // The replaced server stays a master until Sentinel makes it follow; then its waiters are redirected.
         let reply = waiter.hear();
         assert!(matches!(reply, Reply::Error(_) | Reply::List(_)), "told or hung up on, not forgotten: {reply:?}");
         sentinel.wait_for_master(to);

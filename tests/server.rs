@@ -1,12 +1,12 @@
-//! The module on real servers, with one file per property.
+//! Tests of the module on real servers, with one file per property.
 //!
 //! `PALISADE_SERVER` names the server binary (default `redis-server`), `PALISADE_MODULE` the module (default: the one
 //! built with these tests).
 
-// Tests measure how long things take; the rule that only one file reads clocks is for the module.
+// Tests measure durations; the rule that only one file reads clocks is for the module.
 #![allow(clippy::disallowed_methods)]
 
-// Other test programs share it, and use more of it.
+// Other test programs use the harness too, and use parts that this one does not.
 #[allow(dead_code, unused_imports)]
 mod harness;
 

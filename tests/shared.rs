@@ -1,4 +1,4 @@
-//! Readers hold a lock together; writers hold it alone, each in its turn.
+//! Readers hold a lock together, writers alone, and all wait in one queue.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +48,7 @@ fn strictly_first_in_first_out_over_modes() {
     let mut me = server.client();
     me.say("LOCK.ACQUIRE k a 60000 SHARED");
     let mut writer = writer_waits(&server, "w");
-    // It would be compatible with the holder, but does not pass the earlier request.
+    // The request is compatible with the holder, but does not get ahead of the earlier request.
     assert_eq!(me.say("LOCK.ACQUIRE k b 60000 SHARED"), null());
     let (mut b, mut c) = (reader_waits(&server, "b"), reader_waits(&server, "c"));
     let mut last = writer_waits(&server, "x");
@@ -59,7 +59,7 @@ fn strictly_first_in_first_out_over_modes() {
     me.say("LOCK.RELEASE k a");
     let written = token(&writer.hear());
     assert_eq!((owners(&mut me, "k"), server.info("waiters")), (vec!["w".to_owned()], 4));
-    // Adjacent readers are granted the lock together, in one step; the reader behind the next writer is not.
+    // Adjacent readers are granted the lock together, in one step; a reader behind the next writer is not.
     me.say("LOCK.RELEASE k w");
     assert_eq!(owners(&mut me, "k"), ["b", "c"]);
     assert!(token(&b.hear()) > written && token(&c.hear()) > written);
@@ -73,7 +73,7 @@ fn strictly_first_in_first_out_over_modes() {
     assert_eq!((server.info("hand_overs"), server.info("waiters")), (5, 0));
 }
 
-/// More of them than are served in one pass of the event loop.
+/// There are more readers than one pass of the event loop serves.
 #[test]
 fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
     const COUNT: usize = 1_000;
@@ -85,7 +85,7 @@ fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
         client.ask(&format!("LOCK.ACQUIRE k r{n} 60000 SHARED WAIT 60000"));
     }
     wait_until("all wait", || server.info("waiters") == COUNT as u64);
-    // Behind them all, and before nobody.
+    // This writer is behind all of them.
     let _writer = writer_waits(&server, "x");
     me.say("LOCK.RELEASE k w");
     for client in &mut clients {
@@ -96,7 +96,7 @@ fn a_thousand_readers_who_wait_for_one_writer_get_in_together() {
     assert_eq!(server.info("answers_most"), 50, "in slices");
 }
 
-/// The queue is served when the request that blocked the others is gone.
+/// The queue is served when the request that blocked the others leaves.
 #[test]
 fn readers_get_in_when_the_writer_before_them_gives_up() {
     let server = Server::start();
@@ -126,7 +126,7 @@ fn each_holder_has_a_grant_of_its_own() {
     let mut me = server.client();
     let a = me.say("LOCK.ACQUIRE k a 60000 SHARED NOTE first").as_int();
     let b = me.say("LOCK.ACQUIRE k b 1000 SHARED").as_int();
-    // Holds, lease and token are those of the named owner.
+    // Holds, lease and token are those of the owner that is named.
     assert_eq!(me.say("LOCK.REENTER k b"), int(2));
     assert_eq!(me.say("LOCK.EXTEND k b 50000"), int(b));
     assert_eq!(me.say(&format!("LOCK.EXTEND k b 50000 TOKEN {}", b + 1)), null());
@@ -139,11 +139,11 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!((of("note"), of("mode")), ([text("first"), text("")], [text("shared"), text("shared")]));
     let ttl = of("ttl").map(|ttl| ttl.as_int());
     assert!(ttl[0] > 50_000 && (40_000..=50_000).contains(&ttl[1]), "{ttl:?}");
-    // Each token is checked separately; the raised one is no longer a's.
+    // Each token is checked separately; the raised one is no longer that of a's first grant.
     assert!(me.say(&format!("LOCK.CHECK k {raised}")).as_int() > 50_000);
     assert!((1..=50_000).contains(&me.say(&format!("LOCK.CHECK k {b}")).as_int()));
     assert_eq!(me.say(&format!("LOCK.CHECK k {a}")), null());
-    // Nobody else's.
+    // Tokens that belong to no grant are refused.
     assert_eq!(
         (me.say("LOCK.EXTEND k c 1000"), me.say("LOCK.REENTER k c"), me.say("LOCK.RELEASE k c")),
         (null(), null(), null())
@@ -154,8 +154,8 @@ fn each_holder_has_a_grant_of_its_own() {
     assert_eq!(owners(&mut me, "k"), ["a"]);
 }
 
-/// Readers need no order among themselves: a proposal that equals another reader's token, or lies between those of two
-/// readers, is accepted. A writer is after all of them, and a reader after the writer.
+/// Tokens of readers are not ordered among themselves: a proposal that equals another reader's token, or lies between
+/// those of two readers, is accepted. A writer's is above all of them, and a later reader's above the writer's.
 #[test]
 fn tokens_of_readers_are_in_no_order() {
     let server = past_its_first_tokens();
@@ -163,7 +163,7 @@ fn tokens_of_readers_are_in_no_order() {
     let a = me.say("LOCK.ACQUIRE k a 20000 SHARED").as_int();
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k b 40000 SHARED FENCE {a}")), int(a));
     assert_eq!(me.say(&format!("LOCK.ACQUIRE k c 40000 SHARED FENCE {}", a - 1)), int(a - 1));
-    // Of two grants with one token, CHECK reports the one that lasts longer.
+    // If two grants have one token, CHECK reports the one that lasts longer.
     assert!((20_001..=40_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
     me.say("LOCK.RELEASE k b");
     assert!((1..=20_000).contains(&me.say(&format!("LOCK.CHECK k {a}")).as_int()));
@@ -174,7 +174,7 @@ fn tokens_of_readers_are_in_no_order() {
     me.say("LOCK.RELEASE k w");
     let read = me.say(&format!("LOCK.ACQUIRE k a 60000 SHARED FENCE {written}")).as_int();
     assert!(read > written);
-    // Even if the writer itself became a reader.
+    // This also holds if the writer itself became a reader.
     let written = me.say("LOCK.ACQUIRE x w 60000").as_int();
     me.say("LOCK.CONVERT x w SHARED");
     assert!(me.say(&format!("LOCK.ACQUIRE x a 60000 SHARED FENCE {written}")).as_int() > written);
@@ -195,13 +195,13 @@ fn a_repeated_request_is_one_in_the_same_mode() {
     }
     assert_eq!(owners(&mut me, "k"), ["a", "b"]);
     assert_eq!(server.info("grants"), 2);
-    // The other way round.
+    // The reverse case.
     me.say("LOCK.ACQUIRE x a 60000");
     assert!(error(me.say("LOCK.ACQUIRE x a 60000 SHARED RETRY")).starts_with("OWNED"));
 }
 
-/// An owner that is granted the lock no longer waits: its requests in that mode are answered with the grant, those in
-/// another mode are refused.
+/// An owner that is granted the lock no longer waits: its requests in that mode are answered with the grant, and those
+/// in another mode are refused.
 #[test]
 fn a_holder_does_not_wait_for_itself() {
     let server = Server::start();
@@ -241,7 +241,7 @@ fn among_a_crowd(server: &Server, crowd: &str, meanwhile: impl FnOnce(&Mutex<Vec
 
 const ROUNDS: usize = 20;
 
-/// The lock is never free, and newcomers would be compatible with its holders, yet they queue behind the waiter.
+/// The lock is never free, and new requests would be compatible with its holders, yet they queue behind the waiter.
 #[test]
 fn those_who_keep_coming_do_not_keep_out_who_waits() {
     for (crowd, lonely) in [(" SHARED", ""), (" LIMIT 9", ""), (" SHARED", " LIMIT 3"), (" LIMIT 9", " SHARED")] {
@@ -264,7 +264,7 @@ fn those_who_keep_coming_do_not_keep_out_who_waits() {
     }
 }
 
-/// Each exclusive request from before is served once, and none that came later.
+/// Each exclusive request from before the reader's is served once, and no later one.
 #[test]
 fn writers_who_keep_coming_do_not_keep_a_reader_out() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Slots and bytes for waiting requests: they are bounded, and nobody takes what others need.
+//! Places and bytes for waiting requests: they are bounded, and no client takes the share of others.
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, pair, text, wait_until, waits};
 
@@ -12,7 +12,7 @@ fn listener(server: &Server) -> Client {
     client
 }
 
-/// Returns a name of one megabyte, whose lock is held by `me`.
+/// Returns a key of one megabyte, which `me` has locked.
 fn held(client: &mut Client) -> Vec<u8> {
     let key = vec![b'k'; MEGABYTE];
     assert!(client.send(&[b"LOCK.ACQUIRE", &key, b"me", b"60000"]).as_int() > 0);
@@ -49,7 +49,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     me.say(&format!("CONFIG SET maxmemory {}", used + 20 * MEGABYTE as u64));
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with("OOM ") && waiting < 20, "{waiting} waited: {refused}");
-    // Once above the bound, not just before it.
+    // The server has to be above the bound, not just below it.
     let used = me.info_field("used_memory");
     me.say(&format!("CONFIG SET maxmemory {}", used - 3 * MEGABYTE as u64));
     for line in [
@@ -77,7 +77,7 @@ fn above_maxmemory_nothing_more_is_kept_and_what_holders_do_goes_on() {
     assert_eq!(wait_heard(&mut asker, &key, 0, "60000"), text("WAITING"));
 }
 
-/// A replica leaves `maxmemory` to its master, as the server does.
+/// A replica ignores `maxmemory`, as the server itself does, since its master obeys it.
 #[test]
 fn a_replica_that_ignores_maxmemory_lets_clients_watch() {
     let (_server, replica) = pair();
@@ -97,7 +97,7 @@ fn what_waits_has_a_bound_in_bytes() {
     let key = held(&mut me);
     assert_eq!((server.info("waiting_bytes"), server.info("max_waiting_bytes")), (0, 16_777_216));
     let ear = listener(&server);
-    // Each takes two parts: its place in the queue, and its listener's news.
+    // Each request takes two parts: its place in the queue, and the listener's news.
     let (waiting, refused) = fill(&mut asker, &key);
     assert!(refused.starts_with(
         "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiting-bytes,"
@@ -105,7 +105,7 @@ fn what_waits_has_a_bound_in_bytes() {
     assert_eq!(waiting, 3, "a listener has half");
     let taken = server.info("waiting_bytes");
     assert!(taken > 6 * MEGABYTE as u64 && taken < 8 * MEGABYTE as u64, "{taken}");
-    // There is room for others, and for this connection with a short name.
+    // There is room for others, and for this connection with a short key.
     let (one, _) = waits(&server, "LOCK.WAIT k you 60000");
     assert_eq!(asker.say(&format!("LOCK.WAIT k a 60000 HEARD {NAME}")), text("WAITING"));
     drop(ear);
@@ -126,14 +126,14 @@ fn what_waits_has_a_bound_in_bytes() {
     }
 }
 
-/// Receives all news, one answer of limited length at a time. Returns the number of news.
+/// Receives all news, in answers of limited length. Returns the number of pieces.
 fn hears_all(ear: &mut Client) -> usize {
     std::iter::from_fn(|| Some(ear.say(&format!("LOCK.HEAR {NAME} 0")).as_list().len()))
         .take_while(|news| *news > 0)
         .sum()
 }
 
-/// An answer that nobody has received keeps its bytes until somebody does.
+/// An answer that its listener has not received keeps its bytes until it does.
 #[test]
 fn answers_that_nobody_hears_count() {
     let server = Setup::new().module_arguments(&["max-waiting-bytes", "16777216"]).start();
@@ -166,8 +166,8 @@ fn nobody_takes_the_places_that_others_need() {
     assert!(refused.starts_with(
         "QUEUEFULL the requests of this user, or of this listener, have their share of lock.max-waiters,"
     ));
-    // Each connection of the same user has a place for its first request, and after those are used up, another user
-    // still has one.
+    // Each connection of the same user has a place for its first request. When these are used up, another user still
+    // has a place.
     let _crowd: Vec<_> = (0..24).map(|n| waits(&server, &format!("LOCK.WAIT k c{n} 60000")).0).collect();
     assert!(me.say("LOCK.WAIT k you 60000").is_error("QUEUEFULL"));
     let mut app = server.client();

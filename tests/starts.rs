@@ -67,7 +67,7 @@ fn a_clean_end_is_proved_by_what_was_loaded() {
             server.start_again();
             assert_remembers(&server, token);
         }
-        // The proof is used up: a crash after it is like any crash.
+        // The proof is used only once: after it a crash is like any other.
         let aof_always = how == "NOSAVE";
         server.kill();
         server.start_again();
@@ -77,14 +77,14 @@ fn a_clean_end_is_proved_by_what_was_loaded() {
 
 #[test]
 fn an_end_that_left_something_else_is_guarded() {
-    // Saved earlier, but ended without saving: the file has an older set.
+    // The data was saved earlier, and the server ended without saving, so the file has older locks.
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
     server.client().say("SAVE");
     server.client().say("LOCK.ACQUIRE later me 60000");
     server.shutdown("NOSAVE");
     server.start_again();
     assert_guarded(&server, token);
-    // Ended with a snapshot, then started with the AOF newly on: nothing is loaded.
+    // The server ended with a snapshot, and starts with the AOF newly switched on, so nothing is loaded.
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
     server.shutdown("SAVE");
     server.start_again_with(|setup| setup.aof());
@@ -158,7 +158,7 @@ fn a_terminated_server_ends_clean() {
 #[test]
 fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));
-    // There is a folder in place of the snapshot.
+    // A folder is in the place of the snapshot.
     let snapshot = server.dir().join("dump.rdb");
     fs::create_dir(&snapshot).unwrap();
     assert!(error(server.client().say("SHUTDOWN SAVE")).contains("Errors trying to SHUTDOWN"));
@@ -169,8 +169,8 @@ fn a_save_that_fails_ends_nothing_and_proves_nothing() {
     assert_guarded(&server, token);
 }
 
-/// The AOF may have been switched on just before, and may still be waiting for its first rewrite: the module cannot
-/// know.
+/// The AOF may have been switched on just before, and may still be waiting for its first rewrite, which the module
+/// cannot know.
 #[test]
 fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     let mut server = Setup::new().aof().module_later().start();
@@ -186,7 +186,7 @@ fn a_module_loaded_into_a_running_server_does_not_trust_its_aof() {
     assert_guarded(&server, token);
 }
 
-/// A transaction's grant reaches the AOF at its end, when the AOF may already be off.
+/// A transaction's grant is written to the AOF at its end, when the AOF may already be off.
 #[test]
 fn a_grant_in_the_transaction_that_turns_the_aof_off_is_not_taken_for_remembered() {
     for last in ["CONFIG SET appendonly no", "CONFIG SET appendfsync no"] {
@@ -220,8 +220,8 @@ fn setting_the_aof_to_what_it_is_changes_nothing_and_moving_it_does() {
     assert_guarded(&server, token);
 }
 
-/// A lock from an incarnation that was not remembered used to be suspect for that incarnation only: after a clean
-/// restart the node vouched for a stale holder.
+/// A lock from an incarnation that was not proved used to be suspect for that incarnation only: after a clean restart
+/// the node vouched for a holder that may have lost it.
 #[test]
 fn a_suspect_lock_is_suspect_in_the_next_life_too() {
     let (mut server, token) = held(Setup::new().option("save", "3600 1"));

@@ -1,4 +1,4 @@
-//! The state that a node keeps across its incarnations: its identity, and a ceiling below which all its tokens are.
+//! The state that a node keeps across its incarnations: its identity, and a ceiling that all its tokens stay below.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -78,7 +78,7 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
     let server = folder.setup().start();
     let mut client = server.client();
     let token = client.say("LOCK.ACQUIRE k me 60000").as_int();
-    // The folder disappears: nothing can be written.
+    // The folder disappears, so nothing can be written.
     folder.take_away();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
     assert!(server.log().contains("the state file cannot be written"));
@@ -102,7 +102,7 @@ fn a_disk_that_fails_refuses_grants_at_the_ceiling_and_resumes() {
     assert!(server.log().contains("the state file can be written again"));
 }
 
-/// The answer comes once the node serves, for every command right behind it.
+/// The answer comes once the node serves, so a command right behind LIFT is served.
 #[test]
 fn lift_is_answered_when_the_node_serves() {
     let folder = StateFolder::new();
@@ -122,7 +122,7 @@ fn lift_is_answered_when_the_node_serves() {
     assert_eq!(client.say("LOCK.EXTEND nothing nobody 1"), null());
 }
 
-/// An operator's script lifts a guard many times over. A LIFT that changes nothing is neither written nor logged, so it
+/// An operator's script lifts a guard many times. A LIFT that changes nothing is neither written nor logged, so it
 /// works while the disk fails.
 #[test]
 fn a_lift_that_changes_nothing_needs_no_disk() {
@@ -141,8 +141,8 @@ fn a_lift_that_changes_nothing_needs_no_disk() {
     assert_eq!(lifted(), before + 1);
 }
 
-/// An operator's script arms the guard many times over. An ARM is written only if the disk has an earlier end, so that
-/// hundreds of them do not wait for the disk one by one.
+/// An operator's script arms the guard many times. An ARM is written only if the file has an earlier end, so that
+/// hundreds of them do not each wait for the disk.
 #[test]
 fn an_arm_that_the_disk_has_already_needs_no_disk() {
     let folder = StateFolder::new();
@@ -162,8 +162,8 @@ fn an_arm_that_the_disk_has_already_needs_no_disk() {
     assert!(server.client().say("LOCK.GUARD").as_int() as u128 >= (ends - Instant::now()).as_millis());
 }
 
-/// Uses up the ceiling: the key's next token would be the first above it, for any client, as after a proposal or with a
-/// clock that is ahead.
+/// Uses up the ceiling: the key's next token is above it, for any client, as after a proposal or with a clock that is
+/// ahead.
 fn use_up_the_ceiling(client: &mut Client) {
     client.insist("LOCK.ACQUIRE k me 60000").as_int();
     let ceiling = client.info_field("lock_token_ceiling");
@@ -198,7 +198,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     folder.take_away();
     wait_until("the failure is noticed", || server.info("state_file_failing") == 1);
     use_up_the_ceiling(&mut client);
-    // A client that cannot be blocked, or that asks several nodes and repeats by itself, is answered at once.
+    // A client that cannot be blocked, or one that asks several nodes and repeats by itself, is answered at once.
     let next = client.info_field("lock_token_ceiling") + 1;
     for line in [
         &format!("LOCK.ACQUIRE k me 60000 FENCE {next}"),
@@ -209,7 +209,7 @@ fn an_acquire_that_waits_for_the_disk_in_vain_is_told_so() {
     assert_eq!(server.info("waiters_most"), 0);
     assert!(error(client.say("LOCK.ACQUIRE k me 60000")).starts_with("NOTYET "));
     assert_eq!((server.info("waiters_most"), server.info("waiters"), server.info("wait_timeouts")), (1, 0, 0));
-    // Another request is before it, so that is the answer.
+    // Another request is ahead, so that is the answer.
     let waiter = crate::harness::waits(&server, "LOCK.ACQUIRE k first 60000 WAIT 60000");
     assert_eq!(other.say("LOCK.ACQUIRE k me 60000"), null());
     folder.bring_back();
@@ -237,7 +237,7 @@ fn proposals_of_a_quorum_client() {
     assert_eq!(again(clock + 3_600_000_000), proposed + 3, "an hour ahead: ignored");
     assert_eq!(again((1 << 53) - 1), proposed + 4);
     let held = proposed + 4;
-    // The second round: raised, never lowered, bounded by a fixed cap.
+    // The second round of a quorum acquire: the token is raised, never lowered, and bounded.
     assert_eq!(client.say(&format!("LOCK.FENCE k me {held}")), int(held));
     assert_eq!(client.say("LOCK.FENCE k me 1"), int(held), "lower is no error");
     assert_eq!(client.say(&format!("LOCK.FENCE k you {}", held + 5)), null());
@@ -304,7 +304,7 @@ fn what_is_no_regular_file_is_refused_and_stays() {
     assert!(run(&format!("mkfifo {}", path("pipe").display())));
     let _socket = UnixListener::bind(path("socket")).unwrap();
     let mut cases = vec![("folder", "it is a folder"), ("pipe", "it is a pipe"), ("socket", "it is a socket")];
-    // A device like /dev/null, which root could rename like any other file.
+    // A device like /dev/null, which root could replace by renaming a file over it.
     if run(&format!("mknod {} c 1 3", path("device").display())) {
         cases.push(("device", "it is a device"));
     } else {
@@ -316,7 +316,7 @@ fn what_is_no_regular_file_is_refused_and_stays() {
         assert!(log.contains(expected), "{name}: {log}");
         assert_eq!(fs::symlink_metadata(path(name)).unwrap().file_type(), kind, "{name}");
     }
-    // And in place of the lock file.
+    // The same for a folder in place of the lock file.
     fs::create_dir(path("a.lock")).unwrap();
     assert!(run(&format!("mkfifo {}", path("b.lock").display())));
     symlink(path("nowhere"), path("c.lock")).unwrap();
@@ -335,7 +335,7 @@ fn a_file_that_is_not_ours_is_refused_and_stays() {
     let log = on(&path).refused();
     assert!(log.contains("is not a state file of this module"), "{log}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "Dear Sir");
-    // Nor is it replaced if it appears while the server runs.
+    // A foreign file is not replaced if it appears while the server runs, either.
     let path = dir.path().join("node.state");
     let server = on(&path).start();
     fs::write(dir.path().join("other"), "Dear Sir").unwrap();
@@ -384,7 +384,7 @@ fn what_lies_beside_the_state_file_is_not_touched() {
     assert!(server.log().contains("node.state.damaged-2"), "{}", server.log());
 }
 
-/// People who tidy up remove `*.lock`: that must not let a second server pass for this node.
+/// People who clean up remove `*.lock`: after that a second server must still not pass for this node.
 #[test]
 fn a_second_server_is_refused_also_without_the_lock_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
         fs::remove_file(&lock).unwrap();
         let log = on(&path).refused();
         assert!(log.contains("another server uses the state file"), "{round}: {log}");
-        // The file made by the refused server is used, and a missing one is created again.
+        // In one round the lock file of the refused server is left, in the other it is missing and created again.
         if round == 1 {
             fs::remove_file(&lock).unwrap();
         }
@@ -407,8 +407,8 @@ fn a_second_server_is_refused_also_without_the_lock_file() {
     assert!(first.client().insist("LOCK.ACQUIRE k me 1000").as_int() > 0);
 }
 
-/// Both files are gone, and a second server has created its own: the first one must not write over files that now
-/// belong to another.
+/// Both files were removed, and a second server has created its own: the first one must not overwrite files that belong
+/// to another server now.
 #[test]
 fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -416,7 +416,8 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     let first = on(&path).start();
     let mut client = first.client();
     client.insist("LOCK.ACQUIRE k me 60000");
-    // It does not get to write its file again meanwhile: otherwise the second one would be refused.
+    // The first server is frozen, so that it cannot write its file again meanwhile, because of which the second would
+    // be refused.
     let frozen = Frozen::new(&first);
     fs::remove_file(dir.path().join("node.state.lock")).unwrap();
     fs::remove_file(&path).unwrap();
@@ -431,12 +432,12 @@ fn a_server_whose_state_file_was_taken_promises_nothing_any_more() {
     assert_eq!(first.log().matches("Nothing is promised here from now on").count(), 1, "{}", first.log());
     assert_eq!(client.say("LOCK.RELEASE k me"), int(0));
     assert!(read(path.clone()).contains(&id), "the file is the second one's");
-    // It stays so after the second one has ended: the first does not know what that one issued.
+    // It stays so after the second server has ended: the first does not know which tokens that one issued.
     second.kill();
     let mut tries = 0;
     wait_until("it has tried again", || {
         tries += 1;
-        // (With FENCE it is answered at once.)
+        // (A request with FENCE is answered at once.)
         assert!(client.say("LOCK.ACQUIRE other me 60000 FENCE 1").is_error("NOTYET"));
         tries > 300
     });
@@ -457,7 +458,7 @@ fn a_stamp_that_cannot_be_put_is_told_of_once() {
     let ceiling = server.info("token_ceiling");
     wait_until("it has tried again", || server.info("token_ceiling") > ceiling);
     let mut client = server.client();
-    // (With FENCE it is answered at once.)
+    // (A request with FENCE is answered at once.)
     assert!(client.say("LOCK.ACQUIRE other me 60000 FENCE 1").is_error("GUARDED"));
     assert!(client.say("LOCK.GUARD LIFT").is_error("NOTYET"));
     assert!(client.say("LOCK.ACQUIRE other me 60000 FENCE 1").is_error("NOTYET"));

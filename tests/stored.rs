@@ -1,9 +1,9 @@
 //! This version of the module reads what earlier versions wrote: an upgrade by restart keeps every lock and its token.
 //!
 //! `stored/` has a folder per version, made by `make store`. It contains the snapshot and the state file of a node that
-//! ended clean, the AOF and the state file of one that was killed, and the tokens of the locks in both. The boot of its
-//! machine is over, so all leases, which are a day long, start over in full. The files are copies, and those of 0.1.0
-//! do not name their data, so they prove nothing and the node is guarded.
+//! was shut down cleanly, the AOF and the state file of one that was killed, and the tokens of the locks in both. They
+//! are from another boot, so all leases, which are a day long, start over in full. The files are copies, and those of
+//! 0.1.0 are not tied to their data, so they prove nothing and the node is guarded.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::harness::{Client, Server, Setup, error, guarded_ms, int, null, read, 
 /// The leases in those files, in milliseconds.
 const LEASE_MS: i64 = 86_400_000;
 
-/// The step of the wall clock to before the time of writing, in seconds: tokens must not depend on it.
+/// The step of the wall clock, in seconds, to a time before the files were written: tokens must not depend on it.
 const STEP_BACK_SECONDS: i64 = -30 * 365 * 86_400;
 
 fn versions() -> Vec<PathBuf> {
@@ -40,8 +40,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Starts a server on a stored folder. Returns it with the tokens of the locks stored there. `keep` selects the files
-/// that it finds.
+/// Starts a server on a stored folder. Returns it with the tokens of the locks stored there. `keep` removes the files
+/// that the server should not find.
 fn started_on(stored: &Path, setup: Setup, keep: impl Fn(&Server)) -> (Server, HashMap<String, i64>) {
     let setup = setup.guarded().wall_clock().module_arguments(&["max-ttl", &LEASE_MS.to_string()]);
     let mut server = setup.start();
@@ -88,7 +88,7 @@ fn ceiling(folder: &Path) -> i64 {
     state.lines().find_map(|line| line.strip_prefix("ceiling ")).unwrap().parse().unwrap()
 }
 
-/// Checks that later tokens are above all that were issued.
+/// Checks that later tokens are above all that were issued before.
 fn assert_tokens_go_on(server: &Server, stored: &Path) {
     let mut client = server.client();
     for key in ["released", "unheard-of"] {
@@ -97,7 +97,7 @@ fn assert_tokens_go_on(server: &Server, stored: &Path) {
     }
 }
 
-/// Checks that the node is guarded, and that nobody can prolong what it loaded.
+/// Checks that the node is guarded, and that the loaded locks cannot be extended.
 fn assert_guarded(server: &Server, tokens: &HashMap<String, i64>) {
     let mut client = server.client();
     for line in ["LOCK.ACQUIRE unheard-of you 1000", "LOCK.ACQUIRE plain you 1000", "LOCK.EXTEND plain me 1000"] {
@@ -147,7 +147,7 @@ fn without_the_state_file_they_are_kept_and_not_believed() {
     }
 }
 
-/// The snapshot by itself is from a moment before the kill.
+/// The snapshot is from a moment before the kill, and proves nothing by itself.
 #[test]
 fn a_state_without_its_data_is_guarded() {
     for version in versions() {
@@ -160,13 +160,14 @@ fn a_state_without_its_data_is_guarded() {
     }
 }
 
-/// The server skips refused commands in its AOF, and used to claim that it remembered every grant.
+/// The server skips commands in its AOF that are refused, after which the node used to claim that it remembers every
+/// grant.
 #[test]
 fn an_aof_of_a_version_to_come_proves_nothing() {
     let mut server = Setup::new().aof().start();
     server.client().insist("LOCK.ACQUIRE late me 60000");
     server.kill();
-    // The same file with the same length, except for the first byte of the lock's record, which is its version.
+    // The file has the same length, and only the first byte of the lock's record, which is its version, is changed.
     let path = server.dir().join("appendonlydir/appendonly.aof.1.incr.aof");
     let mut bytes = fs::read(&path).unwrap();
     let name = b"\r\nlate\r\n";

@@ -1,4 +1,4 @@
-//! Many waiters: in order, each served or answered, and nothing left behind.
+//! Many waiters: they are served in order, each gets an answer, and nothing is left behind.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{Client, Reply, Server, Setup, error, int, null, seed, wait_until};
 
-/// Raises the limit on open files as far as the system allows: clients and their connections need files.
+/// Raises the limit on open files as far as the system allows, because connections of clients need files.
 fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -21,7 +21,7 @@ fn crowd(server: &Server, count: usize, line: impl Fn(usize) -> String) -> Vec<C
     let mut clients: Vec<Client> = (0..count).map(|_| server.client()).collect();
     for (n, client) in clients.iter_mut().enumerate() {
         client.ask(&line(n));
-        // From time to time the loop waits for all of them, so that they arrive in this order.
+        // Now and then the loop waits until all of them are queued, so that they arrive in this order.
         if n % 50 == 49 {
             wait_until("they wait", || server.info("waiters") == before + n as u64 + 1);
         }
@@ -44,7 +44,7 @@ fn a_thousand_on_one_key_are_served_in_order() {
     let server = Server::start();
     let mut me = server.client();
     let mut last = me.say("LOCK.ACQUIRE k me 60000").as_int();
-    // All in one pipeline at a time, so that they arrive in this order.
+    // They are sent in one pipeline, so that they arrive in this order.
     let mut clients: Vec<Client> = Vec::new();
     for n in 0..COUNT {
         let mut client = server.client();
@@ -65,7 +65,7 @@ fn a_thousand_on_one_key_are_served_in_order() {
     assert_eq!((server.info("hand_overs"), server.info("waiters_most")), (COUNT as u64, COUNT as u64));
 }
 
-/// After each event that ends a whole queue, the server returns to its other clients after a slice of the answers.
+/// When a whole queue has to be answered, the server returns to its other clients after each slice of the answers.
 #[test]
 fn a_queue_that_is_sent_away_is_answered_in_slices() {
     const COUNT: usize = 1_000;
@@ -73,7 +73,7 @@ fn a_queue_that_is_sent_away_is_answered_in_slices() {
     let server = Server::start();
     let mut me = server.client();
     let line = |n| format!("LOCK.ACQUIRE k o{n} 60000 WAIT 60000");
-    // Somebody overwrites the key, or the guard is armed for longer than they wait.
+    // Another client overwrites the key, or the guard is armed for longer than the waits.
     for (away, code) in [("SET k v", "WRONGTYPE"), ("LOCK.GUARD ARM 3600000", "GUARDED")] {
         me.say("LOCK.ACQUIRE k me 60000");
         let mut clients = crowd(&server, COUNT, line);
@@ -136,7 +136,7 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     let clients = crowd(&server, count, |n| format!("LOCK.ACQUIRE k o{n} 60000 WAIT 60000 NOTE n{n}"));
     let mut stays: Vec<bool> = (0..count).map(|n| n % 2 == 0).collect();
     stays.shuffle(&mut random);
-    // Some are gone before the first hand-over, some leave during the hand-overs.
+    // Some clients disconnect before the first hand-over, some during the hand-overs.
     let mut left: Vec<(usize, Client)> = clients.into_iter().enumerate().collect();
     let early = count / 4;
     let mut gone = 0;
@@ -150,7 +150,7 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     let mut served = HashSet::new();
     while server.info("waiters") > 0 {
         let Some(next) = left.iter().position(|(n, _)| stays[*n]) else { break };
-        // The late ones leave right before the next one that stays, one by one.
+        // These clients disconnect right before the next one that stays is served.
         let before = server.info("waiters");
         drop(left.drain(..next).collect::<Vec<_>>());
         wait_until("they are gone", || server.info("waiters") == before - next as u64);
@@ -168,7 +168,7 @@ fn a_random_half_of_many_goes_away_and_the_others_are_served_in_order() {
     wait_until("memory is given back", || me.info_field("used_memory") < memory + (2 << 20));
 }
 
-/// Does everything at once, on few keys: the sum of the clients' answers must match what the node did, and no lock has
+/// Does everything at once, on few keys: the clients' answers must add up to the node's counts, and no lock may have
 /// two holders.
 pub fn random_storm(server: &Server) {
     let seed = seed();
@@ -187,7 +187,7 @@ pub fn random_storm(server: &Server) {
                             client.say(&format!("LOCK.WAIT k{key} {owner} {wait} TICKET {ticket}")).as_int();
                         }
                         if random.random_range(0..10) == 0 {
-                            // Gone in the middle of it.
+                            // The client disconnects in the middle of its wait.
                             client.ask(&format!("LOCK.ACQUIRE k{key} {owner} {ttl} WAIT {wait}"));
                             client = server.client();
                             continue;

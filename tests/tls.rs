@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::harness::{Setup, certificates, int, null, own_certificate, read, wait_until, with_mutual_tls, with_tls};
 
-/// Starts redis-cli over TLS, as a separate process.
+/// Starts redis-cli over TLS, in a process of its own.
 fn over_tls(certificates: &Path, port: u16, line: &str, out: &Path) -> Child {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string(), "--tls", "--cacert"]);
@@ -27,7 +27,7 @@ fn ask(certificates: &Path, port: u16, line: &str) -> String {
     fs::read_to_string(out).unwrap().trim().to_owned()
 }
 
-/// The server has its default for TLS: clients need their own certificates.
+/// The server has its default for TLS: it requires client certificates.
 #[test]
 fn locks_and_hand_overs_over_tls() {
     let Some(dir) = certificates("IP:127.0.0.1") else { return };
@@ -39,7 +39,7 @@ fn locks_and_hand_overs_over_tls() {
         waiters.push(over_tls(dir.path(), port, &format!("LOCK.ACQUIRE k w{n} 60000 WAIT 60000"), out));
         wait_until("it waits", || server.info("waiters") == n as u64 + 1);
     }
-    // One receives the lock over TLS from a client without it, the other from one that uses TLS, too.
+    // One waiter is handed the lock by a client without TLS, the other by one with TLS.
     let mut me = server.client();
     assert_eq!(me.say("LOCK.RELEASE k me"), int(0));
     assert!(waiters[0].wait().unwrap().success());
@@ -51,7 +51,7 @@ fn locks_and_hand_overs_over_tls() {
         assert!(newer > last);
         last = newer;
     }
-    // A client that waited over TLS and is gone is granted nothing.
+    // A client that waited over TLS and has disconnected is granted nothing.
     let mut gone = over_tls(dir.path(), port, "LOCK.ACQUIRE k gone 60000 WAIT 60000", &outs[0]);
     wait_until("it waits", || server.info("waiters") == 1);
     gone.kill().unwrap();

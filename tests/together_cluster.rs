@@ -1,5 +1,5 @@
-//! A slot of a cluster moves while several clients hold a lock in it: all grants move along, and waiters of all modes
-//! are redirected.
+//! A slot of a cluster migrates while several clients hold a lock in it: all grants move along, and waiters of all
+//! modes are redirected.
 
 use crate::harness::{
     Client, Member, cluster, error, grants, guarded_ms, int, joined, null, number, owners, text, token, wait_until,
@@ -9,7 +9,7 @@ use crate::harness::{
 /// The slot of `k`.
 const SLOT: i64 = 7629;
 
-/// Starts to move the slot from `source` to `target`.
+/// Starts to migrate the slot from `source` to `target`.
 fn begin_move(source: &Member, target: &Member) {
     target.client().say(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", source.id));
     source.client().say(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", target.id));
@@ -39,7 +39,7 @@ fn readers_and_those_who_wait_in_a_slot_that_migrates() {
     for waiter in &mut waiters {
         assert!(waiter.hear().is_error("TRYAGAIN"), "its slot is on its way");
     }
-    // All of them keep others out there, and can only be released.
+    // All grants keep others out there, and can only be released.
     let mut there = other.client();
     assert_eq!(asking(&mut there, "LOCK.INFO k").field("holders"), int(2));
     assert_eq!(asking(&mut there, "LOCK.ACQUIRE k w 1000"), null());
@@ -56,7 +56,7 @@ fn readers_and_those_who_wait_in_a_slot_that_migrates() {
     wait_until("the source has none of it", || (one.server.info("held"), one.server.info("waiters")) == (0, 0));
 }
 
-/// One of several grants ends while the slot is moving and the lock is still here: waiters get the lock here.
+/// One of several grants ends while the slot is migrating and the lock is still here: a waiter gets the lock here.
 #[test]
 fn permits_are_handed_over_while_the_lock_is_still_here() {
     for cause in ["LOCK.RELEASE k b", "BREAK", "the lease ends"] {
@@ -75,14 +75,14 @@ fn permits_are_handed_over_while_the_lock_is_still_here() {
         }
         assert_eq!(number(&waiter.hear()), 2, "{cause}");
         assert_eq!(owners(&mut me, "k"), ["a", "c"], "{cause}");
-        // When the last grant is gone, so is the key, and the next one is requested at the target.
+        // When the last grant ends, the key is gone, and the next one is requested at the target.
         let mut last = waits(&one.server, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
         me.say("LOCK.BREAK k");
         assert!(last.hear().is_error("TRYAGAIN"), "{cause}");
     }
 }
 
-/// The slot came without its locks: readers that nobody here knows may still be reading.
+/// The slot came without its locks: readers that are unknown here may still be reading.
 #[test]
 fn a_slot_that_came_without_its_readers_is_guarded_for_all_modes() {
     let mut members = joined(["0 5460 10923 16383", "5461 10922", ""]);

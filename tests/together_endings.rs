@@ -1,12 +1,12 @@
-//! Every way in which one of several grants ends or changes, and who is granted the lock then: leases, BREAK, CONVERT,
-//! key events.
+//! Every way in which one of several grants ends or changes, and which waiters get the lock then: leases, BREAK,
+//! CONVERT, key events.
 
 use crate::harness::{
     Client, Server, Setup, error, grants, guarded_ms, int, null, number, owners, permits, text, token, wait_until,
     waits,
 };
 
-/// Returns a server with key events, and a client that receives them.
+/// Returns a server with key events, and a client that subscribes to them.
 fn told() -> (Server, Client) {
     let server = Setup::new().option("notify-keyspace-events", "Ed").start();
     let mut events = server.client();
@@ -48,7 +48,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
         assert_eq!(next(&mut events), event);
     }
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {a}")), null());
-    // One of several by its token, one of several by the end of its lease, then the last.
+    // One grant is broken by its token, one ends with its lease, then the last is broken.
     let c = me.say("LOCK.ACQUIRE k c 60000 SHARED").as_int();
     me.say("LOCK.ACQUIRE k d 3000 SHARED");
     me.say("LOCK.ACQUIRE k e 20 SHARED");
@@ -68,7 +68,7 @@ fn each_grant_that_comes_changes_or_ends_is_told_and_a_lock_that_ends_once() {
 fn a_lock_whose_leases_are_all_over_is_told_once() {
     let (server, mut events) = told();
     let mut me = server.client();
-    // While nothing is written, all of them end.
+    // All of the leases end while nothing may be written.
     let lines: Vec<_> = (0..20).map(|n| format!("LOCK.ACQUIRE k o{n} {} SHARED", 3_000 + n)).collect();
     me.pipeline(&lines);
     me.say("CLIENT PAUSE 100000 WRITE");
@@ -113,7 +113,7 @@ fn a_grant_that_is_over_counts_for_nothing_before_it_is_taken_out() {
     me.say("CLIENT PAUSE 100000 WRITE");
     wait_until("it ends", || me.say("LOCK.INFO k").field("holders") == int(1));
     assert_eq!((owners(&mut me, "k"), me.say(&format!("LOCK.CHECK k {b}"))), (vec!["a".to_owned()], null()));
-    // Commands sent now run right after the pause, together with the work that came due.
+    // Commands sent now run right after the pause, together with the work that has come due.
     me.ask("LOCK.CONVERT k a EXCLUSIVE");
     let mut operator = server.client();
     operator.say("CLIENT UNPAUSE");
@@ -134,7 +134,7 @@ fn break_ends_all_grants_or_those_with_one_token() {
     assert_eq!(me.say(&format!("LOCK.BREAK k TOKEN {b}")), int(b));
     assert_eq!(number(&waiter.hear()), 2);
     assert_eq!((me.say("LOCK.EXTEND k b 1000"), me.say("LOCK.EXTEND k a 1000")), (null(), int(a)));
-    // All of them: the answer is the largest token.
+    // BREAK of all grants answers with the largest token.
     let d = grants(&mut me, "k")[2].field("token").as_int();
     let mut alone = waits(&server, "LOCK.ACQUIRE k alone 60000 WAIT 60000").0;
     assert_eq!(me.say("LOCK.BREAK k"), int(d.max(c)));
@@ -220,12 +220,13 @@ fn the_only_reader_becomes_a_writer_with_a_new_token() {
     assert_eq!(server.info("waiters"), 1);
     me.say("LOCK.RELEASE k a LEVEL 1");
     assert!(token(&writer.hear()) > converted);
-    // A permit is neither.
+    // A permit can become neither.
     me.say("LOCK.ACQUIRE jobs a 60000 LIMIT 3");
     assert_eq!((me.say("LOCK.CONVERT jobs a EXCLUSIVE"), me.say("LOCK.CONVERT jobs a SHARED")), (null(), null()));
 }
 
-/// Readers that the node has forgotten may still be reading, so it grants no writer. It lets a writer become a reader.
+/// Readers that the node has forgotten may still be reading, so it converts no reader to a writer. It converts a writer
+/// to a reader.
 #[test]
 fn a_guarded_node_makes_no_writers() {
     let server = Server::start();
@@ -233,7 +234,7 @@ fn a_guarded_node_makes_no_writers() {
     me.say("LOCK.GUARD ARM 50000");
     server.lift();
     let r = me.insist("LOCK.ACQUIRE k r 60000 SHARED").as_int();
-    // A flush of another database does not make this one suspect.
+    // A flush of another database makes locks of this one not suspect.
     let mut other = server.client();
     other.say("SELECT 3");
     other.say("LOCK.ACQUIRE dropped x 60000");

@@ -1,5 +1,5 @@
-//! A hundred thousand holders of one lock: an operation on one of them takes as long as with two, and the end of all of
-//! them harms nobody.
+//! A lock with a hundred thousand holders: an operation on one of them takes as long as with two holders, and the end
+//! of all does not delay other clients.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::harness::{
 
 const HOLDERS: usize = 100_000;
 
-/// Makes readers of `k` named r0, r1 and so on, whose leases all end in about `end_ms`.
+/// Makes readers of `k` with the names r0, r1 and so on, whose leases all end in about `end_ms`.
 fn readers(client: &mut Client, count: usize, end_ms: u128) {
     let started = Instant::now();
     for batch in (0..count).collect::<Vec<_>>().chunks(5_000) {
@@ -28,7 +28,7 @@ fn readers(client: &mut Client, count: usize, end_ms: u128) {
     println!("{count} readers in {:?}", started.elapsed());
 }
 
-/// One reader stays, so that each end is a change of the lock, and is sent to the replica.
+/// One reader stays, so that the end of each other one is a change of the lock, which is sent to the replica.
 #[test]
 fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -42,7 +42,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     let mut writer = waits(&master, "LOCK.ACQUIRE k w 60000 WAIT 60000").0;
     beside_a_bystander(&master, || wait_until("all leases end", || master.info("expiries") == HOLDERS as u64));
     let started = Instant::now();
-    // The server waits for this client's write and everything before it.
+    // WAIT covers this client's write, and so everything before it.
     me.say("SET after all");
     in_step(&mut me);
     println!("the replica was in step {:?} later", started.elapsed());
@@ -54,7 +54,7 @@ fn a_hundred_thousand_leases_of_one_lock_end_at_once() {
     assert_eq!((master.info("held"), master.info("deadlines")), (1, 1));
 }
 
-/// If nobody is left, the lock ends as a whole.
+/// If no reader stays, the lock ends as a whole.
 #[test]
 fn a_lock_whose_holders_all_end_ends_as_one() {
     let server = Server::start();
@@ -66,7 +66,7 @@ fn a_lock_whose_holders_all_end_ends_as_one() {
     assert!(me.say("LOCK.ACQUIRE k w 1000").as_int() > 0);
 }
 
-/// The waiter gets the lock in the step in which all the others lose it. Dropping them is left to another thread.
+/// The waiter gets the lock in the step that ends it for all the others. Freeing those is left to another thread.
 #[test]
 fn a_lock_of_many_holders_passes_as_a_whole() {
     const MANY: usize = 20_000;
@@ -96,7 +96,7 @@ fn a_lock_of_many_holders_passes_as_a_whole() {
     assert!(log.contains("bye bye") && !log.contains("crashed"), "{log}");
 }
 
-/// Each beside all the others.
+/// Each operation with all the other holders present.
 #[test]
 fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     let server = Server::start();
@@ -118,7 +118,7 @@ fn one_of_a_hundred_thousand_is_as_quick_as_one_of_two() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 2));
 }
 
-/// Makes `count` readers with one token. Returns the token.
+/// Makes `count` readers that share one token. Returns the token.
 fn readers_with_one_token(me: &mut Client, count: usize) -> i64 {
     let shared = me.say("LOCK.ACQUIRE k r 60000 SHARED").as_int();
     for batch in (1..count).collect::<Vec<_>>().chunks(5_000) {
@@ -165,11 +165,11 @@ fn a_token_that_a_hundred_thousand_readers_share_is_broken_in_slices() {
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("breaks")), (0, 0, 1));
 }
 
-/// Each entry of such a file changes the index of the token that all share: it was searched from its beginning.
+/// Each entry of such a file changes the index of the shared token, which used to be searched from its beginning.
 #[test]
 fn a_token_that_many_readers_share_is_there_after_a_restart() {
     const READERS: usize = 20_000;
-    // The system keeps what a killed server has written.
+    // The system keeps what a killed server has written, so the AOF need not be synced.
     let setup = Setup::new().aof().option("appendfsync", "no");
     let mut server = setup.module_arguments(&["max-clock-skew", "0"]).start();
     let mut me = server.client();
@@ -184,7 +184,7 @@ fn a_token_that_many_readers_share_is_there_after_a_restart() {
     assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
 }
 
-/// The operator used to receive Null, which says that there was no such grant.
+/// The operator used to get Null, which means that there is no such grant.
 #[test]
 fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     let server = past_its_first_tokens();
@@ -202,7 +202,7 @@ fn an_operator_who_is_unblocked_is_told_that_the_break_goes_on() {
     wait_until("all have ended", || server.info("held") == 0);
 }
 
-/// MULTI and scripts keep the server from everybody else until they have ended, so they break at most one slice.
+/// MULTI and scripts stop all other clients until they have ended, so in them BREAK ends at most one slice.
 #[test]
 fn a_transaction_or_a_script_breaks_a_token_of_few_grants_only() {
     let server = past_its_first_tokens();

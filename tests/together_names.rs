@@ -1,11 +1,11 @@
-//! A lock with several holders, under the server's own commands for keys: RENAME, MOVE, SWAPDB, COPY, DEL, EXPIRE,
+//! Locks with several holders, and the server's own commands for keys: RENAME, MOVE, SWAPDB, COPY, DEL, EXPIRE,
 //! flushes, evictions.
 
 use crate::harness::{
     Client, Server, Setup, error, guarded_ms, int, null, owners, past_its_first_tokens, text, token, wait_until, waits,
 };
 
-/// Lets two readers hold `k`: a for a long time, b for longer. Returns their tokens.
+/// Makes two readers hold `k`, b for longer than a. Returns their tokens.
 fn read_by_two(me: &mut Client) -> (i64, i64) {
     let a = me.insist("LOCK.ACQUIRE k a 40000 SHARED NOTE n").as_int();
     (a, me.say("LOCK.ACQUIRE k b 60000 SHARED").as_int())
@@ -24,7 +24,7 @@ fn all_grants_go_along() {
     assert_eq!(me.say("SWAPDB 3 4"), text("OK"));
     me.say("SELECT 4");
     assert_eq!(owners(&mut me, "m"), ["a", "b"]);
-    // The guard of a swap that left a database without its locks.
+    // A swap that left a database without its locks armed the guard.
     server.lift();
     assert_eq!((me.say("LOCK.EXTEND m a 60000"), me.say("LOCK.EXTEND m b 60000")), (int(a), int(b)));
     assert_eq!(me.say("LOCK.ACQUIRE m w 1000"), null());
@@ -33,8 +33,8 @@ fn all_grants_go_along() {
     assert_eq!((server.info("held"), server.info("deadlines")), (0, 0));
 }
 
-/// A token must be above those under its name: a lock that comes from another name brings the history of that name
-/// along.
+/// A new token must be above all earlier ones of the key's name, also if the lock came from another name with smaller
+/// ones.
 #[test]
 fn tokens_are_above_those_of_the_name_that_a_lock_comes_to() {
     type Moves = [&'static str];
@@ -44,7 +44,7 @@ fn tokens_are_above_those_of_the_name_that_a_lock_comes_to() {
             let server = past_its_first_tokens();
             let mut me = server.client();
             token(&me.say(&format!("LOCK.ACQUIRE k a 60000 {}", mode.replace('2', "1"))));
-            // Later somebody writes under the other name, or under the same name in the other database.
+            // A writer then takes the lock of the other name, or of the same name in the other database.
             let elsewhere = match moves[0] {
                 "RENAME k m" => 0,
                 _ => 1,
@@ -70,7 +70,7 @@ fn tokens_are_above_those_of_the_name_that_a_lock_comes_to() {
     }
 }
 
-/// The queue of a name is served when a lock that others may join gets the name.
+/// The queue of a name is served when a lock that a waiter may join gets that name.
 #[test]
 fn a_queue_stays_with_its_name() {
     let server = Server::start();
@@ -83,7 +83,7 @@ fn a_queue_stays_with_its_name() {
     assert!(token(&reader.hear()) > 0);
     assert_eq!(owners(&mut me, "k"), ["a", "b", "c"]);
     assert_eq!(server.info("waiters"), 1);
-    // When the lock leaves, the name is free for the next.
+    // When the lock leaves, the name is free for the next waiter.
     me.say("RENAME k other");
     assert!(token(&writer.hear()) > 0);
 }
@@ -107,14 +107,14 @@ fn whoever_deletes_or_overwrites_the_key_ends_all_grants() {
     }
 }
 
-/// The guard lasts as long as the last of the leases, and each holder may still rely on its own.
+/// The guard lasts as long as the last of the leases, and every holder may still rely on its own lease.
 #[test]
 fn a_flush_is_guarded_until_the_last_lease_would_have_ended() {
     for line in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
         let mut server = Setup::new().aof().start();
         let mut me = server.client();
         read_by_two(&mut me);
-        // Owners that left do not count.
+        // Owners that released before do not count.
         me.say("LOCK.ACQUIRE long c 60000 SHARED");
         me.say("LOCK.ACQUIRE long d 10000 SHARED");
         me.say("LOCK.RELEASE long c");
@@ -129,8 +129,8 @@ fn a_flush_is_guarded_until_the_last_lease_would_have_ended() {
     }
 }
 
-/// The lock comes back with all its grants. Nobody can tell which of them were dropped before the reload, so the node
-/// is guarded.
+/// The lock comes back with all its grants. It is unknown which of them were dropped before the reload, so the node is
+/// guarded.
 #[test]
 fn a_reload_keeps_all_grants() {
     let server = Server::start();
@@ -151,7 +151,7 @@ fn a_reload_keeps_all_grants() {
     wait_until("bookkeeping is that of what is there", || (server.info("held"), server.info("deadlines")) == (2, 2));
 }
 
-/// After an eviction, none of several holders may take the lock again alone: the others may still rely on it.
+/// After an eviction, none of several holders may take the lock again alone, because the others may still rely on it.
 #[test]
 fn an_evicted_lock_bars_its_key_for_all_of_its_holders() {
     let server = Setup::new().option("maxmemory-policy", "allkeys-lru").start();
@@ -174,7 +174,7 @@ fn an_evicted_lock_bars_its_key_for_all_of_its_holders() {
     assert_eq!(me.say(&format!("LOCK.EXTEND k{evicted} b 1000")), null());
 }
 
-/// Nothing is written while writes are paused, and nobody gets a lock that another may still have on a replica.
+/// Nothing is written while writes are paused, and no client gets a lock that another may still have on a replica.
 #[test]
 fn paused_writes_delay_the_end_of_grants_and_nothing_else() {
     let server = Setup::new().aof().start();

@@ -14,7 +14,7 @@ use crate::persistence::{assert_same, fill, picture};
 /// A lease long enough for a hundred commands, in milliseconds.
 const SHORT_MS: u64 = 1_000;
 
-/// Some leases end while the server is down: only those are over.
+/// Some leases end while the server is down, and only those.
 #[test]
 fn leases_that_end_while_the_server_is_down_are_over() {
     for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
@@ -22,7 +22,7 @@ fn leases_that_end_while_the_server_is_down_are_over() {
         let mut client = server.client();
         let ttl = |n| if n % 10 == 0 { 60_000 } else { SHORT_MS };
         client.pipeline(&(0..100).map(|n| format!("LOCK.ACQUIRE k o{n} {} LIMIT 200", ttl(n))).collect::<Vec<_>>());
-        // None of them is removed before the end.
+        // No grant is removed before the server ends.
         client.say("CLIENT PAUSE 100000 WRITE");
         assert_eq!(server.info("expiries"), 0);
         let paused = Instant::now();
@@ -60,7 +60,7 @@ fn a_replica_holds_the_same_by_stream_and_by_full_synchronisation() {
     }
 }
 
-/// Only the master ends leases; one by one, so the replica learns of each.
+/// Only the master ends leases; it does so one by one, so the replica receives each end.
 #[test]
 fn the_end_of_one_of_several_reaches_the_replica() {
     let (master, replica) = pair();
@@ -70,7 +70,7 @@ fn the_end_of_one_of_several_reaches_the_replica() {
         me.say(&format!("LOCK.ACQUIRE k r{n} {} SHARED", 50 + n));
     }
     wait_until("all but one end", || master.info("expiries") == 150);
-    // The server waits for this client's write and everything before it.
+    // WAIT covers this client's write, and so everything before it.
     me.say("SET after all");
     in_step(&mut me);
     assert_eq!(me.say("DEBUG DIGEST"), replica.client().say("DEBUG DIGEST"));
@@ -109,7 +109,7 @@ fn a_promoted_replica_knows_the_holders_and_is_guarded() {
     assert!(newer[0].as_int() > a.max(b).max(never_heard), "also above what it never heard of");
 }
 
-/// Runs joins, extensions, releases, conversions, breaks and ends of leases in random order.
+/// Runs random joins, extensions, releases, conversions, breaks and ends of leases.
 fn storm(client: &mut Client, random: &mut StdRng, commands: usize) {
     let mut tokens = vec![1];
     for batch in 0..commands / 100 {
@@ -147,7 +147,7 @@ fn storm(client: &mut Client, random: &mut StdRng, commands: usize) {
     }
 }
 
-/// The keys of a storm, and one more.
+/// The keys of the random commands, and one more.
 const ALL: [&str; 5] = ["k0", "k1", "k2", "k3", "many"];
 
 #[test]
@@ -170,7 +170,7 @@ fn a_storm_leaves_master_replica_and_files_with_the_same() {
         };
         (0..4).all(|key| !short(&mut me, key))
     });
-    // Until they are out of memory, too.
+    // Waits until ended leases are out of memory, too.
     wait_until("nothing is due", || {
         let before = master.info("expiries");
         me.say("SET after all");

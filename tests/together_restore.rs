@@ -1,4 +1,5 @@
-//! A payload with several grants: if any of them conflict it is refused as a whole, and an accepted one is suspect.
+//! A payload with several grants: if any of them conflict, it is refused as a whole; if it is accepted, the grants are
+//! suspect.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +10,7 @@ use crate::restore::{restore, signed, start};
 /// The length of the payload's end: two bytes of version and the checksum.
 const FOOTER: usize = 10;
 
-/// A grant of a record, with the length of the part before its owner and note.
+/// A grant in a record, with the number of bytes before its owner and note.
 #[derive(Clone)]
 struct Grant {
     flags: u8,
@@ -25,12 +26,12 @@ struct Grant {
     owner: Vec<u8>,
 }
 
-/// A record of version 2: head and grants.
+/// A record of version 2: the head, and the grants.
 #[derive(Clone)]
 struct Record {
     kind: u8,
     reserved: u16,
-    /// The number of grants given in the head; `None` for the real one.
+    /// The number of grants in the head; `None` for the real number.
     count: Option<u32>,
     at_us: u64,
     boot: [u8; 16],
@@ -43,10 +44,10 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Record {
-    /// Returns the record in a payload made by the server, and the bytes before its length.
+    /// Returns the record in a payload from the server, and the bytes before the record's length.
     fn of(payload: &[u8], first_owner: &[u8]) -> (Self, Vec<u8>) {
         let at = payload.windows(first_owner.len()).position(|window| window == first_owner).unwrap() - 44 - 32;
-        // The length of a string takes one byte, or two, or more if it is long.
+        // The length of a string takes one byte, two, or five if it is long.
         let length_bytes = [1, 2, 5].into_iter().find(|bytes| {
             let kind = payload[at - bytes] >> 6;
             (kind, *bytes) == (0, 1) || (kind, *bytes) == (1, 2) || (payload[at - bytes], *bytes) == (0x80, 5)
@@ -109,7 +110,7 @@ impl Record {
         bytes
     }
 
-    /// Returns a payload with this record, which the server accepts as one of its own.
+    /// Returns a payload with this record that the server accepts as one of its own.
     fn payload(&self, before: &[u8], original: &[u8]) -> Vec<u8> {
         let bytes = self.bytes();
         let mut payload = before.to_vec();
@@ -121,7 +122,7 @@ impl Record {
     }
 }
 
-/// Returns a payload with three permits of four: 1, 2 and 4.
+/// Returns a payload with three permits of limit 4: numbers 1, 2 and 4.
 fn sample(client: &mut Client) -> Vec<u8> {
     for (owner, number) in [("unmistakable", 1), ("second", 2), ("third", 4)] {
         client.say(&format!("LOCK.ACQUIRE k {owner} 60000 LIMIT 4 PERMIT {number}"));
@@ -211,7 +212,7 @@ fn what_could_not_be_granted_together_is_refused_whole() {
     let mut foreign = record.clone();
     (foreign.boot, foreign.grants[2].ttl_ms) = ([0xEE; 16], 60_001);
     assert!(error(restore(&mut client, &foreign.payload(&before, &original))).starts_with("ERR Bad data format"));
-    // Nothing of the refused payloads is left in bookkeeping or tokens, and the lock that was there is unchanged.
+    // The refused payloads left nothing in tables or tokens, and the present lock is unchanged.
     assert_eq!((server.info("held"), server.info("deadlines"), server.info("poisoned")), (1, 1, 0));
     let next = client.say("LOCK.ACQUIRE copy me 1000").as_int();
     assert!(next > last && next < last + 1_800_000_000);
@@ -244,7 +245,7 @@ fn each_grant_of_what_is_restored_is_suspect() {
         assert!(error(client.say(&line)).starts_with("GUARDED "), "{line}");
     }
     assert_eq!(client.say("LOCK.ACQUIRE copy w 1000"), null());
-    // A new reader is as trustworthy as its own grant.
+    // A grant that joins is not suspect.
     assert!(client.say("LOCK.ACQUIRE copy c 60000 SHARED").as_int() > 0);
     assert!(client.say("LOCK.EXTEND copy c 60000").as_int() > 0);
     let mut writer = waits(&server, "LOCK.ACQUIRE copy w 60000 WAIT 60000").0;
@@ -255,7 +256,7 @@ fn each_grant_of_what_is_restored_is_suspect() {
     assert!(token(&writer.hear()) > b);
 }
 
-/// Each ends when it would have ended.
+/// Each restored grant ends at its own deadline.
 #[test]
 fn restored_grants_end_one_by_one() {
     let server = start();
@@ -285,7 +286,7 @@ fn any_damage_is_an_error_or_a_possible_lock() {
         let mut hostile = record.payload(&before, &original);
         let body = hostile.len() - FOOTER;
         for _ in 0..random.random_range(1..4) {
-            // Not in the part that the server itself reads, which is tested elsewhere.
+            // The damage avoids the part that the server itself reads, which another test covers.
             let at = random.random_range(before.len() + 5..body - 1);
             hostile[at] = random.random();
         }

@@ -1,8 +1,8 @@
-//! LOCK.WAIT in a mode: several turns exist side by side, each with its reserved number.
+//! LOCK.WAIT in shared modes: several turns exist at the same time, each with its reserved number.
 
 use crate::harness::{Client, Server, Setup, error, int, null, number, owners, permits, text, token, waits};
 
-/// A window long enough to inspect reservations.
+/// Arguments that make reservations long enough to inspect.
 const LONG: &[&str] = &["handoff-window", "10000"];
 
 fn turn(server: &Server, owner: &str, options: &str) -> Client {
@@ -19,13 +19,13 @@ fn as_many_turns_as_there_are_permits_each_with_its_number() {
     assert_eq!((me.say("LOCK.WAIT k c 0 LIMIT 3"), me.say("LOCK.ACQUIRE k c 1000 LIMIT 3")), (int(0), null()));
     let info = me.say("LOCK.INFO k WAITERS 5");
     assert_eq!((info.field("holders"), info.field("reserved")), (int(1), text("a")), "the one whose time ends first");
-    // Each can take its reserved number, even without naming it, but no other.
+    // Each owner can take its reserved number, even without naming it, but no other.
     assert_eq!(me.say("LOCK.ACQUIRE k b 60000 LIMIT 3 PERMIT 1"), null(), "that is a's");
     assert_eq!(number(&me.say("LOCK.ACQUIRE k b 60000 LIMIT 3")), 3);
     assert_eq!(number(&me.say("LOCK.ACQUIRE k a 60000 LIMIT 3 PERMIT 1")), 1);
     assert_eq!(me.say("LOCK.WAIT k a 0 LIMIT 3"), int(1), "it holds it so");
     assert!(error(me.say("LOCK.WAIT k a 0")).starts_with("OWNED"));
-    // A waiter receives its number when one becomes free.
+    // A waiter is answered with the number that becomes free.
     let (mut c, mut d) = (turn(&server, "c", "LIMIT 3"), turn(&server, "d", "LIMIT 3"));
     me.say("LOCK.RELEASE k me");
     assert_eq!((c.hear(), server.info("waiters")), (int(2), 1));
@@ -53,12 +53,12 @@ fn readers_are_told_together_and_a_writer_alone() {
     me.say("LOCK.RELEASE k a");
     me.say("LOCK.RELEASE k b");
     assert_eq!((writer.hear(), server.info("waiters")), (int(1), 1));
-    // After a release, the next is answered.
+    // After a release, the next waiter is answered.
     assert_eq!(me.say("LOCK.RELEASE k x"), null());
     assert_eq!(late.hear(), int(1));
 }
 
-/// A reservation excludes other owners that ask in a conflicting mode.
+/// A reservation excludes other owners that ask in an incompatible mode.
 #[test]
 fn what_is_kept_keeps_out_what_does_not_go_with_it() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -84,7 +84,7 @@ fn what_is_kept_keeps_out_what_does_not_go_with_it() {
     }
 }
 
-/// An unused turn ends, and the next waiter gets its reservation.
+/// An unused turn ends, and the next waiter gets the reservation.
 #[test]
 fn an_unused_number_is_kept_for_the_next() {
     let server = Server::start();
@@ -101,7 +101,7 @@ fn an_unused_number_is_kept_for_the_next() {
     assert_eq!((server.info("turns"), server.info("hand_overs"), server.info("waiters")), (2, 1, 0));
 }
 
-/// In the order of tickets, across modes.
+/// Turns are in the order of tickets, whatever the modes.
 #[test]
 fn tickets_order_turns_of_all_modes() {
     let server = Setup::new().module_arguments(LONG).start();
@@ -118,7 +118,7 @@ fn tickets_order_turns_of_all_modes() {
     assert_eq!(third.hear(), int(1));
 }
 
-/// While it is reserved for another, not even the only reader becomes a writer.
+/// While the lock is reserved for another owner, not even the only reader becomes a writer.
 #[test]
 fn a_turn_stands_in_the_way_of_a_conversion() {
     let server = Setup::new().module_arguments(LONG).start();

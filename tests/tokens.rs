@@ -1,4 +1,4 @@
-//! Tokens of a key only ever grow.
+//! Tokens of a key only grow.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn strictly_grow_whatever_happens_to_the_key() {
     assert!(server.info("token_high") >= last as u64);
 }
 
-/// A quorum client's proposal has no effect below the key's last token.
+/// A proposal of a quorum client that is below the key's last token is not used.
 #[test]
 fn a_proposal_below_the_last_token_is_not_taken() {
     let server = Server::start();
@@ -39,15 +39,15 @@ fn a_proposal_below_the_last_token_is_not_taken() {
     }
 }
 
-/// A crash leaves tokens ahead of the clock, above the ceiling in the state file: a node whose disk was lost after that
-/// used to begin at the clock, and so to fall back.
+/// After a crash tokens are ahead of the clock, above the ceiling in the state file. A node whose disk was then lost
+/// used to start at the clock, below them.
 #[test]
 fn a_node_whose_disk_was_lost_does_not_fall_back() {
     let short = &["max-ttl", "1000", "max-clock-skew", "200"];
     let mut server = Setup::new().aof().module_arguments(short).start();
     let mut last = 0;
     for round in 0..4 {
-        // Refused while it is guarded, and until its state is on disk.
+        // Refused while the node is guarded, and until its state is on disk.
         wait_until("it grants", || match server.client().say("LOCK.ACQUIRE k me 1000") {
             Reply::Int(token) => {
                 assert!(token > last, "{token} after {last}, round {round}");
@@ -70,7 +70,7 @@ fn a_node_whose_disk_was_lost_does_not_fall_back() {
 
 #[test]
 fn stay_above_those_of_an_earlier_life_without_any_data() {
-    // Released keys are in no file: only the clock keeps new tokens above theirs.
+    // Released keys are in no file, so only the clock keeps new tokens above theirs.
     let mut server = Server::start();
     let mut last = 0;
     for _ in 0..3 {
@@ -93,7 +93,7 @@ fn stay_above_those_of_loaded_locks() {
     // Without a state file, the second incarnation knows only what was loaded.
     for setup in [Setup::new().aof(), Setup::new().option("save", "3600 1")] {
         let mut server = setup.module_arguments(&["state-file", "", "max-clock-skew", "60000"]).start();
-        // The first incarnation starts a minute ahead, and the second does not.
+        // The clock of the first incarnation is a minute ahead, that of the second is not.
         let token = server.client().say("LOCK.ACQUIRE k me 60000").as_int();
         server.shutdown("");
         server.start_again_with(|setup| setup.module_arguments(&["state-file", "", "max-clock-skew", "0"]));
@@ -107,8 +107,8 @@ fn stay_above_those_of_loaded_locks() {
 /// The lead of a token over the clock, in microseconds.
 const YEAR_US: i64 = 365 * 86_400_000_000;
 
-/// A holder may raise its lock's token: that of one key used to take all keys of the node along at the next start, to
-/// where no other node follows.
+/// A holder may raise its lock's token. The raised token of one key used to be the start of all keys after a restart,
+/// so far ahead that no other node raised its tokens to it.
 #[test]
 fn a_raised_token_takes_no_other_key_along() {
     let mut server = Setup::new().aof().start();
@@ -117,7 +117,7 @@ fn a_raised_token_takes_no_other_key_along() {
     client.insist("LOCK.ACQUIRE app:1 evil 60000");
     let far = clock(&mut client) + YEAR_US - 60_000_000;
     assert_eq!(client.insist(&format!("LOCK.FENCE app:1 evil {far}")), int(far));
-    // Answered with NOTYET, and never repeated.
+    // The request is answered with NOTYET, and never repeated.
     client.insist("LOCK.ACQUIRE app:2 evil 60000");
     assert!(error(client.say(&format!("LOCK.FENCE app:2 evil {far}"))).starts_with("NOTYET"));
     for end in ["SHUTDOWN", "kill"] {
@@ -136,7 +136,7 @@ fn a_raised_token_takes_no_other_key_along() {
     client.say("LOCK.RELEASE app:1 evil");
     assert!(client.insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far, "its own order is kept");
     client.say("LOCK.RELEASE app:1 me");
-    // Even if nothing is left of that lock but its ceiling on disk.
+    // This holds even if nothing is left of that lock but its ceiling on disk.
     server.shutdown("");
     server.start_again();
     assert!(server.client().insist("LOCK.ACQUIRE app:1 me 1000").as_int() > far);
@@ -153,8 +153,8 @@ fn a_token_is_raised_to_a_year_ahead_of_the_clock_at_most() {
     }
 }
 
-/// A node's tokens ran ahead because its wall clock showed a time a century from now. Its locks cannot be acquired
-/// together with those of others until an operator brings the others to the same level; no token falls.
+/// A node's tokens are far ahead because its wall clock showed a time a century from now. Locks cannot be acquired on
+/// it together with other nodes, until an operator raises the floor of the others; no token falls.
 #[test]
 fn an_operator_brings_nodes_together_again() {
     const FAR: i64 = 1 << 52;

@@ -1,4 +1,4 @@
-//! A grant to a waiter is in the AOF and on the replica, in order, after its cause.
+//! A grant to a waiter is in the AOF and on the replica, in order, after the command that caused it.
 
 use crate::harness::{Reply, Server, Setup, in_step, int, pair, queues, text};
 
@@ -65,7 +65,7 @@ fn a_crash_right_after_a_hand_over_forgets_nothing_that_was_told() {
 
 #[test]
 fn a_hand_over_stands_after_its_cause() {
-    // The cause, and the end of the AOF after it.
+    // (the commands, the end of the AOF after them)
     let cases: [(&[&str], &[&str]); 6] = [
         (&["LOCK.RELEASE k me"], &["LOCK.EFFECT"]),
         (&["DEL k"], &["DEL", "LOCK.EFFECT"]),
@@ -84,7 +84,7 @@ fn a_hand_over_stands_after_its_cause() {
             me.say(line);
         });
         token(&next.hear());
-        // Servers differ in how they write an expiry.
+        // The form in which an expiry is written differs between servers.
         let mut written: Vec<_> = aof(&server)[before..].to_vec();
         written.iter_mut().filter(|name| *name == "UNLINK").for_each(|name| *name = "DEL".to_owned());
         assert_eq!(written, expected, "{cause:?}");

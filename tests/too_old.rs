@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::harness::{Setup, not_here};
 
-/// Returns an old server: `PALISADE_OLD_SERVER`, or the one of `make setup-servers`.
+/// Returns the path of an old server: `PALISADE_OLD_SERVER`, or the one that `make setup-servers` installs.
 fn old_server() -> Option<PathBuf> {
     if let Some(server) = std::env::var_os("PALISADE_OLD_SERVER") {
         return Some(server.into());

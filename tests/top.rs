@@ -40,7 +40,7 @@ fn the_keys_that_are_waited_for_and_refused_most_come_first() {
     assert_eq!(features, text("log behind top hear members"));
 }
 
-/// The table has a bounded size, however many keys there are. A frequent key is found among thousands that appear once.
+/// The table has a bounded size, however many keys there are. A frequent key is found among thousands that occur once.
 #[test]
 fn a_busy_key_is_found_among_many() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! No jump of the wall clock frees a lock early, or keeps others from a free one.
+//! No step of the wall clock frees a lock early, or keeps others from a free one.
 
 use crate::harness::{Client, Server, Setup, int, not_here, null, wait_until};
 
@@ -6,7 +6,7 @@ const DAY: i64 = 86_400;
 
 fn start() -> Server {
     let server = Setup::new().wall_clock().start();
-    // The shim works: the server's own clock follows.
+    // The preloaded library works: the server's own clock shows the step.
     let mut client = server.client();
     let before = client.say("TIME").as_list()[0].as_text().parse::<i64>().unwrap();
     server.wall_clock().set(DAY);
@@ -31,7 +31,7 @@ fn a_held_lock_neither_ends_early_nor_stays_late() {
         let before = left(&mut client, "long");
         server.wall_clock().set(step);
         assert_eq!(client.say("LOCK.ACQUIRE long you 1000"), null(), "step {step}");
-        // Both the end of the lease and the clean-up happen, though the server's own timers are delayed or hurried.
+        // The lease ends and the lock is deleted, though the server's own timers are delayed or early.
         wait_until("the short lease ends and is cleaned up", || client.say("EXISTS short") == int(0));
         assert!(before - left(&mut client, "long") < 30_000, "step {step}");
         assert_eq!(client.say("LOCK.EXTEND long me 60000"), int(token), "step {step}");
@@ -48,7 +48,7 @@ fn tokens_grow_whichever_way_the_clock_goes() {
     for step in [0, DAY, -DAY, 0, -3_600, 3_600, -DAY] {
         server.wall_clock().set(step);
         for _ in 0..3 {
-            // A step ahead of what is on disk causes a wait, and changes nothing else.
+            // A step that moves tokens above the ceiling on disk makes a request wait, and has no other effect.
             let token = client.insist("LOCK.ACQUIRE k me 60000").as_int();
             assert!(token > last, "{token} after {last} at {step}");
             last = token;
@@ -57,7 +57,8 @@ fn tokens_grow_whichever_way_the_clock_goes() {
     }
 }
 
-/// A date beyond all real clocks used to take the node's tokens along for good: no other node followed it there.
+/// A date far in the future used to move the node's tokens there for good, so far that no other node raised its tokens
+/// to them.
 #[test]
 fn a_moment_in_a_far_future_takes_no_token_along() {
     let mut server = Setup::new().aof().wall_clock().start();
@@ -65,8 +66,8 @@ fn a_moment_in_a_far_future_takes_no_token_along() {
     let true_us = client.say("LOCK.NODE").field("clock_us").as_int();
     server.wall_clock().set(100 * 365 * DAY);
     if client.say("LOCK.NODE").field("clock_us").as_int() < true_us + DAY * 1_000_000 {
-        // Servers that bind a module's symbols to its own libraries first (RTLD_DEEPBIND) do not expose the module to
-        // the shim.
+        // Servers that bind a module's symbols to the module's own libraries first (RTLD_DEEPBIND) do not let the
+        // preloaded library reach the module.
         return not_here("the shim of the wall clock does not reach modules on this server");
     }
     wait_until("the node sees it", || server.log().contains("the wall clock has jumped ahead by 36"));
@@ -80,7 +81,7 @@ fn a_moment_in_a_far_future_takes_no_token_along() {
             "SHUTDOWN" => server.shutdown(""),
             _ => continue,
         }
-        // It is so from the start.
+        // The clock is wrong from the start on.
         server.start_again();
     }
     server.wall_clock().set(0);

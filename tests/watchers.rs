@@ -14,7 +14,7 @@ fn watches(server: &Server, line: &str) -> (Client, i64) {
     (client, id)
 }
 
-/// Returns the owner, token, note and note's sequence number in an answer.
+/// Returns the owner, token, note and sequence number of the note in an answer.
 fn told(reply: &Reply) -> (String, i64, String, i64) {
     let (owner, note) = (reply.field("owner").as_text(), reply.field("note").as_text());
     (owner, reply.field("token").as_int(), note, reply.field("seq").as_int())
@@ -38,7 +38,8 @@ fn what_is_not_known_is_told_at_once() {
     me.say("LOCK.NOTE k me second SEQ 9");
     let answer = me.say(&format!("LOCK.WATCH k 60000 TOKEN {token} SEQ 8"));
     assert_eq!(told(&answer), ("me".to_owned(), token, "second".to_owned(), 9));
-    // The client waits on a state that it knows; in a transaction or a script, the answer comes at once.
+    // The client does not wait unless the lock is in the known state; in a transaction or a script the answer comes at
+    // once.
     assert_eq!(me.say("LOCK.WATCH other 1"), null());
     assert_eq!(me.say(&format!("LOCK.WATCH k 1 TOKEN {token} SEQ 9")), null());
     me.say("MULTI");
@@ -50,7 +51,7 @@ fn what_is_not_known_is_told_at_once() {
     assert_eq!(server.info("watchers"), 0);
 }
 
-/// Each way to end or replace a grant, and how it is reported.
+/// Each way to end or replace a grant, and its answer.
 #[test]
 fn every_end_of_a_grant_is_told() {
     let server = Server::start();
@@ -70,7 +71,7 @@ fn every_end_of_a_grant_is_told() {
         let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
         let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {token}"));
         let (mut other, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {token} SEQ 0"));
-        // None of this ends it.
+        // None of these commands ends the grant.
         for line in
             ["LOCK.EXTEND k me 60000", "LOCK.REENTER k me", "LOCK.RELEASE k me", "LOCK.INFO k", "LOCK.WAIT k you 0"]
         {
@@ -87,7 +88,7 @@ fn every_end_of_a_grant_is_told() {
     let mut watcher = server.client();
     watcher.ask(&format!("LOCK.WATCH k 60000 TOKEN {token}"));
     assert_eq!(told(&watcher.hear()), nobody(), "the lease ends");
-    // Overwritten.
+    // The lock is overwritten.
     let token = me.insist("LOCK.ACQUIRE k me 60000").as_int();
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {token}"));
     me.say("SET k x");
@@ -102,21 +103,21 @@ fn grants_notes_and_conversions_are_told() {
     let (mut watcher, _) = watches(&server, "LOCK.WATCH k 60000");
     let first = me.say("LOCK.ACQUIRE k me 60000").as_int();
     assert_eq!(told(&watcher.hear()).1, first);
-    // A note is reported only to clients that ask for notes.
+    // A new note is reported only to a client that named a sequence number.
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first} SEQ 3"));
     let (mut of_the_end, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {first}"));
     me.say("LOCK.NOTE k me three SEQ 3");
     assert_eq!(server.info("watchers"), 2);
     me.say("LOCK.NOTE k me four");
     assert_eq!(told(&watcher.hear()), ("me".to_owned(), first, "four".to_owned(), 4));
-    // The next holder, in the step that ends this one.
+    // The next holder gets the lock in the same step that ends this grant.
     let mut next = server.client();
     next.ask("LOCK.ACQUIRE k next 60000 WAIT 60000");
     wait_until("it waits", || server.info("waiters") == 1);
     me.say("LOCK.RELEASE k me");
     let second = next.hear().as_list()[0].as_int();
     assert_eq!(told(&of_the_end.hear()), ("next".to_owned(), second, String::new(), 0));
-    // A raised token is a different one; so is that of an upgrade. A downgrade keeps it.
+    // A raised token is a different one, and so is that after an upgrade. A downgrade keeps the token.
     let (mut watcher, _) = watches(&server, &format!("LOCK.WATCH k 60000 TOKEN {second}"));
     me.say("LOCK.CONVERT k next SHARED");
     assert_eq!(server.info("watchers"), 1);
@@ -166,7 +167,7 @@ fn every_way_to_stop_watching() {
     assert_eq!(unblocked.hear(), null());
     assert!(error(fails.hear()).starts_with("UNBLOCKED"));
     assert_eq!(server.info("watchers"), 0);
-    // As many clients may watch as may wait, and neither group keeps the other out.
+    // As many clients may watch as may wait, and neither group takes places of the other.
     let all: Vec<_> = (0..5).map(|_| watches(&server, "LOCK.WATCH free 60000").0).collect();
     assert!(error(me.say("LOCK.WATCH free 60000")).starts_with("QUEUEFULL"));
     assert_eq!(me.say("LOCK.ACQUIRE k you 1000 WAIT 1"), null());
@@ -175,8 +176,8 @@ fn every_way_to_stop_watching() {
     assert_eq!((unblocked.say("PING"), fails.say("PING")), (text("PONG"), text("PONG")));
 }
 
-/// Thousands are notified of one change, fifty in each pass of the event loop; those that watch something else are not
-/// woken.
+/// Thousands are answered after one change, fifty in each pass of the event loop; those that watch another lock are
+/// not.
 #[test]
 fn crowds_are_told_in_slices() {
     let server = Server::start();
@@ -191,7 +192,8 @@ fn crowds_are_told_in_slices() {
     assert_eq!((server.info("watchers"), server.info("answers_most")), (1, 50));
 }
 
-/// A replica reports what it hears from its master, even while its master is gone, and when it is promoted.
+/// A replica answers watchers by what it receives from its master, even while its master is gone, and when it is
+/// promoted.
 #[test]
 fn replicas_are_watched() {
     let (mut master, replica) = pair();
@@ -205,7 +207,7 @@ fn replicas_are_watched() {
     let (mut watcher, _) = watches(&replica, &format!("LOCK.WATCH k 60000 TOKEN {token}"));
     me.say("LOCK.RELEASE k me");
     assert_eq!(told(&watcher.hear()), nobody());
-    // The end of a lease, where nobody reports it any longer.
+    // The lease ends on the replica, though no master reports that.
     let short = me.say("LOCK.ACQUIRE k me 2000").as_int();
     let long = me.say("LOCK.ACQUIRE long me 60000").as_int();
     in_step(&mut me);
@@ -220,7 +222,7 @@ fn replicas_are_watched() {
     assert_eq!(told(&of_long.hear()), nobody());
 }
 
-/// Watchers on a master that becomes a replica are not forgotten: most servers end their wait with an error.
+/// Watchers on a master that becomes a replica are not forgotten: most servers end their waits with an error.
 #[test]
 fn a_master_that_becomes_a_replica() {
     let (master, _replica) = pair();
@@ -252,7 +254,7 @@ fn permission_to_read_is_enough_and_can_be_lost() {
     }
 }
 
-/// Watchers of a lock in a slot that moves are redirected, even if nobody held it.
+/// Watchers of a lock whose slot moves are redirected, even if nobody held the lock.
 #[test]
 fn watchers_of_a_slot_that_is_gone_are_redirected() {
     const SLOT: i64 = 7629;

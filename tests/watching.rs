@@ -1,5 +1,5 @@
-//! The operators' view of the commands: SLOWLOG, MONITOR, LATENCY, the log. An owner's bytes suffice to release a lock,
-//! so the module's own log lines never contain them.
+//! What an operator sees of the commands in SLOWLOG, MONITOR, LATENCY and the log. An owner's bytes are enough to
+//! release a lock, so the module's log lines never contain them.
 
 use std::fs;
 
@@ -28,14 +28,14 @@ fn slowlog_shows_commands_with_their_arguments() {
     }
 }
 
-/// Time in the queue is not time for which the server was busy.
+/// Time in the queue does not count as time for which the server was busy.
 #[test]
 fn a_long_wait_is_not_slow() {
     let server = Server::start();
     let mut me = server.client();
     let limit_us = 200_000;
     assert_eq!(me.say(&format!("CONFIG SET slowlog-log-slower-than {limit_us}")), text("OK"));
-    // Earlier slow work on a busy disk, such as the end of the guard, does not count.
+    // Earlier slow writes on a busy disk, such as the end of the guard, do not count.
     me.say("SLOWLOG RESET");
     me.say("CONFIG SET latency-monitor-threshold 200");
     me.say("LOCK.ACQUIRE k me 60000");
@@ -48,7 +48,7 @@ fn a_long_wait_is_not_slow() {
     assert_eq!(next.hear().as_list().len(), 2);
     let entries = slowlog(&mut me);
     assert!(!entries.iter().any(|entry| entry[0].starts_with("LOCK.")), "{entries:?}");
-    // LATENCY records commands by event of the server's thread.
+    // LATENCY records commands under events of the server's thread.
     let events = me.say("LATENCY LATEST").as_list();
     assert!(!events.iter().any(|event| event.as_list()[0] == text("command")), "{events:?}");
 }
@@ -133,7 +133,7 @@ fn no_owner_is_ever_in_the_log() {
     me.say("LOCK.ACQUIRE k OWNER-SECRET 60000 NOTE NOTE-SECRET");
     let dump = me.say("DUMP k");
     me.say("LOCK.RELEASE k OWNER-SECRET");
-    // Refusals of every kind: bad arguments, bad payloads, full queues, foreign types, evictions, flushes, guards.
+    // Refusals of every kind: invalid arguments and payloads, full queues, other types, evictions, flushes, guards.
     let mut torn = dump.as_bytes().to_vec();
     let middle = torn.len() / 2;
     torn[middle] ^= 1;

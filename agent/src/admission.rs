@@ -1,4 +1,5 @@
-//! Places for connections: who gets one, who gives one up, and how the others are turned away.
+//! Places for connections, up to the limit: which connection gets one, which gives one up, and how the others are
+//! refused.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Admits a connection. If the limit is reached, the oldest stranger leaves its place. Returns `None` if there is
-    /// no stranger.
+    /// Admits a connection. If the limit is reached, the oldest stranger (see [`crate::strangers`]) gives up its place.
+    /// Returns `None` if there is no stranger.
     pub async fn admit(state: &Arc<State>, present: &Present) -> Option<Self> {
         loop {
             let mut left = pin!(state.strangers.left.notified());
@@ -40,7 +41,7 @@ impl Open {
                 return None;
             }
             state.counts.too_slow.up();
-            // The stranger waits only for its client, so it leaves at once.
+            // A stranger only waits for its client, so it leaves at once.
             left.await;
         }
     }
@@ -58,7 +59,7 @@ impl Open {
         self.state.strangers.remove(self.id)
     }
 
-    /// Returns when the connection has to leave its place.
+    /// Returns when the connection has to give up its place.
     pub async fn goes(&self) {
         self.goes.notified().await;
     }
@@ -75,8 +76,8 @@ impl Drop for Open {
     }
 }
 
-/// Tells a connection that there is no place for it, and closes it. For a short time its input is read, until it hangs
-/// up too: the system answers unread input with a reset, which would hide the text from the client.
+/// Tells a connection that there is no place for it, and closes it. For a short time its input is read until the client
+/// closes it too: the system answers unread input with a reset, because of which the client could not read the text.
 pub fn turn_away(state: &State, stream: Stream) {
     let mut text = BytesMut::new();
     write_error(&too_many_connections(state.connections_max), &mut text);

@@ -1,6 +1,6 @@
 //! A connection: requests in, answers out, in order. While a command waits for the nodes, the connection is still read,
-//! so that a hang-up is noticed. Then work for that client alone is dropped and leaves every queue; changes to a lock
-//! that the client has are completed.
+//! so that a disconnection is noticed. Then requests that only this client needs are dropped and leave every queue;
+//! changes to its locks are completed.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -47,12 +47,12 @@ struct Connection<'a> {
     state: Arc<State>,
     stream: &'a Stream,
     session: Session,
-    /// The place, while another connection may still get it.
+    /// The place among all connections, as long as it may be given to another one.
     place: Option<&'a Open>,
     requests: Requests,
     /// Answers that have not been written.
     out: BytesMut,
-    /// True once nothing more can come from the client.
+    /// True once no more input can come from the client.
     is_gone: bool,
 }
 
@@ -89,7 +89,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Answers the complete requests. Returns false if the connection ends after that.
+    /// Answers all complete requests. Returns false if the connection ends after that.
     async fn answer_all(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> bool {
         loop {
             match self.requests.next() {
@@ -115,7 +115,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Keeps the place, if the client is known. Returns false if the place was already given to another connection.
+    /// Keeps the place if the client is known. Returns false if the place was already given to another connection.
     fn stay(&mut self) -> bool {
         let place = self.place.take_if(|_| self.session.is_known);
         let stays = place.is_none_or(Open::stay);
@@ -171,14 +171,14 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for an answer of the nodes as long as the client is there; returns `None` if it goes.
+    /// Waits for an answer of the nodes as long as the client is connected; returns `None` if it disconnects.
     async fn wait(&mut self, later: &mut Later) -> Option<Answer> {
         if self.is_gone {
             return None;
         }
         let (stream, requests, out) = (self.stream, &mut self.requests, &mut self.out);
         let hung_up = async {
-            // A command that waits does not hold back earlier answers.
+            // Earlier answers are sent while a command waits.
             if flush(stream, out).await.is_err() {
                 return;
             }
@@ -201,7 +201,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes the pending answers. A client that does not read them counts as gone.
+    /// Writes the pending answers. A client that does not read them counts as disconnected.
     async fn flush(&mut self) {
         if let Err(why) = flush(self.stream, &mut self.out).await {
             if why.kind() == ErrorKind::TimedOut {
@@ -245,7 +245,7 @@ async fn flush(stream: &Stream, out: &mut BytesMut) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what has arrived, once there is something.
+/// Waits for input, and reads what has arrived.
 async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
     loop {
         stream.readable().await?;
@@ -253,7 +253,7 @@ async fn read(stream: &Stream, bytes: &mut BytesMut) -> io::Result<()> {
         match stream.try_read(bytes) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => return Ok(()),
-            // A silent connection takes no memory.
+            // A silent connection needs no buffer.
             Err(why) if why.kind() == ErrorKind::WouldBlock && bytes.is_empty() => *bytes = BytesMut::new(),
             Err(why) if why.kind() == ErrorKind::WouldBlock => {}
             Err(why) => return Err(why),

@@ -1,8 +1,9 @@
-//! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. With it, every Redis
-//! client works with several nodes just as with one.
+//! The agent: the LOCK commands of a node on a local socket, with a quorum of nodes behind it. So every Redis client
+//! can use several nodes as if they were one.
 //!
-//! It translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a reply. The
-//! nodes' crate (`palisade-quorum`) defines locks, arguments and refusals; the client makes several nodes one.
+//! It translates the words of a request into a call of [`palisade_client::by_owner`], and the result into a reply.
+//! `palisade-quorum`, which the nodes use too, defines locks, arguments and refusals; the client combines several
+//! nodes.
 //!
 //! | file | subject |
 //! |---|---|
@@ -54,7 +55,7 @@ use crate::state::State;
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses to listen on, beside the sockets that systemd hands over.
+    /// The addresses to listen on, in addition to the sockets from systemd.
     pub listen: Vec<Address>,
     /// The mode of the Unix sockets' files.
     pub socket_mode: u32,
@@ -62,7 +63,7 @@ pub struct Config {
     pub password: Option<Password>,
     /// The address of the metrics.
     pub metrics: Option<SocketAddr>,
-    /// The fate of the locks when the agent ends.
+    /// The treatment of the agent's locks when it ends.
     pub on_end: OnEnd,
     /// The most connections at a time.
     pub connections_max: usize,
@@ -70,10 +71,10 @@ pub struct Config {
     pub tell: fn(&str),
 }
 
-/// The fate of locks when an agent ends.
+/// The treatment of an agent's locks when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnEnd {
-    /// Locks are left to their leases: their holders continue with another agent.
+    /// Locks stay until their leases end: their holders continue with another agent.
     #[default]
     Leave,
     /// Locks are released.
@@ -91,11 +92,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Listens. `inherited` are the sockets from systemd: see [`Listener::inherited`].
+    /// Listens on all addresses, and on the sockets from systemd (`inherited`, see [`Listener::inherited`]).
     ///
     /// # Errors
     ///
-    /// An address cannot be listened on; the error is one line that says why.
+    /// The agent cannot listen on an address; the error is one line that says why.
     pub async fn listen(config: Config, client: Client, inherited: Vec<Listener>) -> Result<Self, String> {
         let mut listeners = inherited;
         for address in &config.listen {
@@ -141,7 +142,7 @@ impl Agent {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `end` returns, then completes pending work and turns waiting clients away.
+    /// Serves until `end` returns, then completes pending work and answers waiting clients with an error.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl Agent {
         notify::stopping();
         state.end();
         drop(present);
-        // Listening tasks end by themselves and remove their files; the others no longer serve anybody.
+        // Tasks that listen end by themselves and remove their files; tasks of connections have no more work.
         let is_quiet = timeout(END_TIME, absence.all_gone()).await.is_ok();
         tasks.shutdown().await;
         if !is_quiet {
@@ -174,7 +175,7 @@ impl Agent {
         }
         match config.on_end {
             OnEnd::Leave => {
-                // A lock that is left to its lease is still held, which is no failure.
+                // A lock that stays until its lease ends is still held, which is no failure.
                 let _ = client.close().await;
                 Ok(())
             }
@@ -200,7 +201,7 @@ async fn accept(state: Arc<State>, listener: Listener, present: Present) {
                 Some(open) => drop(tokio::spawn(connection::serve(open, stream, peer))),
                 None => turn_away(&state, stream),
             },
-            // The client hung up before it was accepted.
+            // The client disconnected before it was accepted.
             Err(why) if why.kind() == ErrorKind::ConnectionAborted => {}
             Err(_) => sleep(ACCEPT_AGAIN).await,
         }

@@ -61,7 +61,7 @@ pub struct Listener {
     /// The address, for people.
     pub name: String,
     socket: Socket,
-    /// The file to remove at the end, with its identity.
+    /// The socket's file, which is removed at the end, with its identity.
     made: Option<(PathBuf, FileId)>,
 }
 
@@ -75,11 +75,11 @@ enum Socket {
 type FileId = (u64, u64);
 
 impl Listener {
-    /// Listens at `address`; a socket in the file system gets this mode.
+    /// Listens at `address`; the file of a Unix socket gets this mode.
     ///
     /// # Errors
     ///
-    /// The address cannot be listened on.
+    /// The agent cannot listen on the address.
     pub async fn bind(address: &Address, mode: u32) -> Result<Self, String> {
         let name = address.to_string();
         let failed = |why: io::Error| format!("{name} cannot be listened on: {why}");
@@ -92,7 +92,7 @@ impl Listener {
             }
             Address::Tcp(address) => (Socket::Tcp(TcpListener::bind(address).await.map_err(failed)?), None),
         };
-        // Port 0 lets the system choose a port.
+        // With port 0 the system chooses a port, so the actual one is read.
         let name = match &socket {
             Socket::Tcp(socket) => socket.local_addr().map_or(name, |address| address.to_string()),
             Socket::Unix(_) => name,
@@ -164,8 +164,8 @@ impl Drop for Listener {
     }
 }
 
-/// Has the system end the connection when the client's machine has vanished. Probes alone would not: none is sent while an
-/// answer is not acknowledged.
+/// Makes the system end the connection when the client's machine has vanished. Probes alone are not enough: none is
+/// sent while an answer is not acknowledged.
 fn probe(stream: &TcpStream) -> io::Result<()> {
     set_socket_keepalive(stream, true)?;
     set_tcp_keepidle(stream, PROBE_AFTER)?;
@@ -173,19 +173,19 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
     Ok(set_tcp_user_timeout(stream, GONE_AFTER.as_millis() as u32)?)
 }
 
-/// Creates a socket with this mode. The mode is set before the file exists, so nobody else gets in meanwhile.
+/// Creates a socket with this mode. The mode is set before the file exists, so that nobody else can connect in between.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // The process's umask was applied to this file as well.
+    // The process's umask was applied to the file too, so the mode is set again.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     UnixListener::from_std(socket.into())
 }
 
-/// Makes room for a socket at `path`: removes a socket on which nobody listens.
+/// Makes room for a socket at `path`: removes an old socket on which no process listens.
 fn clear(path: &Path) -> Result<(), String> {
     let name = path.display();
     match std::os::unix::net::UnixStream::connect(path) {
@@ -216,7 +216,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Waits until there may be something to read.
+    /// Waits until there may be input to read.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl Stream {
         }
     }
 
-    /// Waits until something can be written.
+    /// Waits until bytes can be written.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `WouldBlock`: nothing is there yet. Any other: the connection is gone.
+    /// `WouldBlock`: no bytes have arrived yet. Any other: the connection is gone.
     pub fn try_read(&self, bytes: &mut BytesMut) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.try_read_buf(bytes),
@@ -252,7 +252,7 @@ impl Stream {
         }
     }
 
-    /// Writes as much as there is room for. Returns the number of bytes.
+    /// Writes as many bytes as the system accepts. Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -264,16 +264,16 @@ impl Stream {
         }
     }
 
-    /// Ends the output to the client.
+    /// Closes the direction to the client.
     pub fn end_writing(&self) {
-        // A failure means that the client has hung up.
+        // A failure means that the client has disconnected.
         let _ = match self {
             Self::Unix(stream) => shutdown(stream, Shutdown::Write),
             Self::Tcp(stream) => shutdown(stream, Shutdown::Write),
         };
     }
 
-    /// Waits until the client has hung up. Returns true if it has, even if some of its input is unread.
+    /// Waits until the client has disconnected. Returns true if it has, even if some of its input is unread.
     pub async fn has_hung_up(&self) -> bool {
         let ready = match self {
             Self::Unix(stream) => stream.ready(Interest::READABLE).await,
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// Regression: a client whose machine had vanished kept its lease of KEEPALIVE, and its place in queues, for ever.
+    /// Regression: a client whose machine had vanished kept its lease with KEEPALIVE, and its place in queues, forever.
     #[tokio::test]
     async fn a_client_over_tcp_that_vanishes_is_noticed() {
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), 0).await.unwrap();

@@ -28,12 +28,12 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Listens for scrapes.
 ///
 /// # Errors
-/// The address cannot be listened on.
+/// The agent cannot listen on the address.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|why| format!("metrics cannot be listened for on {address}: {why}"))
 }
 
-/// A connection to the metrics, which ends when this is dropped.
+/// A connection to the metrics address, which ends when this is dropped.
 struct Scrape {
     has_asked: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -52,7 +52,7 @@ impl Scrape {
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).keep_alive(false);
-            // A client that is gone, or does not speak HTTP, gets no answer.
+            // A client that has disconnected, or does not use HTTP, gets no answer.
             let _ = timeout(SCRAPE_TIME, http.serve_connection(TokioIo::new(stream), answer)).await;
         });
         Self { has_asked, task }
@@ -65,8 +65,8 @@ impl Drop for Scrape {
     }
 }
 
-/// Answers scrapes until it is dropped. At the limit of connections, one without a request gives way to the next, so
-/// silent connections keep nobody out.
+/// Answers scrapes until the future is dropped. At the limit of connections, the oldest one without a request is closed
+/// for the next, so that silent connections keep nobody out.
 pub async fn serve(state: Arc<State>, listener: TcpListener) {
     let turns = Arc::new(Semaphore::new(SCRAPES_MAX));
     let mut open: Vec<Scrape> = vec![];

@@ -1,5 +1,4 @@
-//! Notifications for systemd, if it wants them: the agent is ready, its status, it is alive, it ends. Elsewhere they do
-//! nothing.
+//! Notifications for systemd: the agent is ready, its status, it is alive, it ends. Without systemd they do nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|given| given / 2)
 }
 
-/// Sends watchdog reports until it is dropped.
+/// Sends watchdog reports until the future is dropped.
 pub async fn beat(every: Duration) {
     loop {
         let _ = sd_notify::notify(&[NotifyState::Watchdog]);
@@ -33,7 +32,7 @@ pub async fn beat(every: Duration) {
     }
 }
 
-/// Reports the number of responding nodes until it is dropped.
+/// Reports the number of responding nodes until the future is dropped.
 pub async fn report(state: Arc<State>) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

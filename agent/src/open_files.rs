@@ -1,10 +1,11 @@
-//! The system's limit on open files: each connection is one.
+//! The system's limit on open files: each connection needs one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OTHER_FILES;
 
-/// Makes room for `connections`, as far as the system allows this process. Returns the number that there is room for.
+/// Raises the limit for `connections`, as far as the system allows this process. Returns the number of connections that
+/// are possible.
 pub fn make_room(connections: usize) -> usize {
     let wanted = (connections + OTHER_FILES) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! The single password of connections, if there is one.
+//! The single password for connections, if there is one.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 
 use crate::limits::PASSWORD_BYTES_MAX;
 
-/// The user that the password belongs to, which clients mean if they name none.
+/// The user with the password; clients that name no user mean this one.
 pub const USER: &[u8] = b"default";
 
 /// A password, which is never displayed.

@@ -1,5 +1,5 @@
-//! The reasons for refusals, as clients read them: the texts of the rules for requests, and the agent's own texts for
-//! itself and the quorum. Each begins with a stable word; docs/errors.md lists them all.
+//! The refusals that clients read: the texts of the rules for requests, and the agent's own texts about itself and the
+//! quorum. Each begins with a stable word; docs/errors.md lists them all.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Refused {
     Text(String),
 }
 
-/// The answer when the agent ends.
+/// The answer to waiting clients when the agent ends.
 pub const CLOSING: &str = "CLOSING the agent is ending: connect again, and send it with RETRY";
 
 /// The answer to a connection that has not given the required password, in the words of a server.
@@ -27,7 +27,7 @@ pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or us
 /// The answer to an unknown protocol version, in the words of a server.
 pub const NO_PROTOCOL: &str = "NOPROTO unsupported protocol version";
 
-/// Returns the answer to a connection beyond the limit.
+/// Returns the answer to a connection above the limit.
 pub fn too_many_connections(max: usize) -> String {
     format!("ERR max number of clients reached: this agent takes {max} connections (--max-connections)")
 }
@@ -59,7 +59,7 @@ impl From<Error> for Refused {
                 Self::Text(format!("GUARDED {ms} {error}"))
             }
             ErrorKind::Closed => Self::text(CLOSING),
-            // The nodes' own words, if they refused.
+            // If nodes refused the request, the error has their own words.
             ErrorKind::BadArgument => Self::Text(format!("ERR {error}")),
             _ => Self::Text(format!("NOQUORUM {error}")),
         }
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 mod tests {
     use super::*;
 
-    /// A reader who looks up the text of an error in docs/errors.md finds what to do.
+    /// Each error text is in docs/errors.md, where a reader finds what to do.
     #[test]
     fn the_page_of_errors_has_them() {
         let page = include_str!("../../docs/errors.md");

@@ -2,10 +2,10 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// The version of the protocol that a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// The older version: a map is a flat list, Null a string of its own.
+    /// The older version: a map is a flat list, Null a special string.
     #[default]
     Resp2,
     /// The newer version.
@@ -15,7 +15,7 @@ pub enum Protocol {
 /// The answer of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The plain "no" of a command; not an error.
+    /// The answer "no" of a command, which is not an error.
     Null,
     /// A number.
     Integer(u64),
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A client library reads what was written.
+    /// A client library can read what was written.
     #[test]
     fn a_client_reads_what_was_written() {
         let inner =

@@ -1,8 +1,6 @@
-//! Parses requests from the bytes that a connection sends: only lists of strings, the form in which every client writes
-//! a command.
+//! Parses requests from the bytes of a connection: lists of strings, the form in which every client sends a command.
 //!
-//! A length is checked when it is read, not when the announced bytes have arrived: nothing is reserved for it, and
-//! nothing is nested.
+//! A length is checked as soon as it is read: no memory is reserved for announced bytes, and lists cannot be nested.
 
 use std::fmt;
 
@@ -11,13 +9,13 @@ use tokio::time::Instant;
 
 use crate::limits::{ARGUMENTS_MAX, LENGTH_LINE_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_UNKNOWN_MAX};
 
-/// A request: the name of a command and its arguments, at least the name.
+/// A request: the name of a command, then its arguments.
 pub type Request = Vec<Bytes>;
 
-/// The bytes of a connection that do not form a complete request yet.
+/// The input of a connection.
 #[derive(Debug)]
 pub struct Requests {
-    /// The bytes to parse.
+    /// The bytes that have arrived and are not parsed.
     pub bytes: BytesMut,
     /// The number of arguments of the current request that have not arrived.
     missing: usize,
@@ -26,14 +24,14 @@ pub struct Requests {
     /// The bytes of the current request so far.
     size: usize,
     size_max: usize,
-    /// The start of the current request, if known.
+    /// The time at which the current request began, if known.
     since: Option<Instant>,
 }
 
-/// Bytes that are not a request. Later bytes have no meaning then, so the connection ends.
+/// An error: the bytes are not a request. Later bytes cannot be interpreted then, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// Not a list: a command typed by hand, for example.
+    /// The bytes are not a list but, for example, a command typed by hand.
     NotAList,
     /// The number of arguments is not a number, or too large.
     Arguments,
@@ -61,7 +59,7 @@ impl fmt::Display for Garbage {
 }
 
 impl Requests {
-    /// Returns the input of a new connection, which may send little until it is known.
+    /// Returns the input of a new connection. Until it is known, its requests must be short.
     pub fn new(is_known: bool) -> Self {
         let mut requests = Self {
             bytes: BytesMut::new(),
@@ -77,12 +75,12 @@ impl Requests {
         requests
     }
 
-    /// Raises the limit to that of a known connection.
+    /// Raises the limits to those of a known connection.
     pub fn known(&mut self) {
         self.size_max = REQUEST_BYTES_MAX;
     }
 
-    /// Returns the start of the incomplete request; `now` if it has just begun.
+    /// Returns the time at which the incomplete request began; `now` if it has just begun.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let has_begun = self.missing > 0 || !self.bytes.is_empty();
         self.since = has_begun.then(|| self.since.unwrap_or(now));
@@ -96,7 +94,7 @@ impl Requests {
             if kind != b'*' {
                 return Err(Garbage::NotAList);
             }
-            // An empty list asks for nothing.
+            // An empty list is no request.
             self.missing = match count {
                 Some(count) if count <= 0 => 0,
                 Some(count) => usize::try_from(count).ok().filter(|n| *n <= ARGUMENTS_MAX).ok_or(Garbage::Arguments)?,
@@ -109,7 +107,7 @@ impl Requests {
             self.arguments.push(argument);
             self.missing -= 1;
         }
-        // The rest belongs to the next request.
+        // Bytes that follow belong to the next request.
         self.since = None;
         Ok(Some(std::mem::take(&mut self.arguments)))
     }
@@ -150,7 +148,7 @@ impl Requests {
         Ok(Some(read))
     }
 
-    /// Returns the end of the line that begins here, once it is complete.
+    /// Returns the end of the line at the start of the unparsed bytes, once it is complete.
     fn line(&self) -> Result<Option<usize>, Garbage> {
         let looked = &self.bytes[..self.bytes.len().min(LENGTH_LINE_MAX)];
         match looked.windows(2).position(|two| two == b"\r\n") {
@@ -240,7 +238,7 @@ mod tests {
         assert_eq!(read(&three, 1 << 20), (vec![], Some(Garbage::TooLong(REQUEST_BYTES_MAX))));
     }
 
-    /// A client that sent a byte from time to time used to keep half a request forever.
+    /// A client that sent a byte from time to time used to keep an incomplete request forever.
     #[test]
     fn a_request_has_its_time_from_its_first_byte_on() {
         let mut requests = Requests::new(true);
@@ -255,7 +253,7 @@ mod tests {
         assert_eq!(send(b"*1", 10), (0, Some(at(10))));
         assert_eq!(send(b"\r\n$4\r\nPI", 40), (0, Some(at(10))));
         assert_eq!(send(b"N", 69), (0, Some(at(10))));
-        // The next request begins right after it.
+        // The next request begins right after that one.
         assert_eq!(send(b"G\r\n*1\r\n", 80), (1, Some(at(80))));
         assert_eq!(send(b"$4\r\nPING\r\n", 90), (1, None));
         assert_eq!(send(b"*", 100), (0, Some(at(100))));

@@ -1,11 +1,11 @@
-//! The agent's record of a connection.
+//! The agent's record of one connection.
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::reply::Protocol;
 
-/// A connection.
+/// The record of a connection.
 #[derive(Debug)]
 pub struct Session {
     /// The connection's unique number.
@@ -20,13 +20,13 @@ pub struct Session {
     pub library: Bytes,
     /// The library's version, as the client named it.
     pub library_version: Bytes,
-    /// When the connection began.
+    /// The time at which the connection began.
     pub since: Instant,
     /// The client's address.
     pub peer: String,
-    /// True if leases are kept for as long as the connection is open.
+    /// True if leases are kept alive as long as the connection is open.
     pub keeps: bool,
-    /// True if the connection ends after the answer.
+    /// True if the connection ends after the current answer.
     pub ends: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Log lines for operators: which nodes are missing or back, when there is no majority, and which node set the agent
-//! works with. A state is reported when it differs from the last report, so flicker is rarely reported and the last
-//! line is never wrong.
+//! Log lines for operators: which nodes are missing or back, whether there is a majority, and which set of nodes the
+//! agent works with. A state is reported when it differs from the last report: short changes are rarely reported, and
+//! the last line is always right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Uses one line of the budget. Returns true if a line is allowed at `now`.
+    /// Uses one line of the budget, if one is left at `now`. Returns whether it was.
     fn takes(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.last).as_secs() / LINE_EVERY.as_secs();
         if more > 0 {
@@ -61,7 +61,7 @@ impl Budget {
 }
 
 impl OfNode {
-    /// Returns true if the node is away; a node that failed to answer only once may just be slow.
+    /// Returns true if the node counts as away; a node that failed to answer only once may just be slow.
     fn is_away(&self) -> bool {
         self.seen_away > 1
     }
@@ -81,7 +81,7 @@ impl Log {
             let node = self.nodes.entry(name.clone()).or_default();
             node.seen_away = if matches!(reach, Reach::Away(_)) { node.seen_away + 1 } else { 0 };
         }
-        // The majority concerns all locks, so it comes first when the budget is short.
+        // The majority concerns all locks, so it is reported first in case the budget runs out.
         let quorum = self.quorum(seen, now);
         for (name, reach) in &seen.nodes {
             lines.extend(self.node(name, reach, now));
@@ -90,7 +90,7 @@ impl Log {
         lines
     }
 
-    /// Reports a change of the node set.
+    /// Adds a line if the set of nodes has changed.
     fn take_up(&mut self, seen: &Standing, now: Instant, lines: &mut Vec<String>) {
         let told = *self.version.get_or_insert(seen.version);
         if told != seen.version && self.budget.takes(now) {
@@ -156,7 +156,7 @@ mod tests {
         Standing { version, nodes }
     }
 
-    /// Returns the lines reported for these checks, one per second.
+    /// Returns the lines for these checks, one check per second.
     fn told(looks: &[(u64, &str)]) -> Vec<String> {
         let start = Instant::now();
         let mut log = Log::new(start);

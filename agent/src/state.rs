@@ -26,7 +26,7 @@ pub struct State {
     pub password: Option<Password>,
     /// The most connections at a time.
     pub connections_max: usize,
-    /// The connections that give way to others.
+    /// Connections that give up their places to others if need be.
     pub strangers: Strangers,
     /// The time at which the agent started.
     pub started: Instant,
@@ -35,7 +35,7 @@ pub struct State {
     /// The longest lease that the nodes accept, in milliseconds; 0 if they have not reported it yet.
     max_ttl_ms: AtomicU32,
     next_connection: AtomicU64,
-    /// The nodes' last state, and when they were asked.
+    /// The last reported state of the nodes, and when they were asked.
     nodes: Mutex<Option<(Instant, Result<NodeSet, Error>)>>,
     ending: watch::Sender<bool>,
 }
@@ -69,17 +69,17 @@ impl State {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Starts the agent's end.
+    /// Begins the agent's end.
     pub fn end(&self) {
         self.ending.send_replace(true);
     }
 
-    /// Returns true if the agent ends.
+    /// Returns true if the agent's end has begun.
     pub fn is_ending(&self) -> bool {
         *self.ending.borrow()
     }
 
-    /// Waits until the agent ends.
+    /// Waits until the agent's end begins.
     pub async fn ended(&self) {
         // The sender lives as long as this.
         let _ = self.ending.subscribe().wait_for(|ends| *ends).await;
@@ -88,17 +88,17 @@ impl State {
     /// Returns the nodes' bounds, as far as they have reported them.
     pub fn bounds(&self) -> Bounds {
         match self.max_ttl_ms.load(Ordering::Relaxed) {
-            // The bounds that any node may have; each node checks requests by its own.
+            // The largest bounds that a node may have; each node checks requests by its own.
             0 => Bounds { max_ttl_ms: MAX_TTL_LIMIT_MS },
             max_ttl_ms => Bounds { max_ttl_ms },
         }
     }
 
-    /// Returns the state of the nodes together, as they report it now or reported it a moment ago.
+    /// Returns the state of the nodes together, asked now or a moment ago.
     ///
     /// # Errors
     ///
-    /// The agent ends.
+    /// The agent is ending.
     pub async fn nodes(&self) -> Result<NodeSet, Error> {
         let known = self.nodes.lock().expect("nothing panics with it").clone();
         if let Some((when, said)) = known
@@ -108,7 +108,7 @@ impl State {
         }
         let said = self.locks.node_set().await;
         if let Ok(nodes) = &said {
-            // Zero if no node reports it.
+            // Zero if no node reports a longest lease.
             let ms = nodes.max_ttl.map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
             self.max_ttl_ms.store(ms, Ordering::Relaxed);
         }

@@ -7,15 +7,16 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::LINGERING_MAX;
 
-/// The connections that have not shown that somebody is behind them: those without the password if one is needed, else
-/// those that have not sent a whole request. A silent connection keeps nobody out.
+/// The connections that have not yet shown that a real client uses them: those without the password if one is needed,
+/// otherwise those that have not sent a complete request. They give up their places, so that silent connections keep
+/// nobody out.
 #[derive(Debug)]
 pub struct Strangers {
-    /// The connections by number, oldest first; the value notifies each that it has to go.
+    /// The connections by number, oldest first; the value tells a connection to leave.
     by_age: Mutex<BTreeMap<u64, Arc<Notify>>>,
     /// Signals that a connection has left its place.
     pub left: Notify,
-    /// Limits the connections without a place that are still read.
+    /// Limits the number of connections without a place that are still read.
     pub lingering: Arc<Semaphore>,
 }
 
@@ -31,7 +32,7 @@ impl Strangers {
         self.by_age.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the connection with this number; `goes` notifies it that it has to go.
+    /// Adds the connection with this number; `goes` tells it to leave.
     pub fn add(&self, id: u64, goes: &Arc<Notify>) {
         self.by_age().insert(id, Arc::clone(goes));
     }
@@ -41,7 +42,7 @@ impl Strangers {
         self.by_age().remove(&id).is_some()
     }
 
-    /// Dismisses the oldest one. Returns false if there is none.
+    /// Tells the oldest one to leave. Returns false if there is none.
     pub fn dismiss_oldest(&self) -> bool {
         let oldest = self.by_age().pop_first();
         oldest.inspect(|(_, goes)| goes.notify_one()).is_some()

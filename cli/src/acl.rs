@@ -15,7 +15,7 @@ use crate::show::{out, printable, tell};
 /// The first versions of Redis and Valkey with a category `@lock` for a module.
 const KNOWS_CATEGORIES: [(u32, u32); 2] = [(7, 4), (8, 0)];
 
-/// The placeholder for the password: none is invented here, nor left where a shell would record it.
+/// The placeholder for the password. No password is generated here, since the shell's history would keep it.
 const PASSWORD: &str = "PASSWORD";
 
 /// `palisade acl ROLE`
@@ -57,12 +57,12 @@ pub async fn run(
     Ok(End::OK)
 }
 
-/// Returns true if the word can stand in the line as it is.
+/// Returns true if the word needs no quotes in the line.
 fn is_word(word: &str) -> bool {
     !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'')
 }
 
-/// Returns true if a server knows the categories of modules.
+/// Returns true if a server has ACL categories for modules.
 async fn version(server: Server) -> Result<bool, Why> {
     let mut link = server.reach().await?;
     let told = link.ask(cmd("INFO").arg("server")).await?;
@@ -72,7 +72,7 @@ async fn version(server: Server) -> Result<bool, Why> {
 
 fn knows_categories(server: &Info) -> bool {
     let [redis, valkey] = KNOWS_CATEGORIES;
-    // Valkey also reports the version of Redis that it is compatible with.
+    // Valkey also reports a version of Redis, with which it is compatible.
     let (version, least) = match server.word("valkey_version") {
         "" => (server.word("redis_version"), redis),
         version => (version, valkey),

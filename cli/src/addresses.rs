@@ -1,8 +1,8 @@
 //! The list of nodes as people write it: addresses separated by commas, some of which contain commas.
 //!
 //! `redis+cluster://a:7000,b:7000` and `redis+sentinel://a,b,c/locks` name several servers. So a piece without `://`
-//! after such an address belongs to it; with Sentinels, until the name of the master (`/locks`) ends it. A server that
-//! is a node by itself, after a cluster, is written with its scheme: `redis+cluster://a,b,redis://c`.
+//! after such an address belongs to the same address; with Sentinels, up to the name of the master (`/locks`). A single
+//! server after a cluster is written with its scheme: `redis+cluster://a,b,redis://c`.
 
 use palisade_client::url_of;
 
@@ -19,17 +19,17 @@ pub fn split(list: &str) -> Vec<String> {
             _ => addresses.push(piece.to_owned()),
         }
     }
-    // As in a list of servers, a trailing comma adds nothing.
+    // A trailing comma, as in a list of servers, is ignored.
     addresses.iter().map(|address| address.trim_end_matches(',').to_owned()).collect()
 }
 
-/// Returns the list from which [`split`] gets these addresses.
+/// Returns the list that [`split`] splits into these addresses.
 pub fn join(addresses: &[String]) -> String {
     addresses.iter().map(|address| url_of(address)).collect::<Vec<_>>().join(",")
 }
 
-/// Returns `address` as a URL. A host, with or without a port, is reached as `first` is: over TLS or not, with its
-/// user, password and database. An address with a scheme is unchanged.
+/// Returns `address` as a URL. A host, with or without a port, gets the scheme, user, password and database of `first`.
+/// An address with a scheme is returned unchanged.
 pub fn like(first: &str, address: &str) -> String {
     let url = url_of(address);
     let Some(place) = url.strip_prefix("redis://").filter(|_| url != address) else { return url };

@@ -30,23 +30,23 @@ const PASSWORD_VARIABLE: &str = "PALISADE_AGENT_PASSWORD";
 /// The longest time for an agent to answer whether locks are granted; it asks its nodes.
 const HEALTH_TIME: Duration = Duration::from_secs(3);
 
-/// The user that the password of an agent belongs to.
+/// The user with an agent's password.
 const USER: &str = "default";
 
-/// The exit status for an unhealthy agent, as container health checks expect it.
+/// The exit status for an unhealthy agent, which container health checks expect.
 const UNWELL: u8 = 1;
 
-/// Serves until a signal ends it.
+/// Serves until a signal arrives.
 ///
 /// # Errors
 ///
-/// It cannot listen, or some locks could not be released.
+/// The agent cannot listen, or some locks could not be released.
 pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Failure> {
     let password = password(arguments)?;
     if arguments.health {
         return health(arguments, password.as_deref()).await;
     }
-    // Before anything else is opened: the environment gives systemd's sockets by number.
+    // This comes before anything is opened: the environment refers to systemd's sockets by number.
     let inherited = Listener::inherited().map_err(Failure::usage)?;
     let nodes = Nodes::given(reaching, arguments.node_timeout)?;
     let config = Config {
@@ -65,11 +65,11 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     let (client, count) = (nodes.client().clone(), nodes.len());
     let (end, ends) = oneshot::channel();
     let (tell, told) = oneshot::channel();
-    // On the thread of its client, so that requests need not pass between threads.
+    // Runs on the thread of the agent's client, so that requests need not pass between threads.
     let agent = async move { drop(tell.send(serve(config, client, count, inherited, ends).await)) };
     nodes.client().spawn(agent).map_err(|why| Failure::new(FAILED, why.to_string()))?;
     let mut told = std::pin::pin!(told);
-    // A terminal that hangs up ends what was started on it.
+    // When a terminal is closed, the programs that were started on it end.
     let at_terminal = stderr().is_terminal();
     let ended = loop {
         tokio::select! {
@@ -90,7 +90,7 @@ pub async fn run(reaching: &Reaching, arguments: &Arguments) -> Result<End, Fail
     ended.unwrap_or_else(|_| Err(Failure::new(FAILED, "the agent ended by itself"))).map(|()| End::OK)
 }
 
-/// Serves over `count` nodes until it is asked to end.
+/// Serves over `count` nodes until `ends` returns.
 async fn serve(
     config: Config,
     client: Client,
@@ -108,7 +108,8 @@ async fn serve(
     agent.run(async { drop(ends.await) }).await.map_err(|why| Failure::new(FAILED, why))
 }
 
-/// Describes the agent's node set and how it changes. The agent does not reload its own list: docs/decisions/0013.
+/// Describes the agent's set of nodes, and how it is changed. The agent does not reload its own list:
+/// docs/decisions/0013.
 async fn standing(nodes: &Nodes) -> String {
     let survey = Survey::of(nodes).await;
     let Members { version, list } = &survey.latest;
@@ -131,7 +132,7 @@ fn password(arguments: &Arguments) -> Result<Option<Vec<u8>>, Failure> {
     };
     let failed = |why| Failure::usage(format!("the password in {} cannot be read: {why}", path.display()));
     let mut password = vec![];
-    // A wrong file is only read until it is known to be too long.
+    // A wrong file may be large, so it is read only up to the longest password.
     let most = palisade_agent::limits::PASSWORD_BYTES_MAX as u64 + 3;
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut password)).map_err(failed)?;
     Ok(Some(password))
@@ -164,7 +165,7 @@ async fn health(arguments: &Arguments, password: Option<&[u8]>) -> Result<End, F
     Ok(End::OK)
 }
 
-/// Returns what the agent at this address reports about its nodes.
+/// Asks the agent at this address for the state of its nodes.
 async fn ask(address: &Address, password: Option<&str>) -> Result<Value, String> {
     let url = match address {
         Address::Unix(path) => format!("unix://{}", path.display()),

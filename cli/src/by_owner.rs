@@ -104,9 +104,9 @@ pub async fn acquire(nodes: &Nodes, acquire: &Acquire, as_json: bool) -> Result<
 /// `palisade release KEY --owner NAME`
 ///
 /// # Errors
-/// This owner does not hold it, or too few nodes answered.
+/// This owner does not hold the lock, or too few nodes answered.
 pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End, Failure> {
-    // All its holds, since a caller that re-entered through an agent has ended, too.
+    // Releases all holds: a caller that re-entered the lock through an agent has ended, too.
     let level = Some(1);
     let released = async {
         connect(nodes.client()).await?;
@@ -124,7 +124,7 @@ pub async fn release(nodes: &Nodes, owner: &Owner, as_json: bool) -> Result<End,
 /// `palisade extend KEY --owner NAME --ttl TIME`
 ///
 /// # Errors
-/// This owner does not hold it, or too few nodes extended it.
+/// This owner does not hold the lock, or too few nodes extended it.
 pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End, Failure> {
     let owner = &extend.owner;
     let came = clock::since_boot();
@@ -141,8 +141,8 @@ pub async fn extend(nodes: &Nodes, extend: &Extend, as_json: bool) -> Result<End
     Ok(End::OK)
 }
 
-/// Returns the note, with the holder id if the script has given itself one: a process that ends at once needs none of
-/// its own.
+/// Returns the note, with the holder id if the script has set one. Without one none is added, because this process ends
+/// at once.
 fn note(asked: &TakeArgs) -> Vec<u8> {
     let note = asked.note.clone().unwrap_or_else(note_of_caller);
     match HolderId::given() {
@@ -156,7 +156,7 @@ fn wanted(asked: &TakeArgs, number: Option<u16>) -> Result<Wanted, Failure> {
         Some(limit) if number.is_some_and(|number| number > limit) => {
             Err(Failure::usage(format!("--permit must be from 1 to --limit {limit}")))
         }
-        // With a limit of one, the permit is the lock itself.
+        // With a limit of one, the permit is an exclusive lock.
         None | Some(1) if !asked.shared => Ok(Wanted::Exclusive),
         Some(limit) => Ok(Wanted::Permit { limit, number }),
         None => Ok(Wanted::Shared),
@@ -168,7 +168,7 @@ fn left(granted: Duration, ttl: Duration) -> u64 {
     (granted + reliable(ttl)).saturating_sub(clock::since_boot()).as_millis() as u64
 }
 
-/// Returns the failure when somebody else has the lock; asks the nodes for the holder until `over`.
+/// Returns the failure when another owner has the lock; asks the nodes for the holder until `over`.
 async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Failure {
     let look = LockView::ask(nodes, acquire.asked.key.as_bytes());
     let looked = match over {
@@ -177,7 +177,7 @@ async fn refused(nodes: &Nodes, acquire: &Acquire, over: Option<Instant>) -> Fai
     };
     let holder = match looked {
         Some((view, _)) => view.filter(|view| view.first.is_held).map(|view| view.holder_line()),
-        // A node is silent, so nobody can say in time which of the two it is.
+        // A node does not answer in time, so it is unknown whether others hold the lock or wait for it.
         None => Some("held or wanted by others".to_owned()),
     };
     match acquire.wait {
@@ -201,7 +201,7 @@ fn not_held(owner: &Owner) -> Failure {
     Failure::new(LOST, format!("{owner} does not hold {key}: it was given back before, or its lease has ended"))
 }
 
-/// Returns the default note, which names the parent process, since this one ends at once.
+/// Returns the default note, which names the parent process, because this one ends at once.
 fn note_of_caller() -> String {
     let caller = Pid::parent();
     let name = fs::read(format!("/proc/{caller}/comm")).unwrap_or_default();

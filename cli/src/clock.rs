@@ -1,4 +1,4 @@
-//! The boot clock, which cannot be set and on which validity is counted; and the wall clock, which decides nothing.
+//! The boot clock, which cannot be set and by which validity is measured; and the wall clock, which is only displayed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub fn since_boot() -> Duration {
     Duration::from(now)
 }
 
-/// Returns milliseconds since 1970, only for display.
+/// Returns the milliseconds since 1970, only for display.
 pub fn wall_ms() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or(Duration::ZERO, Duration::from);
     now.as_millis() as u64

@@ -1,4 +1,4 @@
-//! The most contended keys, as counted by all nodes together (LOCK.TOP).
+//! The most contended keys, from the counts of all nodes (LOCK.TOP).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use crate::node_failure::line;
 use crate::nodes::{Nodes, answers, failures};
 use crate::show::{printable, table};
 
-/// The number of keys of each kind that a node is asked for: all that it has, since its most contended keys need not be
-/// those of other nodes.
+/// The number of keys of each kind that a node is asked for: all that it counts, since other nodes may have other most
+/// contended keys.
 const ASKED: usize = 256;
 
-/// A count of requests, of which `error` may belong to another key.
+/// A count of requests. Up to `error` of them may belong to other keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Count {
     count: u64,
@@ -43,12 +43,12 @@ pub struct Contended {
 pub struct Contention {
     /// The keys with the most waits and refusals, in this order.
     keys: Vec<Contended>,
-    /// The nodes that report nothing, with the reasons; empty if all report.
+    /// The nodes that did not answer, with the reasons; empty if all did.
     untold: String,
 }
 
 impl Contention {
-    /// Asks for the `most` keys with the most waits and refusals.
+    /// Asks the nodes, and returns the `most` keys with the most waits and refusals.
     pub async fn ask(nodes: &Nodes, most: usize) -> Self {
         let replies = nodes.ask(cmd("LOCK.TOP").arg("COUNT").arg(ASKED)).await;
         let untold = line(failures(&replies), nodes.len());
@@ -65,8 +65,8 @@ impl Contention {
     }
 }
 
-/// Merges the nodes' counts. The largest count of each key is used, since every node counts a request over several
-/// nodes.
+/// Merges the nodes' counts. The largest count of each key is used, not the sum, since every node counts the same
+/// request.
 fn merged(replies: impl IntoIterator<Item = Value>) -> Keys {
     let mut keys = Keys::new();
     for fields in replies.into_iter().filter_map(Fields::of) {

@@ -1,4 +1,4 @@
-//! `palisade elect` and `palisade leader`: a command that runs while it leads, and the current leader.
+//! `palisade elect`, which runs a command while this host leads, and `palisade leader`, which shows the leader.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,11 +31,11 @@ struct LeaderOutput {
     value: Option<String>,
 }
 
-/// Campaigns, and runs the command while it leads; campaigns again after a loss, until the command ends by itself.
+/// Campaigns, and runs the command while this process leads. After a loss it campaigns again, until the command ends by itself.
 ///
 /// # Errors
 ///
-/// It cannot campaign, or the command cannot be started.
+/// This process cannot campaign, or the command cannot be started.
 pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     let job = Job::new(&elect.command, elect.ttl, elect.max_hold.unwrap_or(Duration::MAX), elect.grace)?;
     let program = &elect.command[0];
@@ -68,7 +68,7 @@ pub async fn run(nodes: &Nodes, elect: &Elect) -> Result<End, Failure> {
     }
 }
 
-/// Waits until it leads, however long nodes are unavailable.
+/// Waits until this process leads, however long nodes are unavailable.
 async fn campaign(nodes: &Nodes, election: &Election, value: &[u8]) -> Result<Leadership, Error> {
     loop {
         connect_in(nodes, None).await?;

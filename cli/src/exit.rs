@@ -1,7 +1,7 @@
 //! The program's end: its exit codes, and the one line that says why.
 //!
-//! The codes are above 128 + 64, the largest one of a command that a signal ended, and below 200, where systemd's own
-//! begin.
+//! The codes are above 192, since a command that a signal ended has a code of up to 128 + 64, and below 200, where
+//! systemd's own codes begin.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ pub const CONFLICT: u8 = 194;
 pub const TIMED_OUT: u8 = 195;
 /// Too few nodes can be asked, or they are guarded.
 pub const NO_QUORUM: u8 = 196;
-/// The lock was held, but lost before the command ended; or an owner does not hold the lock that it releases or
-/// extends.
+/// The lock was held, but lost before the command ended; or an owner does not hold the lock that it wants to release or
+/// extend.
 pub const LOST: u8 = 197;
 /// The command cannot be started: it does not exist, or cannot be run.
 pub const NOT_STARTED: u8 = 198;
@@ -67,7 +67,7 @@ impl End {
 pub struct Failure {
     /// The exit status.
     pub code: u8,
-    /// The line; empty if there is nothing to say.
+    /// The line; empty if there is nothing to print.
     pub text: String,
 }
 
@@ -82,7 +82,7 @@ impl Failure {
         Self::new(USAGE, text)
     }
 
-    /// Names the lock or the election that the failure concerns.
+    /// Adds the name of the lock or the election that the failure is about.
     pub fn about(self, name: &[u8]) -> Self {
         match self.text.is_empty() {
             true => self,
@@ -90,12 +90,12 @@ impl Failure {
         }
     }
 
-    /// Returns a failure caused by this machine.
+    /// Returns a failure with a cause on this machine.
     pub fn of(what: &str, why: impl fmt::Display) -> Self {
         Self::new(FAILED, format!("{what}: {why}"))
     }
 
-    /// Returns the failure when the reader of the output is gone: there is nothing to say, and nobody to read it.
+    /// Returns the failure when the reader of the output is gone: then no message is printed.
     pub fn reader_is_gone() -> Self {
         Self::new(End::Signal(Signal::SIGPIPE).code(), "")
     }
@@ -106,7 +106,7 @@ impl From<Error> for Failure {
         let code = match error.kind() {
             ErrorKind::Contended => CONFLICT,
             ErrorKind::TimedOut => match error.in_the_way() {
-                // The cause is the nodes, not other holders: nobody knows whether the lock is free.
+                // The nodes are the cause, not other holders: the lock may be free.
                 Some(ErrorKind::NoQuorum | ErrorKind::Guarded | ErrorKind::Expired) => NO_QUORUM,
                 _ => TIMED_OUT,
             },

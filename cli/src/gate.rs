@@ -1,4 +1,4 @@
-//! `palisade gate`: runs a command behind a gate, on the server that has the data.
+//! `palisade gate`: runs a command through a gate, on the server that has the data.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -16,7 +16,7 @@ use crate::show::print;
 /// Runs the command if the token passes, and prints its reply.
 ///
 /// # Errors
-/// A newer holder has passed the gate; the server refuses, or cannot be reached; it is not one server.
+/// A newer holder has passed the gate; the server refuses, or cannot be reached; --nodes is not a single server.
 pub async fn run(nodes: &Nodes, gate: &Gate, as_json: bool) -> Result<End, Failure> {
     let server = the_server(nodes).await?;
     let mut link = server.reach().await.map_err(|why| failure(&server, &why))?;
@@ -25,7 +25,7 @@ pub async fn run(nodes: &Nodes, gate: &Gate, as_json: bool) -> Result<End, Failu
     Ok(End::OK)
 }
 
-/// Returns the server that has the data.
+/// Connects to the server that has the data.
 async fn the_server(nodes: &Nodes) -> Result<Server, Failure> {
     let servers = nodes.servers().await;
     match <[ServerAnswer<Server>; 1]>::try_from(servers) {
@@ -58,7 +58,7 @@ fn command(gate: &Gate) -> Cmd {
     command
 }
 
-/// Returns the failure for a server's answer, which may be that of the command.
+/// Returns the failure for a server's error, which may be one of the command.
 fn failure(server: &Server, why: &Why) -> Failure {
     let code = match why.code() {
         Some("FENCED" | "NOTHELD") => LOST,
@@ -66,7 +66,7 @@ fn failure(server: &Server, why: &Why) -> Failure {
         _ => USAGE,
     };
     let text = match why.code() {
-        // Of the gate, or of the data.
+        // The error can be about the gate or about the data.
         Some("WRONGTYPE") => why.to_string(),
         _ => words(why),
     };
@@ -87,7 +87,7 @@ fn in_lines(reply: &Value) -> String {
     }
 }
 
-/// Returns a reply as JSON: a map as a list of pairs, bytes that are no UTF-8 with the replacement character.
+/// Returns a reply as JSON: a map as a list of pairs, bytes that are not UTF-8 with the replacement character.
 fn in_json(reply: &Value) -> Json {
     match reply {
         Value::Int(number) => json!(number),
@@ -98,7 +98,7 @@ fn in_json(reply: &Value) -> Json {
         Value::Okay => json!("OK"),
         Value::Array(all) | Value::Set(all) => all.iter().map(in_json).collect(),
         Value::Map(pairs) => pairs.iter().map(|(key, value)| json!([in_json(key), in_json(value)])).collect(),
-        // No command that has a key answers with anything else.
+        // Commands with keys have no other replies.
         _ => Json::Null,
     }
 }

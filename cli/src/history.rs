@@ -10,7 +10,7 @@ use crate::moment;
 use crate::nodes::{Nodes, answers};
 use crate::show::{print, table, tell, time};
 
-/// The ending shown for a grant that has not ended.
+/// The word shown for a grant that has not ended.
 const HELD: &str = "held";
 
 /// `palisade history [KEY]`
@@ -37,7 +37,7 @@ pub async fn run(nodes: &Nodes, key: Option<&[u8]>, limit: usize, as_json: bool)
     Ok(End::OK)
 }
 
-/// Returns the current holders.
+/// Returns the current holders, in the form of events.
 fn held(key: &str, together: &Together, now_ms: u64) -> Vec<Event> {
     let grants = together.grants.iter().filter(|grant| grant.is_held);
     let event = |grant: &GrantView| Event {

@@ -1,4 +1,4 @@
-//! `palisade lock` and `palisade try`: hold a lock until a person or a script is done.
+//! `palisade lock` and `palisade try`: hold a lock until a user or a script is done.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdin};
@@ -74,8 +74,8 @@ fn say(Held { guard, permit }: &Held, as_json: bool) -> Result<(), Failure> {
     print(as_json, &said, || taken_line(guard.token(), *permit))
 }
 
-/// Waits for Enter, or for the end of the input, when the process at its other end is gone. A script's background jobs
-/// have an input that is at its end from the start: they hold the lock until a signal.
+/// Waits for Enter, or for the end of the input, which comes when the process at its other end is gone. The input of a
+/// script's background job is at its end from the start, so such a job holds the lock until a signal.
 async fn enter() {
     let is_null = || Some(fstat(stdin()).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);
     if is_null() == Some(true) {

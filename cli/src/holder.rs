@@ -7,17 +7,16 @@ use std::path::Path;
 use nix::unistd::{Pid, gethostname};
 use palisade_client::direct::holder_id::{self, HOLDER_ID_BYTES_MAX};
 
-/// The variable that gives a command the id of the `palisade exec` that runs it, and in which a script can set one for
-/// itself.
+/// The variable by which `palisade exec` passes its holder id to the command, and in which a script can set one itself.
 pub const VARIABLE: &str = "PALISADE_HOLDER";
 
 /// The longest note that the nodes allow, in bytes.
 const NOTE_BYTES: usize = 1024;
 
-/// The bytes to leave free in a note so that the longest id fits.
+/// The bytes that have to stay free in a note for the longest id.
 const TOLD_BYTES_MAX: usize = HOLDER_ID_BYTES_MAX + " [holder=]".len();
 
-/// The most characters of this machine's name in an id.
+/// The most characters of this machine's name in a new id.
 const HOST_CHARS: usize = 32;
 
 /// A holder id.
@@ -30,7 +29,7 @@ impl HolderId {
         std::env::var(VARIABLE).ok().filter(|id| holder_id::is_one(id)).map(Self)
     }
 
-    /// Returns the given id, or a new one from host, process, and some random digits, since process ids repeat.
+    /// Returns the given id, or a new one from host, process id, and some random digits, since process ids repeat.
     pub fn of_process() -> Self {
         Self::given().unwrap_or_else(|| {
             let host = gethostname().map_or(String::new(), |host| host.to_string_lossy().into_owned());
@@ -40,12 +39,12 @@ impl HolderId {
         })
     }
 
-    /// Returns this id, if there is room for it beside this note.
+    /// Returns this id, if the note has room for it.
     pub fn id_beside(&self, note: &str) -> Option<String> {
         (holder_id::noted(note.as_bytes(), &self.0).len() <= NOTE_BYTES).then(|| self.0.clone())
     }
 
-    /// Returns the note with this id, if there is room for the id.
+    /// Returns the note with this id added, if it has room for the id.
     pub fn beside(&self, note: &[u8]) -> Vec<u8> {
         let noted = holder_id::noted(note, &self.0);
         if noted.len() <= NOTE_BYTES { noted } else { note.to_vec() }
@@ -58,7 +57,7 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// Returns the default note: host, process, program. It leaves the arguments out, since they may contain a password,
+/// Returns the default note: host, process, program. The arguments are left out, because they may contain a password,
 /// and everybody who can reach the nodes can read the note.
 pub fn note(program: &OsStr) -> String {
     note_of(Pid::this(), program)

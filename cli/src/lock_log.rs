@@ -1,4 +1,4 @@
-//! The nodes' logs (LOCK.LOG) merged: a grant or failed wait that several nodes record is one event.
+//! Merges the nodes' logs (LOCK.LOG): a grant or failed wait that several nodes record becomes one event.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct Event {
     /// The time of the grant, or the beginning of the wait.
     #[serde(rename = "from", serialize_with = "iso")]
     pub from_ms: u64,
-    /// The end.
+    /// The time of the end.
     #[serde(rename = "to", serialize_with = "iso")]
     pub to_ms: u64,
     /// The note of the holder, or of the waiter.
@@ -66,7 +66,8 @@ fn iso<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
 impl Logs {
     /// Asks for the `count` newest events of `key`, or of all keys.
     pub async fn ask(nodes: &Nodes, key: Option<&[u8]>, count: usize) -> Self {
-        // All masters of a cluster are asked: events from before a slot moved are recorded only by its former master.
+        // All masters of a cluster are asked, because events from before a slot moved are only in the log of its former
+        // master.
         let replies = nodes.ask(&question(key, count)).await;
         let with_module = match replies.iter().any(|said| matches!(said.said, Err(Why::NoModule))) {
             true => nodes.ask(&cmd("LOCK.NODE")).await,
@@ -92,7 +93,7 @@ impl Logs {
         Self { events, told }
     }
 
-    /// Leaves out recorded waits of owners that still wait or now hold the lock: they renewed their waits.
+    /// Removes failed waits of owners that still wait or now hold the lock: such a wait was only renewed.
     pub fn without_waits_of(mut self, together: &Together) -> Self {
         let waits = together.queue.iter().map(|waiter| &waiter.owner);
         let owners: Vec<&String> = together.grants.iter().map(|grant| &grant.owner).chain(waits).collect();
@@ -100,8 +101,8 @@ impl Logs {
         self
     }
 
-    /// Returns a line with the reasons why servers do not report, only for nodes, given by number, that `can_be_asked`
-    /// otherwise.
+    /// Returns a line with the reasons why servers do not report. It leaves out nodes for which `can_be_asked`, given
+    /// the number, returns false.
     pub fn untold(&self, nodes: &Nodes, can_be_asked: impl Fn(usize) -> bool) -> String {
         let untold: Vec<_> = self.told.iter().filter(|said| can_be_asked(said.number)).cloned().collect();
         line(failures(&untold), nodes.len())
@@ -129,17 +130,17 @@ fn merged(nodes: impl IntoIterator<Item = Vec<Event>>, majority: usize) -> Vec<E
         same.entry(key).or_default().push(told);
     }
     let granted = |key: &str, owner: &str| same.contains_key(&(key.to_owned(), owner.to_owned(), false));
-    // A wait over several nodes is renewed repeatedly. It did not fail if it led to a grant.
+    // A wait at several nodes is renewed repeatedly. It did not fail if the owner was granted the lock.
     let over = same.iter().filter(|((key, owner, is_wait), _)| !is_wait || !granted(key, owner));
     let mut events: Vec<Event> = over.filter_map(|(_, told)| Event::of(told.clone(), majority)).collect();
     events.sort_by_key(|event| Reverse((event.to_ms, event.token)));
     events
 }
 
-/// Merges the events of one node: one grant and one wait of each owner, from beginning to end.
+/// Merges the events of one node: each owner has one grant and one wait, from the first beginning to the last end.
 fn of_node(mut events: Vec<Event>) -> BTreeMap<(String, String, bool), Event> {
     let mut same: BTreeMap<_, Event> = BTreeMap::new();
-    // The newest comes first, even across several servers.
+    // The newest event first, across the servers of the node.
     events.sort_by_key(|event| Reverse(event.to_ms));
     for event in events {
         let key = (event.key.clone(), event.owner.clone(), event.token == 0);
@@ -179,11 +180,11 @@ impl Event {
         }
     }
 
-    /// Merges what nodes record about the same grant or wait.
+    /// Merges the records of several nodes about the same grant or wait.
     fn of(told: Vec<Self>, majority: usize) -> Option<Self> {
         let token = token_of(majority, told.iter().map(|event| event.token))?;
         let count = |ended: &str| told.iter().filter(|event| event.ended == ended).count();
-        // If the lock was broken on most nodes, its lease may have ended on the others.
+        // If most nodes record a break, the lock was broken, though on other nodes the lease may have ended.
         let most = told.iter().max_by_key(|event| (count(&event.ended), event.to_ms))?;
         let max = |of: fn(&Self) -> u64| told.iter().map(of).max().unwrap_or(0);
         Some(Self {

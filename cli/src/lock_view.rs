@@ -1,4 +1,4 @@
-//! A lock as all nodes together describe it.
+//! A lock, as all nodes together describe it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,20 +30,20 @@ pub struct LockView {
     /// The name in bytes.
     #[serde(skip)]
     pub name: Vec<u8>,
-    /// The holder; of several, the first of `grants`.
+    /// The holder; of several, the first one in `grants`.
     #[serde(flatten)]
     pub first: GrantView,
     /// The number of holders, on the node with the most.
     pub holders: u64,
-    /// The holders, up to a hundred: those that most nodes have come first, then those that have held it longest.
+    /// The holders, up to a hundred: first those that most nodes show, then those that have held it longest.
     pub grants: Vec<GrantView>,
     /// The most waiters on one node.
     pub waiters: u64,
-    /// Callers in the same processes as those waiters that wait behind them, as reported to that node.
+    /// Callers behind those waiters in the same processes, as reported to that node.
     pub waiters_behind: u64,
     /// The first waiters.
     pub queue: Vec<Waiter>,
-    /// The servers on which somebody holds it.
+    /// The servers that show a holder.
     pub servers: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct LockView {
 pub struct GrantView {
     /// The holder's note, without its holder id.
     pub holder: String,
-    /// The holder id, the same for everything that a holder holds and waits for.
+    /// The holder id, the same for all locks that one flow of control holds and waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_id: Option<String>,
     /// The owner, in hexadecimal: the client's name for this acquisition.
@@ -76,7 +76,7 @@ pub struct GrantView {
     pub extended_ms: Option<u64>,
     /// The number of nodes on which this owner holds the lock.
     pub nodes: usize,
-    /// True if these nodes are a majority. Otherwise the lock is being taken, or ends with its lease.
+    /// True if these nodes are a majority. Otherwise the lock is being acquired, or is left over until its lease ends.
     pub is_held: bool,
     /// The number of nodes that cannot vouch for the grant: there it keeps others out until its lease ends, and is not
     /// extended.
@@ -94,7 +94,7 @@ pub struct Waiter {
     /// `exclusive`, `shared` or `permit`.
     pub mode: String,
     pub waited_ms: u64,
-    /// Callers in the waiter's process that wait behind it.
+    /// Callers that wait behind this waiter in its process.
     pub behind: u64,
 }
 
@@ -141,7 +141,7 @@ pub fn note_of(note: &[u8]) -> (String, Option<String>) {
     (String::from_utf8_lossy(text).into_owned(), id.map(str::to_owned))
 }
 
-/// Returns true if an answer to [`question`] is about a lock that several can hold.
+/// Returns true if an answer to [`question`] is about a joint lock, which several owners can hold.
 pub fn is_joint(reply: &Value) -> bool {
     let mode = Fields::of(reply.clone()).map(|fields| fields.get::<String>("mode"));
     mode.is_some_and(|mode| !mode.is_empty() && mode != EXCLUSIVE)
@@ -155,11 +155,12 @@ fn grants(fields: Fields) -> Vec<NodeGrant> {
         true => vec![told(fields)],
         false => listed.into_iter().filter_map(Fields::of).map(told).collect(),
     };
-    // Nobody holds the lock there, but some wait: for a guard to end, or for the owner of a reservation to take it.
+    // A lock without a holder is shown while requests wait for it: for the end of a guard, or of another owner's
+    // reservation.
     all.into_iter().filter(|told| !told.owner.is_empty()).collect()
 }
 
-/// Tells of the grants that no majority of the `nodes` has, in a line; `None`: there are none.
+/// Returns a line about the grants that are on no majority of the `nodes`; `None` if there are none.
 pub fn unconfirmed(grants: &[GrantView], nodes: usize) -> Option<String> {
     let partly: Vec<&GrantView> = grants.iter().filter(|grant| !grant.is_held).collect();
     let ends = time(partly.iter().map(|grant| grant.ttl_ms).max()?);
@@ -176,13 +177,13 @@ pub fn unconfirmed(grants: &[GrantView], nodes: usize) -> Option<String> {
     })
 }
 
-/// Returns true if an answer shows that this owner, given in hexadecimal, holds the lock there.
+/// Returns true if the answer shows this owner, given in hexadecimal, as a holder.
 fn shows(reply: &Value, owner: &str) -> bool {
     Fields::of(reply.clone()).is_some_and(|fields| grants(fields).iter().any(|told| hex(&told.owner) == owner))
 }
 
-/// Returns the servers that cannot say whether the holder of `first`, or anybody, holds the lock there, each with the
-/// reason: it did not answer, or it is guarded and does not show a holder.
+/// Returns the servers that cannot say whether the holder of `first` (or if that is `None`, anyone) holds the lock
+/// there, with the reason: the server did not answer, or it is guarded and shows no such holder.
 pub fn unsure<'a>(first: Option<&GrantView>, replies: &'a [ServerAnswer<Reply>]) -> Vec<(&'a str, String)> {
     let why = |said: &ServerAnswer<Reply>| match &said.said {
         Ok(Reply { value, guard: Some((ms, reason)) }) if !first.is_some_and(|first| shows(value, &first.owner)) => {
@@ -258,7 +259,7 @@ impl LockView {
         }
     }
 
-    /// Asks these nodes about a lock now. Returns the view, and each node's answer.
+    /// Asks all nodes about a lock. Returns the view, and each server's answer.
     pub async fn ask(nodes: &Nodes, key: &[u8]) -> (Option<Self>, Vec<ServerAnswer<Reply>>) {
         let mut replies = nodes.ask_about(key, &question(key)).await;
         if answers(&replies).any(|reply| is_joint(&reply.value)) {
@@ -278,7 +279,8 @@ impl LockView {
         format!("held by {}{mode} for {}", self.holder_name(), time(self.first.held_ms))
     }
 
-    /// Returns who holds it and for how long, or that nobody does and what is left of grants on these `nodes`: in a line.
+    /// Returns a line that says who holds the lock and for how long. If nobody does, it says so, and which grants are
+    /// left over on these `nodes`.
     pub fn state_line(&self, nodes: usize) -> String {
         match unconfirmed(&self.grants, nodes) {
             Some(text) if !self.first.is_held => format!("held by nobody: {text}"),
@@ -321,7 +323,7 @@ impl GrantView {
             owner: hex(&first.owner),
             permit: of_permit("permit"),
             limit: of_permit("limit"),
-            // A node that knows no other mode does not report it.
+            // A node that knows only exclusive locks does not report the mode.
             mode: if mode.is_empty() { EXCLUSIVE.to_owned() } else { mode },
             token: token_of(majority, told.iter().map(|told| told.token))?,
             holds: max("holds"),
@@ -334,8 +336,8 @@ impl GrantView {
         })
     }
 
-    /// Returns true if half of the lease has passed since it was last extended; a client that extends its lease does so
-    /// after a third.
+    /// Returns true if more than half of the lease has passed since it was last extended. A client that extends its
+    /// lease does so after a third.
     pub fn is_overdue(&self) -> bool {
         self.extended_ms.is_some_and(|ago| ago > self.ttl_ms)
     }

@@ -17,7 +17,7 @@ use crate::show::{json, out, print, printable, table, tell, time};
 /// The number of keys that a node inspects per step of SCAN: about a millisecond of work.
 const SCAN_COUNT: usize = 1_000;
 
-/// The number of locks in one batch of questions.
+/// The number of locks in one batch of commands.
 const BATCH: usize = 500;
 
 /// `palisade info KEY`
@@ -37,8 +37,8 @@ pub async fn info(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failu
     unknown.map_or(Ok(End::OK), Err)
 }
 
-/// Returns the failure that it is unknown whether the lock is held: the nodes that hold it, together with those that do
-/// not answer or may have forgotten it, may be a majority.
+/// Returns the failure that it is unknown whether the lock is held: together, the nodes that show a holder and those
+/// that do not answer or may have forgotten it could be a majority.
 fn unknown(nodes: &Nodes, key: &[u8], view: Option<&LockView>, replies: &[ServerAnswer<Reply>]) -> Option<Failure> {
     let first = view.map(|view| &view.first);
     let whys = unsure(first, replies);
@@ -62,7 +62,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
     }
     line("token", first.token.to_string());
     line("lease", format!("{} left, unless it is extended", time(first.ttl_ms)));
-    // For a list of single servers, the number is enough.
+    // If each node is one server, their number is enough.
     let which = if nodes.has_many_servers() { format!(" ({})", view.servers.join(", ")) } else { String::new() };
     let on = format!("{} of {}{which}", first.nodes, nodes.len());
     line(
@@ -96,7 +96,7 @@ fn describe(view: &LockView, nodes: &Nodes, may_be_held: bool) -> String {
 ///
 /// # Errors
 ///
-/// Too few nodes can be asked. If only some masters of clusters cannot, the locks of the others are printed even so.
+/// Too few nodes can be asked. If only some masters of clusters cannot be asked, the locks of the others are printed all the same.
 pub async fn list(nodes: &Nodes, pattern: &[u8], limit: usize, as_json: bool) -> Result<End, Failure> {
     let Listed { views, more, is_whole } = locks(nodes, pattern, limit, None).await?;
     print(as_json, &views, || rows(&views, nodes))?;
@@ -132,13 +132,13 @@ pub fn rows(views: &[LockView], nodes: &Nodes) -> String {
     table(&headings, &[5], views.iter().map(row))
 }
 
-/// Locks of all nodes.
+/// The locks found on all nodes.
 pub struct Listed {
     /// The first locks by name.
     pub views: Vec<LockView>,
     /// The number of further locks.
     pub more: usize,
-    /// The failure to ask some masters of clusters, whose locks may be missing.
+    /// The failure to ask some masters of clusters. Their locks may be missing.
     pub is_whole: Result<(), Failure>,
 }
 
@@ -162,7 +162,7 @@ pub async fn locks(nodes: &Nodes, pattern: &[u8], limit: usize, most: Option<usi
     let mut views = vec![];
     for batch in keys.chunks(BATCH) {
         let mut told = Nodes::ask_over(&mut links, batch, question).await;
-        // Locks with several holders are queried again; most locks have one.
+        // For locks with several holders, which are few, the nodes are asked again for all holders.
         let joint = |n: &usize| answers(&told[*n]).any(is_joint);
         let joint: Vec<usize> = (0..batch.len()).filter(joint).collect();
         let of_joint: Vec<&[u8]> = joint.iter().map(|&n| batch[n]).collect();

@@ -1,4 +1,4 @@
-//! The words that say that a lock is lost, and why: the same of each command that holds one.
+//! The texts that say that a lock was lost, and why, for all commands that hold one.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::node_failure::{line, with_remedy};
 use crate::nodes::Nodes;
 use crate::show::{duration, printable};
 
-/// Tells why the lock is lost, with what its nodes said and, where that is known, what to do; `max_hold` is how long it was to be extended.
+/// Returns why the lock was lost, with the nodes' answers and, if known, what to do. `max_hold` is the limit of its
+/// extension.
 pub fn why(nodes: &Nodes, loss: &Loss, max_hold: Duration) -> String {
     let summary = match loss {
         Loss::MaxHold => format!("it is extended for no longer than --max-hold {}", duration(max_hold)),
@@ -22,7 +23,7 @@ pub fn why(nodes: &Nodes, loss: &Loss, max_hold: Duration) -> String {
     }
 }
 
-/// Returns the failure of a lock that was lost, which is `why`.
+/// Returns the failure of a lock that was lost for the reason `why`.
 pub fn failure(key: &[u8], why: &str) -> Failure {
     Failure::new(LOST, format!("{} was lost: {why}", printable(key)))
 }

@@ -1,7 +1,7 @@
 //! The `palisade` program: locks for shells, cron and people on call.
 //!
-//! It takes locks on a quorum, with `palisade-client`. It asks each node directly for what concerns that node alone:
-//! its identity, its locks, its guard.
+//! It takes locks on a quorum, with `palisade-client`. For facts about single nodes (identity, locks, guard) it asks
+//! each node directly.
 
 mod acl;
 mod addresses;
@@ -67,17 +67,18 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    // One thread, which does nothing slow; locks are kept on the client's own thread.
+    // One thread is enough: it does nothing slow, and locks are kept on the client's own thread.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => return failed(&Failure::of("no thread can be started", why)),
     };
     let end = runtime.block_on(run(arguments));
-    // A thread may still wait for a line or a name that nobody needs any longer.
+    // A thread of the runtime may still wait for a line of input or a name, which is not waited for.
     runtime.shutdown_background();
     match end {
         Ok(End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) if Terminal::open().is_ours() => {
-            // A shell ends a script only if the terminal's signal ended the child; a status is not enough.
+            // If the command was ended by a signal of the terminal, this process ends itself by the same signal: only
+            // then does a shell end its script.
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
             let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
             ExitCode::from(End::Signal(signal).code())
@@ -147,7 +148,7 @@ async fn run(arguments: Arguments) -> Result<End, Failure> {
     }
 }
 
-/// Prints the man page, or writes all of them into this folder.
+/// Prints the man page of the program, or writes all man pages into this folder.
 fn man(into: Option<&Path>) -> Result<(), Failure> {
     if let Some(folder) = into {
         let written =
@@ -161,22 +162,22 @@ fn man(into: Option<&Path>) -> Result<(), Failure> {
     show::raw(&String::from_utf8_lossy(&text))
 }
 
-/// Runs a function that takes locks. Returns once they have been released.
+/// Runs a function that takes locks. Returns once these have been released.
 async fn locking(nodes: Nodes, run: impl AsyncFnOnce(&Nodes) -> Result<End, Failure>) -> Result<End, Failure> {
     let end = run(&nodes).await;
     nodes.given_back().await;
     end
 }
 
-/// Describes an error in the arguments in one line. Without any arguments, prints the commands. Help and version are
-/// not errors.
+/// Prints an error in the arguments in one line. Without any arguments, prints the commands instead. Help and version
+/// are not errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = write!(stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
     }
     if std::env::args_os().len() == 1 {
-        // A person who types nothing else wants an overview.
+        // A user who types no arguments wants an overview.
         let _ = write!(stderr(), "{}", Arguments::command().render_help());
         return ExitCode::from(USAGE);
     }

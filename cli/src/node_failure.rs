@@ -1,16 +1,16 @@
-//! This program's words for the failures of nodes, and the remedies.
+//! This program's texts for the failures of nodes, with the advice.
 
 use palisade_client::Why;
 use serde::Serializer;
 
 use crate::show::time;
 
-/// Returns the failure for an answer to `command` that no node gives.
+/// Returns the failure for an answer to `command` that no lock node gives.
 pub fn strange(command: &str, why: impl std::fmt::Display) -> Why {
     Why::Broken(format!("its answer to {command} is not understood: {why}"))
 }
 
-/// Describes a failure, with the server that reports it if the node has several.
+/// Describes a failure. If the node has several servers, names the one that reports it.
 pub fn words(why: &Why) -> String {
     match (why, why.code()) {
         (Why::NoModule, _) => "the server has no lock module".to_owned(),
@@ -34,7 +34,7 @@ pub fn in_json<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok,
     }
 }
 
-/// Returns the remedy for a failure.
+/// Returns the advice for a failure.
 pub fn advice(why: &Why) -> &'static str {
     remedy(why).unwrap_or(match is_silent(why) {
         true => "bring it back, or replace it as docs/operations.md says",
@@ -42,12 +42,12 @@ pub fn advice(why: &Why) -> &'static str {
     })
 }
 
-/// Returns true if nothing came from the node, or nothing that a lock node would answer.
+/// Returns true if the node sent no answer, or none that a lock node would send.
 pub fn is_silent(why: &Why) -> bool {
     matches!(why, Why::Silent | Why::Unanswered | Why::Unreachable(_) | Why::Unfit(_) | Why::Tls(_) | Why::Broken(_))
 }
 
-/// Returns the remedy, if the node's answer suggests one.
+/// Returns the advice, if there is one for this failure.
 fn remedy(why: &Why) -> Option<&'static str> {
     let code = match why {
         Why::Of { why, .. } => return remedy(why),
@@ -78,12 +78,12 @@ fn remedy(why: &Why) -> Option<&'static str> {
     })
 }
 
-/// Describes a failure in one line, with the remedy if known.
+/// Describes a failure in one line, with the advice if there is any.
 pub fn with_remedy(why: &Why) -> String {
     remedy(why).map_or_else(|| words(why), |remedy| format!("{}: {remedy}", words(why)))
 }
 
-/// Groups the failures of some of `count` nodes: each text once, after the nodes that it concerns.
+/// Groups the failures of some of `count` nodes: each text once, after the names of its nodes.
 pub fn grouped<'a>(failures: impl IntoIterator<Item = (&'a str, String)>, count: usize) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = vec![];
     for (node, text) in failures {
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(of(&[("a", "x"), ("b", "y"), ("c", "x")], 5), "2 nodes (a, c): x; b: y");
     }
 
-    /// The program has words of its own and a remedy for each failure that its user can fix, whichever server of a node
+    /// The program has its own text and advice for each failure that its user can mend, whichever server of a node
     /// reports it.
     #[test]
     fn words_and_remedies() {

@@ -1,4 +1,4 @@
-//! A node's description of itself; `palisade nodes` and `palisade guard`.
+//! A node's description of itself, for `palisade nodes` and `palisade guard`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::nodes::{Nodes, ServerAnswer, failures};
 use crate::reaching::Reaching;
 use crate::show::{print, table, tell, time};
 
-/// The number of round trips measured; the shortest counts.
+/// The number of round trips that are measured; the shortest counts.
 const ROUND_TRIPS: usize = 3;
 
 /// A node.
@@ -48,16 +48,16 @@ pub struct NodeView {
     pub grants: u64,
     pub contended: u64,
     pub token_high: u64,
-    /// The token up to which none is issued.
+    /// The floor: the node issues only tokens above it.
     #[serde(skip)]
     pub token_floor: u64,
     pub round_trip_us: u64,
     /// The wall clock at the middle of the round trip, in microseconds.
     pub clock_us: u64,
-    /// The rest of INFO.
+    /// The other fields of INFO.
     #[serde(skip)]
     pub info: Info,
-    /// The reason why INFO is missing: a user that takes locks need not have the permission.
+    /// The reason why INFO is missing: a user that takes locks may lack the permission.
     #[serde(skip)]
     pub info_refused: Option<Why>,
 }
@@ -109,18 +109,18 @@ impl NodeView {
         looked.into_iter().map(view).collect()
     }
 
-    /// Returns a node that cannot be asked.
+    /// Returns the view of a node that cannot be asked.
     pub fn unreachable(number: usize, node: String, why: Why) -> Self {
         Self { number, node, error: Some(why), ..Self::default() }
     }
 
-    /// Asks this server over this connection, which it returns.
+    /// Asks the server over this connection. Returns the view and the connection.
     ///
     /// # Errors
     /// It cannot be asked.
     pub async fn look(mut link: ServerLink) -> Result<(Self, ServerLink), Why> {
-        // All nodes are asked at once, so that their clocks can be compared, by a command that every user that takes
-        // locks may send.
+        // All nodes are asked at the same time, so that their clocks can be compared. The command is one that every
+        // user that takes locks may send.
         let (mut round_trip, mut told) = (Duration::MAX, Value::Nil);
         for _ in 0..ROUND_TRIPS {
             let sent = Instant::now();
@@ -185,7 +185,7 @@ impl NodeView {
 ///
 /// # Errors
 ///
-/// Too few of them can be asked; the table is printed even so.
+/// Too few nodes can be asked; the table is printed all the same.
 pub async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let views = NodeView::all(nodes).await;
     print(as_json, &views, || rows(&views))?;
@@ -239,7 +239,7 @@ pub struct Guarded {
 /// `palisade guard NODE [lift|arm TIME]`
 ///
 /// # Errors
-/// There is no such node, it cannot be asked, or the person declines.
+/// There is no such node, it cannot be asked, or the user declines.
 pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<End, Failure> {
     let node = choose(reaching, &guard.node).await?;
     let failed = |why: Why| {
@@ -272,7 +272,7 @@ pub async fn guard(reaching: &Reaching, guard: &Guard, as_json: bool) -> Result<
     Ok(End::OK)
 }
 
-/// Returns the server that `word` means: by the number or name of its node in the list, by its own name, or by an
+/// Returns the server that `word` names: by the number or the name of its node in the list, by its own name, or by an
 /// address.
 async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     let alone = async || one_of(Nodes::at(&reaching.only(word))?.servers().await, word);
@@ -280,7 +280,7 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
         return alone().await;
     }
     let nodes = match Nodes::at(reaching) {
-        // A host without a port may be a typo, so it has to be in the list.
+        // A host without a port may be a typing error, so it is accepted only if it is in the list.
         Err(_) if word.contains(':') => return alone().await,
         nodes => nodes?,
     };
@@ -298,7 +298,7 @@ async fn choose(reaching: &Reaching, word: &str) -> Result<Server, Failure> {
     }
 }
 
-/// Returns the one server that `word` means.
+/// Returns the only server that `word` can mean; fails if there are several.
 fn one_of(mut meant: Vec<ServerAnswer<Server>>, word: &str) -> Result<Server, Failure> {
     if meant.len() > 1 {
         return Err(Failure::usage(format!("{word} is a cluster: say which of its masters: {}", names(&meant))));

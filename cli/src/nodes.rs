@@ -1,7 +1,7 @@
-//! The nodes one by one, for questions outside the quorum: their identity, their locks, their guard.
+//! The nodes one by one, for questions about single nodes: their identity, their locks, their guard.
 //!
-//! A node of the list is a server, the master that Sentinels name, or a cluster. A question about one lock goes to one
-//! server of each node: the master of its slot. A question about all locks, or about servers, goes to all masters, and
+//! A node of the list is a server, the master that Sentinels name, or a cluster. A command about one lock goes to one
+//! server of each node: the master of its slot. A command about all locks, or about servers, goes to all masters, and
 //! each answer names its server.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::exit::{Failure, NO_QUORUM, USAGE};
 use crate::node_failure::{grouped, line, with_remedy};
 use crate::reaching::Reaching;
 
-/// The time within which releases are sent.
+/// The time within which releases are sent to the nodes.
 const SENT: Duration = Duration::from_millis(20);
 
 /// A node of the list.
@@ -68,11 +68,11 @@ impl Nodes {
         Self::given(reaching, None)
     }
 
-    /// Returns the nodes, with this time to answer when a lock is taken, or else the client's default.
+    /// Returns the nodes. `node_timeout` is the time that a node has to answer when a lock is taken; by default, the client's.
     ///
     /// # Errors
     ///
-    /// As [`Nodes::at`].
+    /// Those of [`Nodes::at`].
     pub fn given(reaching: &Reaching, node_timeout: Option<Duration>) -> Result<Self, Failure> {
         let addresses = reaching.addresses();
         if addresses.is_empty() {
@@ -81,7 +81,7 @@ impl Nodes {
             ));
         }
         let access = reaching.access()?;
-        // Errors in an address are described in one place, without its passwords.
+        // Errors in an address get their text in one place, without the address's passwords.
         let defaults = node_timeout.map_or_else(Options::new, |time| Options::new().node_timeout(time));
         let client = Client::builder().nodes(&addresses).access(access.clone()).defaults(defaults).build()?;
         let access = Arc::new(access);
@@ -93,7 +93,7 @@ impl Nodes {
         Ok(Self { list, client, reaching: reaching.clone() })
     }
 
-    /// Returns the client that takes locks on them.
+    /// Returns the client that takes locks on the nodes.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -104,7 +104,7 @@ impl Nodes {
         let _ = self.client.close().await;
     }
 
-    /// Waits for releases in the background until `by`. They are sent in any case.
+    /// Waits until `by` for releases in the background, all of which have been sent by then.
     pub async fn given_back_by(&self, by: Instant) {
         let _ = timeout_at(by.max(Instant::now() + SENT), self.given_back()).await;
     }
@@ -124,7 +124,7 @@ impl Nodes {
         palisade_quorum::majority(self.len())
     }
 
-    /// Returns true if a node is more than one server, or may change its server.
+    /// Returns true if a node has more than one server, or may change its server.
     pub fn has_many_servers(&self) -> bool {
         self.list.iter().any(|node| !matches!(*node.place, Place::Server(_)))
     }
@@ -134,7 +134,7 @@ impl Nodes {
         self.list.iter().any(|node| matches!(*node.place, Place::Cluster(_)))
     }
 
-    /// Returns the servers that locks are requested from, as known now; for a node without any, the reason.
+    /// Returns the servers that serve locks now; for a node without any, the reason.
     pub async fn servers(&self) -> Vec<ServerAnswer<Server>> {
         let all = join_all(self.list.iter().map(|node| node.place.masters(node.number))).await;
         let named = self.list.iter().zip(all).flat_map(|(node, servers)| match servers {
@@ -144,7 +144,7 @@ impl Nodes {
         named.collect()
     }
 
-    /// Connects to these servers. Leaves out the servers of an earlier node of the list, so that each server counts
+    /// Connects to these servers. Leaves out servers that an earlier node of the list has too, so that each counts
     /// once.
     async fn connect(servers: Vec<ServerAnswer<Server>>) -> Vec<ServerAnswer<ServerLink>> {
         let open = servers.into_iter().map(|said| said.and_then(async |server: Server| server.connect().await));
@@ -162,7 +162,7 @@ impl Nodes {
         open.into_iter().enumerate().map(once).collect()
     }
 
-    /// Returns the result of `ask` for each server, over a connection to it.
+    /// Calls `ask` with a connection to each server, and returns the results.
     pub async fn of_each<T>(&self, ask: impl AsyncFn(ServerLink) -> Result<T, Why>) -> Vec<ServerAnswer<T>> {
         let open = Self::connect(self.servers().await).await;
         join_all(open.into_iter().map(|said| said.and_then(&ask))).await
@@ -174,14 +174,14 @@ impl Nodes {
             .await
     }
 
-    /// Sends `command`, which concerns `key`, to one server of each node.
+    /// Sends `command`, which is about `key`, to one server of each node.
     pub async fn ask_about(&self, key: &[u8], command: &Cmd) -> Vec<ServerAnswer<Reply>> {
         let said = self.ask_each_about(key, vec![vec![command.clone()]; self.len()]).await;
         said.into_iter().map(|said| said.map(|mut replies| replies.remove(0))).collect()
     }
 
-    /// Sends each node's commands, which concern `key`, to one server of that node, and returns the answers. All are
-    /// sent at once, since a holder that loses its lock on one node releases it on the others immediately.
+    /// Sends each node's commands, which are about `key`, to one server of that node, and returns the answers. All are
+    /// sent at once, because a holder that loses its lock on one node at once releases it on the others.
     pub async fn ask_each_about(&self, key: &[u8], commands: Vec<Vec<Cmd>>) -> Vec<ServerAnswer<Vec<Reply>>> {
         let master = async |node: &Node| node.says(node.place.master_of(node.number, key).await);
         let open = Self::connect(join_all(self.list.iter().map(master)).await).await;
@@ -198,13 +198,13 @@ impl Nodes {
                     Err(why) => return ServerAnswer::of(&link.server, Err(why)),
                 }
             }
-            // Possibly another server, to which the first one redirected.
+            // The answer may come from another server, to which the first one redirected.
             ServerAnswer::of(&link.server, Ok(replies))
         });
         join_all(asked).await
     }
 
-    /// Sends the question about each of `keys` over these connections, to the server of each node that serves the key.
+    /// Sends a command about each of `keys` over these connections, on each node to the server that serves the key.
     /// Returns the answers by key.
     pub async fn ask_over(
         links: &mut [ServerLink],
@@ -237,7 +237,7 @@ impl Nodes {
     /// Checks that a majority answered, with all masters of its clusters.
     ///
     /// # Errors
-    /// As [`Nodes::need_majority`].
+    /// Those of [`Nodes::need_majority`].
     pub fn need_whole_majority<T>(&self, said: &[ServerAnswer<T>]) -> Result<(), Failure> {
         let silent = |number: usize| said.iter().any(|said| said.number == number && said.said.is_err());
         let whole = (1..=self.len()).filter(|number| !silent(*number)).collect();
@@ -273,8 +273,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the failure for the problems of these nodes, each with its number. If the lasting problems leave no
-    /// majority, the exit code is [`USAGE`], since asking again does not help.
+    /// Returns the failure for the errors of these nodes, each with its number. If nodes with lasting errors leave no
+    /// majority, the exit code is [`USAGE`], since a retry does not help.
     fn failure<'a>(&self, summary: &str, failures: impl IntoIterator<Item = (usize, &'a str, Why)>) -> Failure {
         let failures: Vec<(usize, &str, Why)> = failures.into_iter().collect();
         let texts = || failures.iter().map(|(_, node, failure)| (*node, with_remedy(failure)));
@@ -303,19 +303,19 @@ impl Nodes {
 }
 
 impl Node {
-    /// Names this node as the source of an answer.
+    /// Returns this node's answer, with its name.
     fn says<T>(&self, said: Result<T, Why>) -> ServerAnswer<T> {
         ServerAnswer { number: self.number, server: self.name.clone(), said }
     }
 
-    /// Returns the Sentinels that name its master.
+    /// Returns the Sentinels that name the node's master; empty for another kind of node.
     pub fn sentinels(&self) -> Vec<Server> {
         if matches!(*self.place, Place::Sentinel(_)) { self.place.named(self.number) } else { vec![] }
     }
 }
 
 impl<T> ServerAnswer<T> {
-    /// Returns the answer of this server.
+    /// Returns the answer of this server, with its name.
     pub fn of(server: &Server, said: Result<T, Why>) -> Self {
         Self { number: server.number, server: server.name().to_owned(), said }
     }
@@ -340,7 +340,7 @@ pub fn answers<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = &T> {
     said.iter().filter_map(|said| said.said.as_ref().ok())
 }
 
-/// Returns the failures of the others, each with a name and, if known, the remedy.
+/// Returns the failures of the other servers, each with the server's name and, if known, the advice.
 pub fn failures<T>(said: &[ServerAnswer<T>]) -> impl Iterator<Item = (&str, String)> {
     said.iter().filter_map(|said| Some((&*said.server, with_remedy(said.said.as_ref().err()?))))
 }

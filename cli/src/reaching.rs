@@ -1,4 +1,5 @@
-//! The way to reach the nodes: addresses, certificates, credentials. The watchdog receives the same in its environment.
+//! The settings for reaching the nodes: addresses, certificates, credentials. The watchdog receives them in its
+//! environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const SERVER_NAME: &str = "PALISADE_TLS_SERVER_NAME";
 const CREDENTIALS: &str = "PALISADE_CREDENTIALS";
 const SENTINEL_CREDENTIALS: &str = "PALISADE_SENTINEL_CREDENTIALS";
 
-/// The variables for the system's trusted certificates, if none are named: a path each.
+/// The variables with the paths of the system's trusted certificates, used if no certificates are named.
 const OF_THE_SYSTEM: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The addresses of the nodes, and the settings of connections.
@@ -96,7 +97,7 @@ impl Reaching {
         Some(tls)
     }
 
-    /// Returns the environment that passes all this to another process of this program, in whatever folder it runs.
+    /// Returns the environment that passes all settings to another process of this program, in whatever folder it runs.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let absolute = |path: &Path| std::path::absolute(path).ok().map(PathBuf::into_os_string);
         let named = [
@@ -114,14 +115,14 @@ impl Reaching {
         files.chain(of_the_system).chain(server_name).chain([nodes]).collect()
     }
 
-    /// Reads what [`Reaching::environment`] gave this process.
+    /// Reads the settings that [`Reaching::environment`] passed to this process.
     pub fn told() -> Self {
         FromEnvironment::try_parse_from(std::env::args_os().take(1))
             .map_or_else(|_| Self::default(), |told| told.reaching)
     }
 }
 
-/// The arguments of a process that reads all of them from its environment.
+/// The arguments of a process that reads all of its settings from the environment.
 #[derive(Debug, Parser)]
 struct FromEnvironment {
     #[command(flatten)]

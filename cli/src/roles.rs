@@ -1,21 +1,21 @@
-//! The permissions that each role needs, as rules for ACL SETUSER: the one table of them. docs/acl.md, docs/cli.md and
-//! docs/monitoring.md show its lines, and a test compares them.
+//! The permissions that each role needs, as rules for ACL SETUSER. No other table has them: docs/acl.md, docs/cli.md
+//! and docs/monitoring.md show its lines, and a test compares them.
 
 use clap::ValueEnum;
 
-/// A permission, and a way to find out whether a user has it.
+/// A permission, and a command that tests whether a user has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Permission {
-    /// The rule for ACL SETUSER, after the plus.
+    /// The rule for ACL SETUSER, without the plus sign.
     pub rule: &'static str,
-    /// The consequence of a missing permission.
+    /// The function that fails without the permission.
     pub purpose: &'static str,
-    /// A command that needs it and changes nothing: where its arguments could, they are wrong, and permissions are
-    /// checked before them.
+    /// A command that needs the permission and changes nothing: if it could, its arguments are wrong, which the server
+    /// checks after the permission.
     probe: &'static [&'static str],
 }
 
-/// The placeholder for the key in a probe.
+/// The placeholder for the key in such a command.
 const KEY: &str = "<key>";
 
 const fn may(rule: &'static str, purpose: &'static str, probe: &'static [&'static str]) -> Permission {
@@ -134,7 +134,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns all permissions that it needs: on a server, or on each one of a cluster.
+    /// Returns all permissions that the role needs: on a server, or on each server of a cluster.
     pub fn permissions(self, of_cluster: bool) -> Vec<Permission> {
         let looks = |permission: &Permission| LOOKING.contains(&permission.rule);
         let everywhere: Vec<Permission> = match self {
@@ -154,7 +154,7 @@ impl Role {
         everywhere.into_iter().chain(of_cluster).collect()
     }
 
-    /// Returns the name.
+    /// Returns the role's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -166,7 +166,7 @@ impl Role {
         }
     }
 
-    /// Returns the default key patterns: those of an application and of a writer have to be named.
+    /// Returns the default key patterns. There are none for an application or a writer, whose keys have to be named.
     fn patterns(self) -> &'static [&'static str] {
         match self {
             Self::Watcher | Self::Operator => &["*"],
@@ -179,14 +179,14 @@ impl Role {
         matches!(self, Self::Application | Self::Writer)
     }
 
-    /// Returns the rule for keys of this pattern: a watcher may only read.
+    /// Returns the rule for keys with this pattern: a watcher may only read.
     pub fn key_rule(self, pattern: &str) -> String {
         let kind = if self == Self::Watcher { "%R~" } else { "~" };
         format!("{kind}{pattern}")
     }
 
-    /// Returns the line that makes such a user, for a cluster's servers or for others. For servers that know the
-    /// categories of modules' commands, it uses these if that is shorter.
+    /// Returns the line that creates a user of this role, for the servers of a cluster or for others. If the servers
+    /// have ACL categories for modules, the line uses them if that makes it shorter.
     pub fn line(
         self,
         user: &str,
@@ -203,7 +203,7 @@ impl Role {
         let category: &[&str] = match self {
             Self::Application if knows_categories => &["+@lock", "-@dangerous"],
             Self::Operator if knows_categories => &["+@lock"],
-            // Whatever an earlier rule for this user permitted would go around the gate.
+            // Otherwise an earlier rule for this user could permit a way around the gate.
             Self::Writer => &["-@all"],
             _ => &[],
         };
@@ -218,7 +218,7 @@ impl Role {
 }
 
 impl Permission {
-    /// Returns the command that needs the permission, about this key.
+    /// Returns the command that tests the permission, for this key.
     pub fn probe(&self, key: &[u8]) -> redis::Cmd {
         let mut command = redis::Cmd::new();
         for word in self.probe {
@@ -231,7 +231,7 @@ impl Permission {
         command
     }
 
-    /// Returns true if the command is about a key.
+    /// Returns true if that command is about a key.
     pub fn is_of_key(&self) -> bool {
         self.probe.contains(&KEY)
     }
@@ -241,8 +241,8 @@ impl Permission {
 mod tests {
     use super::*;
 
-    /// A page that names fewer permissions than a client needs fails its reader; the three have to agree with the
-    /// table.
+    /// A page that names fewer permissions than a client needs misleads its reader, so the three pages have to agree
+    /// with the table.
     #[test]
     fn the_pages_show_the_lines_of_the_table() {
         let page =
@@ -266,11 +266,11 @@ mod tests {
         assert!(page("cli.md").lines().any(|shown| shown == line), "cli.md should have:\n{line}");
     }
 
-    /// Each new command of the module is in a role, or has a known reason not to be.
+    /// Each new command of the module belongs to a role, or has a known reason not to.
     #[test]
     fn every_command_is_somebodys() {
         let table = include_str!("../../docs/commands/README.md");
-        // For an operator who moves tokens by hand, and for everybody.
+        // One is for an operator who changes tokens by hand, the other for everybody.
         let nobodys = ["lock.floor", "lock.help"];
         let named = table.lines().filter_map(|line| line.strip_prefix("| [LOCK.")?.split(']').next());
         let named: Vec<String> = named.map(|name| format!("lock.{}", name.to_lowercase())).collect();

@@ -1,4 +1,4 @@
-//! Output for people: tables, times, and texts from elsewhere, without anything that a terminal would obey.
+//! Output for people: tables, times, and texts from others, in which everything that controls a terminal is escaped.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// Writes lines to standard output, without anything that a terminal would obey.
+/// Writes lines to standard output. Characters that control a terminal are escaped.
 ///
 /// # Errors
 ///
-/// As [`raw`].
+/// Those of [`raw`].
 pub fn out(text: &str) -> Result<(), Failure> {
     let lines: Vec<String> = text.split('\n').map(|line| printable(line.as_bytes())).collect();
     raw(&lines.join("\n"))
@@ -23,7 +23,7 @@ pub fn out(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// It cannot be written, or its reader is gone.
+/// The output cannot be written, or its reader is gone.
 pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -36,7 +36,7 @@ pub fn raw(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// As [`out`].
+/// Those of [`out`].
 pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
     raw(&(json_escaped(&text) + "\n"))
@@ -46,7 +46,7 @@ pub fn json_line(value: &impl Serialize) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// As [`out`].
+/// Those of [`out`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|why| Failure::of("no JSON can be made of this", why))?;
     let lines: Vec<String> = text.lines().map(json_escaped).collect();
@@ -56,12 +56,12 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
 /// Writes `value` as JSON for programs, or `text` for people.
 ///
 /// # Errors
-/// As [`out`].
+/// Those of [`out`].
 pub fn print(as_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     if as_json { json(value) } else { out(&text()) }
 }
 
-/// Escapes anything that a terminal would obey in a line of JSON; such characters can only be in its strings.
+/// Escapes characters that control a terminal in a line of JSON. They can only occur in its strings.
 fn json_escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for c in line.chars() {
@@ -74,31 +74,31 @@ fn json_escaped(line: &str) -> String {
     escaped
 }
 
-/// Tells the person something, apart from the output. There may be nobody to read it.
+/// Prints a message for the user on standard error. A failure is ignored.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "palisade: {}", printable(text.as_bytes()));
 }
 
-/// Returns a text from elsewhere on one line, with its control characters visible and harmless. Existing escapes stay.
+/// Returns a text from others on one line, with its control characters escaped. Existing escapes stay as they are.
 pub fn printable(bytes: &[u8]) -> String {
     Printable(&String::from_utf8_lossy(bytes)).to_string()
 }
 
-/// Returns a length of time, to the second; a short one to the millisecond.
+/// Formats a length of time to the second, or a short one to the millisecond.
 pub fn time(ms: u64) -> String {
     const SHORT_MS: u64 = 1_000;
     let ms = if ms < SHORT_MS { ms } else { ms / 1_000 * 1_000 };
     humantime::format_duration(Duration::from_millis(ms)).to_string()
 }
 
-/// Returns a duration in the form of [`time`].
+/// Formats a duration as [`time`] does.
 pub fn duration(length: Duration) -> String {
     time(length.as_millis() as u64)
 }
 
-/// Returns columns with headings; those in `numbers` are right-aligned.
+/// Formats columns with headings; those in `numbers` are right-aligned.
 pub fn table(headings: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    // Escaped before the columns are measured.
+    // Cells are escaped before the columns are measured.
     let rows = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell.as_bytes())).collect::<Vec<_>>());
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

@@ -10,7 +10,8 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::exit::Failure;
 
-/// Signals that can be passed on. The terminal's stop is among them: the command is stopped first, then this program.
+/// Signals that are passed on to the command. The terminal's stop signal is among them: the command is stopped first,
+/// then this program.
 const PASSED_ON: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -23,7 +24,7 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGCONT,
 ];
 
-/// A listener to these signals.
+/// A listener for these signals.
 pub struct Signals {
     streams: Vec<(Signal, Stream)>,
     /// The last signal that asks a program to end.
@@ -31,8 +32,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. Signals that this program was started to ignore, as under nohup, stay ignored, both here and
-    /// in the command.
+    /// Begins to listen. Signals that were ignored when this program started, as under nohup, stay ignored, here and in
+    /// the command.
     ///
     /// # Errors
     ///
@@ -68,7 +69,7 @@ impl Signals {
         self.end
     }
 
-    /// Returns the next signal that asks a program to end. The terminal's stop stops this process.
+    /// Returns the next signal that asks a program to end. The terminal's stop signal stops this process meanwhile.
     pub async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -80,12 +81,12 @@ impl Signals {
     }
 }
 
-/// Stops this process. Returns false if there is no shell to wake it again.
+/// Stops this process. Returns false if there is no shell to continue it.
 pub fn stop_self() -> bool {
     has_shell() && kill(Pid::this(), Signal::SIGSTOP).is_ok()
 }
 
-/// Returns true if this process belongs to a job that a shell can stop and wake.
+/// Returns true if this process belongs to a job that a shell can stop and continue.
 pub fn has_shell() -> bool {
     let own = getpgrp();
     let parent = status_field(own, "PPid").and_then(|pid| pid.parse().ok()).map(Pid::from_raw);

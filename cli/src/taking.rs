@@ -1,4 +1,4 @@
-//! Taking the lock, now or after waiting for it, with news for the person who waits.
+//! Takes the lock, now or after a wait, with messages for the user who waits.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write, stderr};
@@ -21,22 +21,22 @@ use crate::signals::Signals;
 /// The time for which an attempt is repeated if several clients asked at once and none got a majority.
 const COLLISIONS: Duration = Duration::from_secs(2);
 
-/// The time that silent nodes get for the first connection.
+/// The time that nodes have for the first connection.
 const CONNECTING: Duration = Duration::from_secs(3);
 
-/// The time within which a failure is not for lack of time.
+/// The time in which a first connection succeeds unless a node has a problem.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// The longest time after a wait for asking the nodes about the holder and for sending releases.
+/// The longest time after a wait for asking the nodes for the holder and for sending releases.
 const LATE: Duration = Duration::from_millis(100);
 
 /// The shortest and longest pause after such a collision, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2..50;
 
-/// The interval at which a waiting person is shown the holder.
+/// The interval at which the holder is shown to a user who waits.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The length of the wait for a lock.
+/// The time to wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
     No,
@@ -45,7 +45,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Returns the moment when all questions after a wait that began at `began` are over; `None` without a limit.
+    /// Returns the moment when all requests after a wait that began at `began` have to be done; `None` without a limit.
     pub fn over(self, began: Instant) -> Option<Instant> {
         match self {
             Self::Until(limit) => Some(began + limit + LATE),
@@ -66,7 +66,7 @@ impl Patience {
 /// The result of taking a lock.
 pub enum Taken {
     Held(Held),
-    /// A signal came first. The current attempt is being released in the background.
+    /// A signal arrived first. The current attempt is being released in the background.
     Interrupted(Signal),
 }
 
@@ -77,7 +77,7 @@ pub struct Held {
     pub permit: Option<u16>,
 }
 
-/// Takes the lock; `program` and `holder` are for the note.
+/// Takes the lock; `program` and `holder` are for its note.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ pub async fn take(
     }
 }
 
-/// Returns options for a lease of this length and this holder. The note has the holder id if there is room for it.
+/// Returns options for a lease of this length with this note, to which the holder id is added if there is room.
 pub fn options(ttl: Duration, note: &str, holder: &HolderId, node_timeout: Option<Duration>) -> Options {
     let mut options = Options::new().ttl(ttl).note(note);
     if let Some(id) = holder.id_beside(note) {
@@ -144,7 +144,7 @@ pub fn taken_line(token: u64, permit: Option<u16>) -> String {
     permit.map_or_else(|| format!("{token}\n"), |number| format!("{token} {number}\n"))
 }
 
-/// Releases the lock, and reports if too few nodes confirm the release.
+/// Releases the lock, and prints a message if too few nodes confirm the release.
 pub async fn give_back(guard: Guard) -> Released {
     let key = printable(guard.key());
     let released = guard.release().await;
@@ -156,7 +156,7 @@ pub async fn give_back(guard: Guard) -> Released {
     released
 }
 
-/// Connects to a majority. Refusals end the attempt at once; silent nodes or a busy machine get a moment longer.
+/// Connects to a majority. Refusals end the attempt at once; for nodes that do not answer yet it waits a moment longer.
 pub async fn connect(client: &Client) -> Result<(), Error> {
     let began = Instant::now();
     loop {
@@ -168,13 +168,13 @@ pub async fn connect(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Connects to a majority before waiting for a lock within this limit. Returns the rest of the limit. Nodes that are
-/// temporarily unavailable do not end the wait: the program says once that it waits for them.
+/// Connects to a majority before a wait for a lock that has this limit. Returns the rest of the limit. Nodes that are
+/// temporarily unavailable do not end the wait: the program prints once that it waits for them.
 pub async fn connect_in(nodes: &Nodes, limit: Option<Duration>) -> Result<Option<Duration>, Error> {
     let began = Instant::now();
     let connecting = connect(nodes.client());
     let connected = match limit {
-        // Even a short wait gives the first connection a moment.
+        // Even a short wait leaves time for the first connection.
         Some(limit) => timeout(limit.max(AT_ONCE), connecting).await,
         None => Ok(connecting.await),
     };
@@ -205,7 +205,7 @@ async fn in_mode(client: &Client, asked: &TakeArgs, options: &Options, waits: bo
     }
 }
 
-/// Takes the lock if it is free. If several ask at once, one of them gets it.
+/// Takes the lock if it is free. If several clients ask at once, the attempt is repeated, so that one of them gets it.
 async fn now(nodes: &Nodes, client: &Client, asked: &TakeArgs, options: &Options) -> Result<Held, Error> {
     let key = asked.key.as_bytes();
     let until = Instant::now() + COLLISIONS;
@@ -222,11 +222,11 @@ async fn now(nodes: &Nodes, client: &Client, asked: &TakeArgs, options: &Options
     }
 }
 
-/// Shows the person at the terminal the holder of the lock, repeatedly.
+/// Shows the user at the terminal the holder of the lock, repeatedly.
 async fn progress(nodes: &Nodes, key: &[u8], began: Instant) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // A person who gets the lock at once sees nothing.
+    // A user who gets the lock at once sees nothing.
     look.tick().await;
     look.tick().await;
     let _cleared = Cleared;
@@ -255,7 +255,7 @@ impl Drop for Cleared {
     }
 }
 
-/// Returns the failure for a refusal, in this program's words.
+/// Returns the failure for a refusal, with this program's text.
 fn refused(nodes: &Nodes, asked: &TakeArgs, patience: Patience, error: Error) -> Failure {
     let holder = error.holder().map(|holder| {
         let (note, _) = lock_view::note_of(holder.note.as_bytes());
@@ -269,7 +269,7 @@ fn refused(nodes: &Nodes, asked: &TakeArgs, patience: Patience, error: Error) ->
     }
 }
 
-/// Returns the failure when somebody else has the lock, as `holder` describes.
+/// Returns the failure when another owner has the lock; `holder` describes it.
 pub fn conflict(asked: &TakeArgs, holder: Option<String>) -> Failure {
     let holder = holder.unwrap_or_else(|| "wanted by several at once".to_owned());
     let text = format!("{} is {holder}: wait for it, or try later", printable(asked.key.as_bytes()));
@@ -287,7 +287,7 @@ pub fn not_in_time(asked: &TakeArgs, limit: Duration, holder: Option<String>) ->
 /// Returns the failure with the exit status that the caller chose for a conflict.
 fn coded(asked: &TakeArgs, failure: Failure) -> Failure {
     match asked.conflict_exit_code {
-        // Cron sends a mail if anything is printed.
+        // Cron would send a mail if anything were printed.
         Some(0) => Failure::new(0, ""),
         Some(code) => Failure { code, ..failure },
         None => failure,

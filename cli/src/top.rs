@@ -24,8 +24,8 @@ use crate::node_view::{self, NodeView};
 use crate::nodes::Nodes;
 use crate::show::{print, printable, table};
 
-/// The most locks inspected on each node at a time: enough to see which holders block others, and little work for the
-/// nodes.
+/// The most locks inspected on each node at a time: enough to find the holders that block others, and little work for
+/// the nodes.
 const LOOKED_AT: usize = 5_000;
 
 /// The default interval between two updates.
@@ -37,7 +37,7 @@ const SHOWN: usize = 20;
 /// The number of contended keys shown.
 const CONTENDED: usize = 5;
 
-/// Shows the page, once or until the person leaves. Programs get it once.
+/// Shows the page, once or until the user leaves. JSON is printed once.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ fn is_end(code: KeyCode, modifiers: KeyModifiers) -> bool {
         || (code == KeyCode::Char('c') && modifiers == KeyModifiers::CONTROL)
 }
 
-/// The page's contents, and the counters from the last page.
+/// The data of the page, and the counters at the last page.
 struct View<'a> {
     nodes: &'a Nodes,
     pattern: &'a [u8],
@@ -113,7 +113,7 @@ struct Shown {
     sort: Sort,
 }
 
-/// Events per second on a node; `None` if not known, as after a restart.
+/// Events per second on a node; `None` if unknown, as after a restart.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rates {
     number: usize,
@@ -164,7 +164,7 @@ impl Shown {
 fn rates(before: &Look, now: &Look) -> Vec<Rates> {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
     let of_node = |now: &NodeView| {
-        // A restarted node counts from zero, and another server may now be the master.
+        // A node that restarted counts from zero, and another server may be the master now.
         let is_same = |then: &&NodeView| {
             (then.number, &then.node, then.incarnation) == (now.number, &now.node, now.incarnation)
                 && then.error.is_none()
@@ -208,11 +208,11 @@ fn sort(locks: &mut [LockView], by: Sort) {
         Sort::Waiters => (lock.waiters, lock.first.held_ms),
         Sort::Held => (lock.first.held_ms, lock.waiters),
         Sort::Holders => (lock.holders, lock.waiters),
-        // The shortest lease first.
+        // The shortest remaining lease first.
         Sort::Lease => (u64::MAX - lock.first.ttl_ms, lock.waiters),
         Sort::Key => (0, 0),
     };
-    // They arrive sorted by name.
+    // Locks that are equal in this order stay sorted by name.
     locks.sort_by_key(|lock| Reverse(largest(lock)));
 }
 

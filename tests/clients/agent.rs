@@ -1,4 +1,4 @@
-//! A recipe through `palisade agent`, over five nodes, two of which are killed while it runs. Its code is the one for a
+//! Runs a recipe with `palisade agent` and five nodes, two of which are killed meanwhile. The code is the one for a
 //! node.
 
 use std::net::TcpStream;
@@ -40,7 +40,7 @@ impl Drop for Agent {
     }
 }
 
-/// Runs it, and kills two nodes once they have its first lock.
+/// Runs the recipe, and kills two nodes once they have its first lock.
 pub fn tells_its_story_over_five_nodes(recipe: &Recipe) {
     build(recipe.build);
     let nodes: Vec<Server> = (0..NODES).map(|_| Setup::new().start()).collect();

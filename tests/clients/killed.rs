@@ -1,4 +1,4 @@
-//! Holders without a heartbeat that are killed: the next client gets the lock within its ttl.
+//! Holders without a heartbeat that are killed: the next client gets the lock within the ttl.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,21 +12,21 @@ use crate::page::{INHERITED, KEEPALIVE, Page};
 use crate::running::shell;
 use crate::{Holder, Recipe, build, limit_to_the_rules_of_an_application, name_and_version, writes_pages};
 
-/// The lock of every holder, and its ttl.
+/// The lock of every holder.
 const KEY: &str = "orders:import";
 const TTL: Duration = Duration::from_millis(2_000);
 
-/// The extra time beyond the ttl on a busy machine.
+/// The time beyond the ttl that a busy machine may need.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Runs a holder until it has had the lock for longer than its ttl, kills it as `kill -9` does, at the worst moment,
-/// and measures when the next one has the lock. The holder sends nothing in between.
+/// Runs a holder until it has had the lock for longer than its ttl, and kills it as `kill -9` does, right after a
+/// renewal. Measures when the next client has the lock. The holder sends nothing in between.
 pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     build(recipe.holder.build);
     let server = Setup::new().replication().start();
     let mut operator = server.client();
     limit_to_the_rules_of_an_application(&mut operator);
-    // Users that log in may do everything.
+    // The holder logs in, as a user that may do everything.
     let logged_in = || {
         let mut client = server.client();
         client.say("AUTH operator x");
@@ -45,13 +45,13 @@ pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     assert!(operator.info_field("lock_renewals") >= 3);
     let connection = connection_of_the_holder(&mut operator);
     let socket = socket(connection, server.port());
-    // Only its process itself: another one with the socket would keep the lock.
+    // Only the holder's process may have the socket: another one would keep the lock.
     assert_eq!(processes_with(&socket), [holder.process()], "not the holder's process alone has its connection");
     let inherited = if is_inherited(holder.process(), &socket) { "yes" } else { "no" };
 
     next.ask(&format!("LOCK.ACQUIRE {KEY} next 60000 WAIT 60000"));
     wait_until("the next one waits", || operator.info_field("lock_waiters") == 1);
-    // Right after the lease was prolonged, when it lasts longest.
+    // Right after a renewal the lease lasts longest.
     let renewals = operator.info_field("lock_renewals");
     wait_until("it is prolonged once more", || operator.info_field("lock_renewals") > renewals);
     let killed = Instant::now();
@@ -76,12 +76,12 @@ pub fn frees_the_lock_within_its_ttl(recipe: &Recipe) {
     }
 }
 
-/// A running holder, until this is dropped.
+/// A running holder, which is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
     fn start(holder: &Holder, port: u16) -> Self {
-        // In place of the shell, so that the kill hits the holder.
+        // The shell is replaced by the holder, so that the kill reaches the holder.
         Self(shell(&format!("exec {}", holder.run), port).stdout(Stdio::piped()).spawn().unwrap())
     }
 
@@ -105,7 +105,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the port of the holder's connection, the only one that is not over the Unix socket.
+/// Returns the client's port of the holder's connection, the only one that is not over the Unix socket.
 fn connection_of_the_holder(operator: &mut Client) -> u16 {
     let list = operator.say("CLIENT LIST").as_text();
     let address = |line: &str| line.split(' ').find_map(|field| Some(field.strip_prefix("addr=")?.to_owned()));
@@ -142,7 +142,7 @@ fn descriptor(process: Pid, socket: &str) -> Option<String> {
     with_socket.next()?.file_name().into_string().ok()
 }
 
-/// Returns true if programs started by a process inherit this socket: it is not closed on exec.
+/// Returns true if programs that the process starts inherit this socket, because it is not closed on exec.
 fn is_inherited(process: Pid, socket: &str) -> bool {
     const CLOSE_ON_EXEC: u32 = 0o2_000_000;
     let descriptor = descriptor(process, socket).expect("it has the socket");
@@ -151,7 +151,7 @@ fn is_inherited(process: Pid, socket: &str) -> bool {
     u32::from_str_radix(flags.trim(), 8).unwrap() & CLOSE_ON_EXEC == 0
 }
 
-/// Returns what MONITOR has seen of a connection so far.
+/// Returns the commands on a connection that MONITOR has shown so far.
 fn said_over(port: u16, monitor: &mut Client, operator: &mut Client) -> Vec<String> {
     const END: &str = "all-seen";
     operator.say(&format!("ECHO {END}"));

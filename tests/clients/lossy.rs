@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// A proxy between clients and a server. The connection with the first request that has certain words breaks when the
-/// answer comes.
+/// A proxy between clients and a server. It breaks a connection instead of passing on the answer to the first request
+/// that contains certain words.
 pub struct LossyNetwork {
     port: u16,
     requests: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ impl LossyNetwork {
         self.port
     }
 
-    /// Returns the number of such requests that were sent.
+    /// Returns the number of requests with these words.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
@@ -58,9 +58,9 @@ fn pass_on(client: TcpStream, server: TcpStream, words: &'static [&'static str],
     thread::spawn(move || copy(server, client, |_answer| !breaks.load(Ordering::SeqCst)));
 }
 
-/// Copies until one side ends or `passes` returns false; then both end.
+/// Copies bytes until one side ends or `passes` returns false; then closes both sides.
 fn copy(mut from: TcpStream, mut to: TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
-    // Larger than any request or answer of a recipe, so that none arrives in two parts.
+    // Larger than any request or answer of a recipe, so that each is read in one piece.
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         if !passes(&bytes[..count]) || to.write_all(&bytes[..count]).is_err() {

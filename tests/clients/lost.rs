@@ -6,8 +6,8 @@ use crate::page::{INDEX, Page, SENDS_AGAIN};
 use crate::running::run;
 use crate::{Recipe, build, story, writes_pages};
 
-/// Runs a recipe that never gets the answer to its first ACQUIRE. Its client reports that, or repeats the request by
-/// itself and learns that it has the lock already. Either ends the recipe.
+/// Runs a recipe that never gets the answer to its first ACQUIRE. The client either reports that, or repeats the
+/// request by itself and gets the answer that it already has the lock. Both end the recipe.
 pub fn is_sent_again_as_the_index_says(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();
@@ -27,12 +27,12 @@ pub fn is_sent_again_as_the_index_says(recipe: &Recipe) {
     }
 }
 
-/// Runs a recipe whose function for locks never gets the answer to its ACQUIRE. A client that repeats it gets the
-/// token, thanks to RETRY, and continues. Any other client fails, but releases the lock.
+/// Runs a recipe whose function for locks never gets the answer to its ACQUIRE. A client that repeats the request gets
+/// the token, due to RETRY, and continues. Any other client fails, but releases the lock.
 pub fn gives_back_what_it_does_not_know_of(recipe: &Recipe) {
     build(recipe.build);
     let server = Setup::new().replication().start();
-    // Only that function sends both.
+    // Only that function sends WAIT and RETRY together.
     let network = LossyNetwork::to(server.port(), &["LOCK.ACQUIRE", "WAIT", "RETRY"]);
     let ended = run(recipe.run, network.port());
     let context = || format!("{}\n{}{}", ended.status, ended.printed, ended.complaint);

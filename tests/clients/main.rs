@@ -7,7 +7,7 @@
 //!
 //! The tests are in Rust because the harness starts the servers, and because nothing but Rust is needed beforehand.
 
-// Tests measure how long things take; the rule that only one file reads clocks is for the module.
+// Tests measure durations; the rule that only one file reads clocks is for the module.
 #![allow(clippy::disallowed_methods)]
 
 mod agent;
@@ -282,7 +282,7 @@ recipes! {
     },
 }
 
-/// Returns true if pages are written instead of compared.
+/// Returns true if the pages are to be written instead of compared.
 fn writes_pages() -> bool {
     std::env::var_os("PALISADE_WRITE_PAGES").is_some()
 }
@@ -308,8 +308,8 @@ fn tells_its_story(recipe: &Recipe) {
     }
 }
 
-/// Restricts users that do not log in, such as recipes, to what docs/acl.md allows an application, and to arming the
-/// guard, which recipes do to show its message.
+/// Restricts users that do not log in, as recipes do not, to the permissions of an application in docs/acl.md, and to
+/// arming the guard, which recipes do to show its error.
 fn limit_to_the_rules_of_an_application(operator: &mut Client) {
     assert_eq!(operator.say("ACL SETUSER operator on nopass ~* &* +@all"), text("OK"));
     assert_eq!(operator.say("AUTH operator x"), text("OK"));
@@ -339,7 +339,7 @@ fn name_and_version(client: &mut Client) -> String {
     }
 }
 
-/// The recipe of redis-py leaves out what only a node has.
+/// This recipe of redis-py leaves out the steps that only a node supports.
 #[test]
 #[ignore = "needs its client: make test-clients"]
 fn through_the_agent() {

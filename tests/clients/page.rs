@@ -1,4 +1,4 @@
-//! The pages of docs/clients: blocks of code and output, each behind a marker, and the tables of the index and of
+//! The pages of docs/clients: blocks of code and output, each after a marker, and the tables of the index and of
 //! docs/keepalive.md.
 
 use std::collections::BTreeSet;
@@ -9,13 +9,14 @@ use std::sync::Mutex;
 /// The page with the table of clients.
 pub const INDEX: &str = "README.md";
 
-/// The cells of its rows; the first names the client.
+/// The cells of a row in the index; the first is the client's name.
 const VERSION: usize = 1;
 const SERVERS: usize = 2;
 const DAY: usize = 3;
 pub const SENDS_AGAIN: usize = 4;
 
-/// The page about leases without a heartbeat. The columns of its table are the client, one for each server, and this:
+/// The page about leases without a heartbeat. The columns of its table are the client, one for each server, and
+/// [`INHERITED`].
 pub const KEEPALIVE: &str = "../keepalive.md";
 pub const INHERITED: usize = 4;
 
@@ -31,13 +32,13 @@ impl Page {
         Self { name: name.to_owned(), text }
     }
 
-    /// Reads the page, changes it and writes it, for one caller at a time.
+    /// Reads the page, changes it and writes it. Only one caller does so at a time.
     pub fn change(name: &str, change: impl FnOnce(&mut Page)) {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut page = Self::read(name);
         change(&mut page);
-        // Renamed, so that nobody reads half of it.
+        // The file is renamed into place, so that no reader finds half of it.
         let whole = path(name).with_extension("new");
         fs::write(&whole, page.text).unwrap();
         fs::rename(whole, path(name)).unwrap();
@@ -101,8 +102,8 @@ impl Page {
         self.text = lines.map(|line| format!("{line}\n")).collect();
     }
 
-    /// Records that the recipe with this version of a client ran on a server. Runs of other versions and of other days
-    /// are dropped.
+    /// Records that the recipe ran on a server with this version of a client. Runs of other versions or on other days
+    /// are removed.
     pub fn ran_on(&mut self, client: &str, version: &str, server: &str, day: &str) {
         self.change_row(&start_of_row(client), |cells| {
             let same = cells[VERSION] == version && cells[DAY] == day;
@@ -114,13 +115,13 @@ impl Page {
         });
     }
 
-    /// Records whether a client by itself repeats a command that got no answer.
+    /// Records whether the client by itself repeats a command whose answer was lost.
     pub fn sends_again(&mut self, client: &str, answer: &str) {
         self.change_row(&start_of_row(client), |cells| cells[SENDS_AGAIN] = answer.to_owned());
     }
 
-    /// Records the milliseconds after which somebody else had the lock of a killed holder, and whether programs started
-    /// by the holder inherit its connection. Each server has a column, which is named after the version measured last.
+    /// Records after how many milliseconds another client had the lock of a killed holder, and whether programs that
+    /// the holder starts inherit its connection. Each server has a column, named after the version measured last.
     pub fn took(&mut self, client: &str, server: &str, milliseconds: u128, inherited: &str) {
         const HEAD: &str = "| client |";
         let major = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Commands that run in the folder of the recipes.
+//! Runs commands in the folder of the recipes.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,7 +20,7 @@ pub struct Ended {
     pub complaint: String,
 }
 
-/// Returns a command's output. Panics if the command fails, or prints errors.
+/// Runs a command, and returns its output. Panics if the command fails, or prints errors.
 pub fn output(command: &str, port: u16) -> String {
     let ended = run(command, port);
     assert!(
@@ -47,7 +47,7 @@ pub fn run(command: &str, port: u16) -> Ended {
     Ended { status, printed, complaint }
 }
 
-/// Returns how a recipe ended; it is killed when half of the tests' patience is used up.
+/// Waits for a recipe, and returns its exit status. Kills it after half of the test's time limit.
 fn end_of(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
     let mut status = None;

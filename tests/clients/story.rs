@@ -1,6 +1,6 @@
-//! The story that every recipe tells, one step per line.
+//! The steps that every recipe performs, one per line of output.
 
-/// The steps, and the content of each line. `T1` to `T6` are tokens, each larger than the one before.
+/// The steps, and the form of each line. `T1` to `T6` stand for tokens, each larger than the one before.
 const STORY: [(&str, &str); 17] = [
     ("acquire", "T1"),
     ("another owner", ""),
@@ -21,26 +21,25 @@ const STORY: [(&str, &str); 17] = [
     ("after it", ""),
 ];
 
-/// The steps that are answered Null.
+/// The steps with the answer Null.
 const REFUSED: [&str; 3] = ["another owner", "write meanwhile", "after it"];
 
-/// The steps whose line has a time.
+/// The steps whose line contains a time.
 const TIMED: [&str; 2] = ["wait", "guarded"];
 
-/// The steps that need the data and the guard of a node, which an agent lacks.
+/// The steps that need data and a guard on the node, which an agent does not have.
 pub const OF_A_NODE: [&str; 3] = ["write with the current token", "write with the old token", "guarded"];
 
-/// The number of digits of a token, from 2001 to 2286.
+/// The number of digits of a token, from the year 2001 to 2286.
 const TOKEN_DIGITS: usize = 16;
 
-/// Returns a recipe's output, with names for its tokens and N for its times; the error says where it differs from the
-/// story.
+/// Returns a recipe's output, with names in place of tokens and N in place of times. The error says where it differs
+/// from the story.
 pub fn told(printed: &str) -> Result<Vec<String>, String> {
     told_without(&[], printed)
 }
 
-/// Returns the output of a recipe that leaves out these steps. If it asks a quorum, which has no first permit, any
-/// number is accepted.
+/// As [`told`], for a recipe that leaves out these steps. With a quorum the first permit can have any number.
 pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, String> {
     let is_quorum = !left_out.is_empty();
     let any_permit = |(step, part)| if is_quorum && step == "permit" { (step, "T5 0") } else { (step, part) };
@@ -60,7 +59,7 @@ pub fn told_without(left_out: &[&str], printed: &str) -> Result<Vec<String>, Str
     {
         return Err(format!("{step}: no {part} in {answer}"));
     }
-    // The answers that are Null look alike.
+    // All answers that are Null have to look alike.
     let nulls: Vec<_> = lines.iter().filter(|(step, _)| REFUSED.contains(step)).map(|(_, answer)| answer).collect();
     if nulls.iter().any(|null| *null != nulls[0]) {
         return Err(format!("more than one kind of Null: {nulls:?}"));
@@ -77,7 +76,8 @@ fn words(answer: &str) -> String {
     words.map(|word| format!("{word} ")).collect()
 }
 
-/// Returns `answer` with `T<n>` for the nth token so far and, if it contains times, `N` for other numbers.
+/// Returns `answer` with `T<n>` in place of the nth token so far and, if it contains times, `N` in place of other
+/// numbers.
 fn without_numbers(answer: &str, timed: bool, tokens: &mut Vec<u64>) -> String {
     let mut without = String::new();
     let mut rest = answer;

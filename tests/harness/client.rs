@@ -21,7 +21,7 @@ pub fn int(value: i64) -> Reply {
     Reply::Int(value)
 }
 
-/// Returns Null.
+/// Returns a reply that is Null.
 pub fn null() -> Reply {
     Reply::Null
 }
@@ -78,7 +78,7 @@ impl Reply {
         }
     }
 
-    /// Returns true if it is an error with this code.
+    /// Returns true if the reply is an error with this code.
     pub fn is_error(&self, code: &str) -> bool {
         matches!(self, Reply::Error(text) if text.split(' ').next() == Some(code))
     }
@@ -144,8 +144,8 @@ impl Client {
     pub fn try_connect(socket: &Path, resp3: bool) -> Option<Self> {
         let protocol = if resp3 { "?protocol=resp3" } else { "" };
         let client = redis::Client::open(format!("redis+unix://{}{protocol}", socket.display())).unwrap();
-        // Without a time limit: the system may interrupt a wait that has one (EINTR), which then fails; one without
-        // continues. The test runner sets a limit for all tests.
+        // The connection has no time limit: the system may interrupt a wait with a limit (EINTR), which then fails; one
+        // without a limit continues. The test runner sets a limit for all tests.
         client.get_connection().ok().map(Self)
     }
 
@@ -159,17 +159,17 @@ impl Client {
         assert_eq!(self.say("LOCK.GUARD LIFT"), int(0));
     }
 
-    /// Repeats a line until the answer is no longer "not yet", that is, until the node's state is on disk.
+    /// Repeats a line until the answer is no longer NOTYET, so that the node's state is on disk.
     pub fn insist(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET "])
     }
 
-    /// Repeats a line until the node is neither guarded nor waiting for its state to be written.
+    /// Repeats a line until the answer is neither GUARDED nor NOTYET.
     pub fn outlast_guard(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOTYET ", "GUARDED "])
     }
 
-    /// Repeats a line to an agent until its nodes answer and grant; only for requests that may be repeated.
+    /// Repeats a line to an agent until its nodes answer and grant. Only for requests that may be repeated.
     pub fn outlast_outage(&mut self, line: &str) -> Reply {
         self.say_while(line, &["NOQUORUM ", "GUARDED "])
     }
@@ -205,7 +205,7 @@ impl Client {
         lines.iter().map(|_| self.0.recv_response().into()).collect()
     }
 
-    /// Sends all commands at once to a server that may hang up, and collects their replies until it does.
+    /// Sends all commands at once to a server that may close the connection, and collects the replies until then.
     pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Option<Vec<Reply>> {
         let mut packed = Vec::new();
         for arguments in commands {
@@ -225,7 +225,7 @@ impl Client {
         Some(replies)
     }
 
-    /// Sends a line without waiting for its reply; see [`Client::hear`].
+    /// Sends a line without waiting for its reply, which [`Client::hear`] returns.
     pub fn ask(&mut self, line: &str) {
         let packed = command(line.split(' ').map(str::as_bytes)).get_packed_command();
         self.0.send_packed_command(&packed).unwrap();

@@ -22,7 +22,7 @@ pub fn joined<const COUNT: usize>(slots: [&str; COUNT]) -> [Member; COUNT] {
     joined_with(slots, |setup| setup)
 }
 
-/// Returns such members, with this setup.
+/// As [`joined`], with this setup.
 pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> Setup) -> [Member; COUNT] {
     let members = slots.map(|_| member(how));
     let first = &members[0];
@@ -42,7 +42,8 @@ pub fn joined_with<const COUNT: usize>(slots: [&str; COUNT], how: fn(Setup) -> S
             let info = client.say("CLUSTER INFO").as_text();
             expected.iter().all(|line| info.contains(line))
         });
-        // A member may own no key, so no lock shows when its state is on disk. Arming is answered once it is.
+        // A member may have no key of its own slots, so no lock can show that its state is on disk. LOCK.GUARD is
+        // answered once it is.
         client.say("LOCK.GUARD LIFT");
         client.say("LOCK.GUARD ARM 1");
         wait_until("it serves", || client.say("LOCK.NODE").field("state") == text("serving"));

@@ -2,7 +2,7 @@ use rustix::process::Signal;
 
 use super::Server;
 
-/// A frozen server, which continues when this is dropped, whatever becomes of the test.
+/// A frozen server, which continues when this is dropped, even if the test fails.
 pub struct Frozen<'a>(&'a Server);
 
 impl<'a> Frozen<'a> {

@@ -1,4 +1,4 @@
-//! Holders of one lock.
+//! Queries about the holders of a lock.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -12,18 +12,18 @@ pub fn grants(client: &mut Client, key: &str) -> Vec<Reply> {
     }
 }
 
-/// Returns their owners.
+/// Returns the owners of the grants of `key`.
 pub fn owners(client: &mut Client, key: &str) -> Vec<String> {
     grants(client, key).iter().map(|grant| grant.field("owner").as_text()).collect()
 }
 
-/// Returns their owners and the numbers of their permits.
+/// Returns the owners of the grants of `key`, with their permit numbers.
 pub fn permits(client: &mut Client, key: &str) -> Vec<(String, i64)> {
     let of = |grant: &Reply| (grant.field("owner").as_text(), grant.field("permit").as_int());
     grants(client, key).iter().map(of).collect()
 }
 
-/// Returns the number of the permit in the answer to an ACQUIRE with LIMIT.
+/// Returns the permit number in the answer to an ACQUIRE with LIMIT.
 #[track_caller]
 pub fn number(reply: &Reply) -> i64 {
     match reply {
@@ -41,7 +41,7 @@ pub fn token(reply: &Reply) -> i64 {
     }
 }
 
-/// A flag that is set when this is dropped, even if a test fails, so that threads that check it end.
+/// Sets a flag when it is dropped, even if a test fails, so that threads that check the flag end.
 pub struct SetAtTheEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for SetAtTheEnd<'_> {
@@ -50,7 +50,7 @@ impl Drop for SetAtTheEnd<'_> {
     }
 }
 
-/// Returns a server whose clock has passed its first tokens, which are ahead of the clock on a new node: it accepts
+/// Returns a server whose clock has passed its first tokens, which are ahead of the clock on a new node. So it accepts
 /// proposals up to its clock.
 pub fn past_its_first_tokens() -> Server {
     let server = Setup::new().module_arguments(&["max-clock-skew", "0"]).start();
@@ -58,8 +58,8 @@ pub fn past_its_first_tokens() -> Server {
     server
 }
 
-/// Waits until the clock of this client's node has passed the tokens that the node issued; no other clock may be ahead
-/// of it. Takes a lock of this name for that.
+/// Waits until the clock of this client's node has passed the tokens that the node issued; no other node's clock may be
+/// ahead of it. Takes a lock with this name for that.
 pub fn pass_first_tokens(client: &mut Client, name: &str) {
     let first = client.insist(&format!("LOCK.ACQUIRE {name} me 60000")).as_int();
     wait_until("the clock is past the first token", || client.say("LOCK.NODE").field("clock_us").as_int() > first);

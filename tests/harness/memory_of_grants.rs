@@ -1,11 +1,11 @@
-//! A restarted node and a lock that it had granted: it remembers the lock, or is guarded.
+//! Checks of a restarted node and a lock that it had granted: it remembers the lock, or is guarded.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::{Reply, Server, Setup, error, int, text};
 
-/// Leases short enough for a test to wait for a guard: 300 ms × 1.01 + 100 ms.
+/// Settings with leases short enough for a test to wait for a guard: 300 ms × 1.01 + 100 ms.
 pub const SHORT: [&str; 4] = ["max-ttl", "300", "max-clock-skew", "100"];
 
 /// Returns the milliseconds in a GUARDED error.
@@ -27,14 +27,14 @@ pub fn read(path: PathBuf) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Locks `k` for "me" on a node that serves, and that forgets only what the test makes it forget.
+/// Locks `k` for "me" on a node that serves, and that forgets it only if the test makes it forget.
 pub fn held(setup: Setup) -> (Server, i64) {
     let server = setup.start();
     let token = server.client().insist("LOCK.ACQUIRE k me 60000").as_int();
     (server, token)
 }
 
-/// Checks that the node remembers the lock that it granted with `token`: everybody continues.
+/// Checks that the node remembers the lock that it granted with `token`, and that all owners can continue.
 pub fn assert_remembers(server: &Server, token: i64) {
     let mut client = server.client();
     assert_eq!(client.say("LOCK.EXTEND k me 60000"), int(token), "the holder goes on");
@@ -44,7 +44,7 @@ pub fn assert_remembers(server: &Server, token: i64) {
     assert_eq!(client.say("LOCK.NODE").field("state"), text("serving"));
 }
 
-/// Checks that the node is guarded as one that may have forgotten that grant, and that its tokens grow afterwards.
+/// Checks that the node is guarded because it may have forgotten that grant, and that its tokens are larger afterwards.
 pub fn assert_guarded(server: &Server, token: i64) {
     let mut client = server.client();
     assert!(guarded_ms(client.say("LOCK.ACQUIRE k you 1000")) > 30_000);
@@ -58,7 +58,7 @@ pub fn assert_guarded(server: &Server, token: i64) {
     assert!(client.insist("LOCK.ACQUIRE k you 1000").as_int() > token);
 }
 
-/// Waits long enough for a lease that started over at a restart to be noticed.
+/// Waits long enough to notice whether a restart has started a lease over.
 pub fn let_leases_run() {
     std::thread::sleep(std::time::Duration::from_millis(600));
 }

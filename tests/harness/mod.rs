@@ -52,8 +52,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The longest time for which a test waits for anything, in seconds. Generous, since it is only reached when something
-/// is wrong.
+/// The longest time for which a test waits for anything, in seconds. It is generous, since it is only reached if
+/// something is wrong.
 const PATIENCE_SECONDS: u64 = 60;
 
 /// Returns the longest wait of a test, multiplied by `PALISADE_SLOW`: servers are slower under a checker.
@@ -61,7 +61,7 @@ pub fn patience() -> Duration {
     Duration::from_secs(PATIENCE_SECONDS * slow().unwrap_or(1))
 }
 
-/// Returns the factor by which servers are slower than usual; `None` if they are not.
+/// Returns the factor by which servers are slower than usual; `None` without `PALISADE_SLOW`.
 fn slow() -> Option<u64> {
     std::env::var("PALISADE_SLOW").ok()?.parse().ok()
 }
@@ -69,10 +69,10 @@ fn slow() -> Option<u64> {
 /// The pause between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Ports for replication, below those that systems assign by themselves.
+/// Ports for replication, below those that systems assign on their own.
 const PORTS: std::ops::Range<u16> = 21_000..31_000;
 
-/// Waits until `condition` is true; fails with `what` if it never is.
+/// Waits until `condition` is true; fails with `what` if that takes too long.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -81,7 +81,8 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the tested module. Cargo does not build a library of this kind for tests, so this builds it, once.
+/// Returns the path of the tested module. Cargo does not build a library of this kind for tests, so this builds it,
+/// once.
 pub fn module() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(module) = std::env::var_os("PALISADE_MODULE") {
@@ -181,8 +182,7 @@ impl Setup {
         self
     }
 
-    /// Keeps the guard of a node that proves nothing, like that of any new one; otherwise it is lifted at the first
-    /// start.
+    /// Keeps the guard that every new node has at its first start; without this it is lifted.
     pub fn guarded(mut self) -> Self {
         self.guarded = true;
         self
@@ -194,15 +194,15 @@ impl Setup {
         self
     }
 
-    /// Makes the server reachable as for replication, but only over TLS; both ends show `server.pem` in that folder,
-    /// signed by the authority there.
+    /// Makes the server reachable for replication only over TLS. Both ends use `server.pem` in that folder, signed by
+    /// the authority there.
     pub fn replication_over_tls(mut self, dir: &Path) -> Self {
         self.over_tls = true;
         self.options.extend(tls::both_ways(dir));
         self.replication()
     }
 
-    /// Adds a wall clock that the test can step.
+    /// Gives the server a wall clock that the test can step.
     pub fn wall_clock(mut self) -> Self {
         self.wall_clock = Some(WallClock::new());
         self
@@ -220,7 +220,7 @@ impl Setup {
         server
     }
 
-    /// Starts a server that is expected to give up, and returns its log.
+    /// Starts a server that is expected to end at its start, and returns its log.
     pub fn refused(self) -> String {
         let mut server = self.spawn();
         wait_until("the server gives up", || server.child.try_wait().unwrap().is_some());
@@ -260,7 +260,7 @@ impl Setup {
     }
 }
 
-/// Returns a free port. Two tests that ask at once get different ones, since each searches in a range of its own.
+/// Returns a free port. Two tests that ask at once get different ports, because each searches in a range of its own.
 pub fn free_port() -> u16 {
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let span = PORTS.len() as u32;
@@ -297,22 +297,22 @@ impl Server {
         Client::connect(&self.dir.path().join("socket"), true)
     }
 
-    /// Returns the folder.
+    /// Returns the server's folder.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Returns the Unix socket.
+    /// Returns the path of the server's Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
     }
 
-    /// Returns the address of its socket, as a client takes it.
+    /// Returns the address of the server's socket, as a client takes it.
     pub fn address(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Returns the port, if it was set up for replication.
+    /// Returns the server's port, if it was set up for replication.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -322,7 +322,7 @@ impl Server {
         self.setup.wall_clock.as_ref().expect("set up with a wall clock")
     }
 
-    /// Returns the log.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
     }
@@ -332,67 +332,67 @@ impl Server {
         self.client().info_field(&format!("lock_{field}"))
     }
 
-    /// Lifts its guard.
+    /// Lifts the server's guard.
     pub fn lift(&self) {
         self.client().lift();
     }
 
-    /// Kills it (kill -9).
+    /// Kills the server (kill -9).
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again, on the same folder, with the same setup.
+    /// Starts the server again, in the same folder, with the same setup.
     pub fn start_again(&mut self) {
         if let Err(status) = self.try_start_again() {
             panic!("the server ended with {status}:\n{}", self.log());
         }
     }
 
-    /// Starts it again. Returns the exit status if it gave up.
+    /// Starts the server again. Returns the exit status if it ended at its start.
     pub fn try_start_again(&mut self) -> Result<(), ExitStatus> {
         self.begin_again();
         self.wait_ready()
     }
 
-    /// Begins to start it again; it may take a while to load its data.
+    /// Begins to start the server again; it may take a while to load its data.
     pub fn begin_again(&mut self) {
-        // Until the server listens, the socket of the last incarnation would answer "connection refused" and not
+        // Until the server listens, the socket of the last incarnation would answer "connection refused" instead of
         // "absent".
         let _ = fs::remove_file(self.socket());
         self.child = self.setup.command(self.dir.path(), self.port).spawn().unwrap();
     }
 
-    /// Changes the setup of its next incarnation.
+    /// Changes the setup for the next start.
     pub fn change(&mut self, change: impl FnOnce(Setup) -> Setup) {
         self.setup = change(std::mem::replace(&mut self.setup, Setup::bare()));
     }
 
-    /// Starts it again with a changed setup.
+    /// Starts the server again with a changed setup.
     pub fn start_again_with(&mut self, how: impl FnOnce(Setup) -> Setup) {
         self.change(how);
         self.start_again();
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended by itself.
     pub fn wait_ended(&mut self) {
         wait_until("the server ends", || self.child.try_wait().unwrap().is_some());
     }
 
-    /// Ends it by command, and waits until it has ended.
+    /// Ends the server by SHUTDOWN with this word, and waits until it has ended.
     pub fn shutdown(&mut self, how: &str) {
         self.client().say(format!("SHUTDOWN {how}").trim_end());
         self.wait_ended();
     }
 
-    /// Waits until it answers, or has given up.
+    /// Waits until the server answers. Returns the exit status if it has ended.
     fn wait_ready(&mut self) -> Result<(), ExitStatus> {
         let socket = self.socket();
         let mut ended = None;
@@ -412,7 +412,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let mut ended = self.child.try_wait().ok().flatten();
         if slow().is_some() && ended.is_none() && !std::thread::panicking() {
-            // A checker reports leaks only if the server ends by itself.
+            // A memory checker reports leaks only if the server ends by itself.
             self.signal(rustix::process::Signal::TERM);
             let start = Instant::now();
             while ended.is_none() && start.elapsed() < patience() {

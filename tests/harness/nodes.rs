@@ -1,4 +1,4 @@
-//! Several servers, the nodes of a client.
+//! Several servers, as the nodes of a client.
 
 use super::{Reply, Server, int};
 
@@ -6,7 +6,7 @@ use super::{Reply, Server, int};
 pub struct Nodes(pub Vec<Server>);
 
 impl Nodes {
-    /// Returns their addresses, as a client takes them.
+    /// Returns the nodes' addresses, as a client takes them.
     pub fn addresses(&self) -> Vec<String> {
         self.0.iter().map(Server::address).collect()
     }

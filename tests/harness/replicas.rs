@@ -1,4 +1,4 @@
-//! Masters and replicas that are in step.
+//! Masters and replicas in step with each other.
 
 use super::{Client, Server, Setup, int, text, wait_until};
 
@@ -10,18 +10,18 @@ pub fn pair() -> (Server, Server) {
     (master, replica)
 }
 
-/// The longest possible lease, which a replica assumes if its master reported none, in milliseconds.
+/// The longest possible lease, which a replica assumes until its master reports one, in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// Waits until the replica knows how long its master's leases may be.
+/// Waits until the master has reported to the replica how long its leases may be.
 pub fn has_heard(replica: &Server) {
     wait_until("the replica was told of its master's leases", || replica.info("outstanding_ttl_ms") < DAY_MS);
 }
 
-/// Makes `replica` a replica of `master`, and waits until it is in step and knows what a promotion needs.
+/// Makes `replica` a replica of `master`, and waits until it has all data and knows what it needs for a promotion.
 pub fn follow(replica: &Server, master: &Server) {
     assert_eq!(replica.client().say(&format!("REPLICAOF 127.0.0.1 {}", master.port())), text("OK"));
-    // The stream runs only after the replica's first acknowledgement, up to a second later.
+    // The stream starts only after the replica's first acknowledgement, up to a second later.
     let mut client = master.client();
     wait_until("the replica is known", || client.say("INFO replication").as_text().contains("connected_slaves:1"));
     client.say("SET stream runs");
@@ -30,7 +30,7 @@ pub fn follow(replica: &Server, master: &Server) {
     has_heard(replica);
 }
 
-/// Waits until the replica has everything that the master has done.
+/// Waits until the replicas have everything that the master has done.
 pub fn in_step(master: &mut Client) {
     assert_eq!(master.say("WAIT 1 60000"), int(1));
 }

@@ -12,7 +12,7 @@ use super::{Client, Server, Setup, follow, free_port, int, server_binary, text, 
 /// The Sentinel's name for the master.
 const MASTER: &str = "locks";
 
-/// A running Sentinel that decides alone.
+/// A running Sentinel that decides without others.
 pub struct Sentinel {
     dir: TempDir,
     child: Child,
@@ -20,8 +20,8 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts a Sentinel that watches `master` and knows its replica. It considers a master dead that has not answered
-    /// for `down_after_ms`.
+    /// Starts a Sentinel that watches `master` and knows its replica. It considers the master dead if it has not
+    /// answered for `down_after_ms`.
     pub fn watching(master: &Server, down_after_ms: u32) -> Self {
         Self::listening(master, down_after_ms, &|port| format!("port {port}\n"))
     }
@@ -63,25 +63,25 @@ impl Sentinel {
         self.client().say(line)
     }
 
-    /// Returns the port of the server that it considers the master.
+    /// Returns the port of the server that the Sentinel considers the master.
     pub fn master_port(&self) -> u16 {
         self.master_field("port").as_text().parse().unwrap()
     }
 
-    /// Makes the replica take over from a healthy master.
+    /// Makes the replica take over from a master that is well.
     pub fn fail_over(&self) {
         wait_until("the sentinel begins", || self.say(&format!("SENTINEL FAILOVER {MASTER}")) == text("OK"));
     }
 
-    /// Waits until it considers `server` the master, and all others follow that server.
+    /// Waits until the Sentinel considers `server` the master, and all others follow that server.
     pub fn wait_for_master(&self, server: &Server) {
         wait_until("another master", || self.master_port() == server.port());
-        // After that, Sentinel has ended all connections that it is going to end.
+        // After that, the Sentinel has ended all connections that it is going to end.
         let mut client = server.client();
         wait_until("the others follow", || client.say("WAIT 1 1000") == int(1));
     }
 
-    /// Returns what it knows of the master under this name.
+    /// Returns this field of the Sentinel's report on the master.
     pub fn master_field(&self, name: &str) -> super::Reply {
         self.client().say(&format!("SENTINEL MASTER {MASTER}")).field(name)
     }
@@ -91,24 +91,24 @@ impl Sentinel {
     }
 }
 
-/// Returns the address of the master that these watch.
+/// Returns the address of the master that these Sentinels watch.
 pub fn behind(sentinels: &[Sentinel]) -> String {
     let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
     format!("redis+sentinel://{}/locks", hosts.join(","))
 }
 
-/// Returns the setup of a server that Sentinel watches: it is guarded at each start.
+/// Returns the setup of a server that Sentinels watch: it is guarded at each start.
 fn member(max_ttl_ms: u64) -> Setup {
     let arguments = ["max-ttl", &max_ttl_ms.to_string(), "max-clock-skew", "100", "restart-guard", "always"];
     Setup::new().replication().option("repl-diskless-sync-delay", "0").module_arguments(&arguments)
 }
 
-/// Starts a master, its replica, and Sentinels, each of which can decide a failover alone.
+/// Starts a master, its replica, and Sentinels, each of which can decide a fail-over alone.
 pub fn watched(sentinels: usize, max_ttl_ms: u64) -> (Server, Server, Vec<Sentinel>) {
     watched_by(sentinels, |setup| setup.start(), |master| Sentinel::watching(master, 2_000), max_ttl_ms)
 }
 
-/// Starts them with only TLS, with the certificates in that folder.
+/// As [`watched`], with TLS only, and with the certificates in that folder.
 pub fn watched_over_tls(sentinels: usize, max_ttl_ms: u64, dir: &Path) -> (Server, Server, Vec<Sentinel>) {
     let start = |setup: Setup| setup.replication_over_tls(dir).start();
     watched_by(sentinels, start, |master| Sentinel::watching_over_tls(master, 2_000, dir), max_ttl_ms)

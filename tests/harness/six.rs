@@ -11,7 +11,7 @@ pub struct Six(pub [Member; 6]);
 impl Six {
     /// Starts a cluster in which a master is considered dead after `node_timeout_ms`.
     pub fn start(node_timeout_ms: u32) -> Self {
-        // The setup is a plain function without captured variables, so there are two of them.
+        // The setup is a plain function, which captures no variable, so there are two of them.
         let how: fn(Setup) -> Setup = match node_timeout_ms {
             60_000 => patient,
             _ => hasty,
@@ -23,7 +23,7 @@ impl Six {
         six
     }
 
-    /// Starts a cluster with this setup.
+    /// As [`Six::start`], with this setup.
     pub fn start_with(how: fn(Setup) -> Setup) -> Self {
         let members = joined_with(["0 5460", "5461 10922", "10923 16383", "", "", ""], how);
         let six = Self(members);
@@ -34,19 +34,19 @@ impl Six {
         for (replica, master) in six.replicas().zip(six.masters()) {
             let mut client = master.client();
             wait_until("it is known", || client.say("INFO replication").as_text().contains("state=online"));
-            // Otherwise it is guarded for a day when it is promoted.
+            // Without this the replica would be guarded for a day when it is promoted.
             has_heard(&replica.server);
         }
         for member in &six.0 {
             let mut client = member.client();
-            // A master that does not know of a replica yet refuses it its vote, and is not asked again for minutes.
+            // A master that does not know a replica yet refuses to vote for it, and is not asked again for minutes.
             let replicas = |nodes: String| nodes.lines().filter(|line| line.contains("slave")).count();
             wait_until("all know the replicas", || replicas(client.say("CLUSTER NODES").as_text()) == 3);
         }
         for master in six.masters() {
             let mut client = master.client();
-            // Before that, their tokens are ahead of their clocks, and no other node accepts a lock with such a token
-            // by MIGRATE.
+            // Until then their tokens are ahead of their clocks, and no other node accepts a lock with such a token by
+            // MIGRATE.
             wait_until("its tokens follow its clock", || {
                 let time: Vec<u64> =
                     client.say("TIME").as_list().iter().map(|n| n.as_text().parse().unwrap()).collect();
@@ -65,17 +65,17 @@ impl Six {
         self.0[3..].iter()
     }
 
-    /// Returns the addresses of two of its masters.
+    /// Returns the addresses of two of the masters.
     pub fn seeds(&self) -> Vec<String> {
         self.masters().take(2).map(|member| format!("127.0.0.1:{}", member.server.port())).collect()
     }
 
-    /// Returns the address of this cluster.
+    /// Returns the address of the cluster.
     pub fn address(&self) -> String {
         format!("redis+cluster://{}", self.seeds().join(","))
     }
 
-    /// Returns a key that this one of the three masters serves.
+    /// Returns a key that this master serves, of the three.
     pub fn key_of(&self, master: usize) -> String {
         let mut client = self.0[master].client();
         (0..).map(|n| format!("key{n}")).find(|key| !client.say(&format!("EXISTS {key}")).is_error("MOVED")).unwrap()

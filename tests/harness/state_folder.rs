@@ -1,4 +1,4 @@
-//! The folder of a state file, which can disappear: then the file cannot be written.
+//! The folder of a state file, which can disappear, so that the file cannot be written.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::Setup;
 
-/// A folder for the state file of a server. It can disappear, as the disk of a node.
+/// A folder for the state file of a server. It can disappear, like a node's disk.
 pub struct StateFolder(TempDir);
 
 impl StateFolder {
@@ -16,7 +16,7 @@ impl StateFolder {
         folder
     }
 
-    /// Returns the setup of a server whose state file is there.
+    /// Returns the setup of a server whose state file is in this folder.
     pub fn setup(&self) -> Setup {
         Setup::new().module_arguments(&["state-file", self.0.path().join("folder/node.state").to_str().unwrap()])
     }

@@ -27,14 +27,14 @@ pub fn own_certificate() -> Option<TempDir> {
     Some(dir)
 }
 
-/// Creates a folder with what [`make_certificates`] makes, if the tested server has TLS.
+/// Creates a folder with the files of [`make_certificates`], if the tested server has TLS.
 pub fn certificates(alternative: &str) -> Option<TempDir> {
     let dir = folder()?;
     make_certificates(dir.path(), alternative);
     Some(dir)
 }
 
-/// Starts a server that listens only with TLS, except for the socket of the tests. Returns it with its port.
+/// Starts a server that listens only with TLS, except on the socket for the tests. Returns it with its port.
 pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     let port = free_port();
     let path = |name: &str| certificates.join(name).to_str().unwrap().to_owned();
@@ -44,15 +44,15 @@ pub fn with_tls(setup: Setup, certificates: &Path) -> (Server, u16) {
     (setup.start(), port)
 }
 
-/// Creates an authority, `ca.pem`, and two certificates that it signs: `server.pem` with this subject alternative name,
-/// and `app.pem`.
+/// Creates an authority, `ca.pem`, and two certificates that it has signed: `server.pem` with this subject alternative
+/// name, and `app.pem`.
 pub fn make_certificates(dir: &Path, alternative: &str) {
     openssl(dir, &["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]);
     issue(dir, "server", alternative);
     issue(dir, "app", "DNS:app");
 }
 
-/// Makes the authority in this folder sign `<name>.pem`, whose key is in `<name>.key`, for this subject alternative
+/// Makes the authority in this folder sign `<name>.pem`, with the key in `<name>.key`, for this subject alternative
 /// name.
 fn issue(dir: &Path, name: &str, alternative: &str) {
     let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
@@ -70,8 +70,8 @@ fn openssl(dir: &Path, arguments: &[&str]) {
     assert!(status.expect("openssl is installed: make setup").success());
 }
 
-/// Starts a server that shows `server.pem` in that folder, and accepts only clients with a certificate of the authority
-/// there, except on the socket of the tests. Returns it with its port.
+/// Starts a server that uses `server.pem` in that folder, and accepts only clients with a certificate of the authority
+/// there, except on the socket for the tests. Returns it with its port.
 pub fn with_mutual_tls(setup: Setup, dir: &Path) -> (Server, u16) {
     let port = free_port();
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();

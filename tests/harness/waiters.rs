@@ -2,7 +2,7 @@
 
 use super::{Client, Server, wait_until};
 
-/// Returns a client that has sent `line` and is waiting in a queue, and its id.
+/// Returns a client that has sent `line` and waits in a queue, and its id.
 pub fn waits(server: &Server, line: &str) -> (Client, i64) {
     let before = server.info("waiters");
     let mut client = server.client();
@@ -12,7 +12,7 @@ pub fn waits(server: &Server, line: &str) -> (Client, i64) {
     (client, id)
 }
 
-/// Returns a client that waits for `owner` to get k, for up to a minute, and its id.
+/// Returns a client that waits up to a minute to get k for `owner`, and its id.
 pub fn queues(server: &Server, owner: &str) -> (Client, i64) {
     waits(server, &format!("LOCK.ACQUIRE k {owner} 60000 WAIT 60000"))
 }

@@ -1,5 +1,5 @@
-//! A wall clock that a test can step under a running server: a preloaded shim adds an offset from a mapped file. The
-//! boot and monotonic clocks stay true.
+//! A wall clock that a test can step while the server runs: a preloaded library adds an offset from a mapped file. The
+//! boot and monotonic clocks are not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// The offset's file, and the shim that reads it.
+/// The file with the offset, and the library that reads it.
 pub struct WallClock {
     dir: TempDir,
 }
@@ -20,9 +20,9 @@ impl WallClock {
         clock
     }
 
-    /// Makes the wall clock show `seconds` more than the truth from now on.
+    /// Makes the wall clock show `seconds` more than the real time from now on.
     pub fn set(&self, seconds: i64) {
-        // Written in place: the file stays mapped.
+        // The file is written in place, because it stays mapped.
         use std::os::unix::fs::FileExt;
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.file()).unwrap();
         file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
@@ -37,7 +37,7 @@ impl WallClock {
     }
 }
 
-/// Returns the shim, which is compiled once per run.
+/// Returns the library, which is compiled once per run.
 fn shim() -> &'static Path {
     static SHIM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     &SHIM

@@ -1,5 +1,5 @@
 //! Random commands of a hostile client: every command of the module and every command that affects its keys, with
-//! arguments that are right, nearly right, or arbitrary.
+//! arguments that are valid, nearly valid, or arbitrary.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -59,17 +59,17 @@ const OPTIONS: [&str; 20] = [
 /// The options without a value.
 const ALONE: [&str; 4] = ["RETRY", "SHARED", "EXCLUSIVE", "HELD"];
 
-/// The longest argument, in bytes: beyond every limit of the module.
+/// The longest argument, in bytes: above every limit of the module.
 const LONGEST: usize = 2_000;
 
-/// A source of commands, which reuses what it has seen.
+/// A source of commands, which reuses values from earlier answers.
 pub struct Source {
     random: StdRng,
-    /// The last payload that DUMP gave.
+    /// The payload that DUMP returned last.
     pub payload: Vec<u8>,
     /// The last token that was granted.
     pub token: i64,
-    /// The last client that connected.
+    /// The id of the client that connected last.
     pub client: i64,
 }
 
@@ -82,7 +82,7 @@ impl Source {
         self.random.random_range(0..=most)
     }
 
-    /// Returns some commands to send at once; sometimes a transaction.
+    /// Returns some commands to send at once, sometimes as a transaction.
     pub fn batch(&mut self, length: usize) -> Vec<Command> {
         let mut batch: Vec<_> = (0..length).map(|_| self.command()).collect();
         if self.up_to(9) == 0 {
@@ -123,7 +123,7 @@ impl Source {
                 ("CONVERT", vec![key, owner, mode.into()], &["TOKEN"])
             }
             18 => ("EFFECT", vec![key, self.bytes()], &[]),
-            // Rarely on a key of locks, since only DEL and the like make room for them there.
+            // These are rare for the keys of locks, which only DEL and the like make free again.
             23 | 24 => {
                 let gate = if self.up_to(4) > 0 { b"gate".to_vec() } else { key };
                 ("GATE", vec![gate, number], &["SHARED", "PERMIT", "KEEP", "HELD"])
@@ -152,7 +152,7 @@ impl Source {
         command
     }
 
-    /// Returns the name of a listener, one of few, so that some of them listen.
+    /// Returns the name of a listener, one of a few, so that some of them exist.
     fn listener(&mut self) -> Vec<u8> {
         if self.up_to(19) == 0 { self.bytes() } else { vec![b'a' + self.up_to(3) as u8; 16] }
     }
@@ -192,7 +192,7 @@ impl Source {
             19 => command("OBJECT FREQ", &[&key]),
             20 => command("MEMORY USAGE", &[&key]),
             21 => command("TYPE", &[&key]),
-            // Rarely: it stays as it is until it is deleted.
+            // This is rare, because such a key stays until it is deleted.
             22 if self.up_to(3) == 0 => command("SET", &[&key, &other]),
             22..24 => command("DEL", &[&key]),
             24 => command("SCAN", &[&number]),
@@ -204,7 +204,7 @@ impl Source {
         }
     }
 
-    /// Returns a script with random effects but a fixed text, since the server keeps every text.
+    /// Returns a script with random effects but a constant text, because the server keeps every text.
     fn script(&mut self) -> Command {
         let inner = if self.up_to(1) == 0 { self.of_the_module() } else { self.on_keys() };
         let script = "local first = redis.pcall(unpack(ARGV)) redis.pcall(unpack(ARGV)) return {type(first)}";
@@ -214,13 +214,13 @@ impl Source {
     fn by_an_operator(&mut self) -> Command {
         let (number, client) = (self.number(), self.client - self.up_to(20) as i64);
         let set = |name: &str| [words("CONFIG SET"), vec![name.into(), number.clone()]].concat();
-        // Commands that guard the node are rare, and lifting is frequent: otherwise nothing would be granted most of
-        // the time.
+        // Commands that guard the node are rare, and lifting the guard is frequent: otherwise nothing would be granted
+        // most of the time.
         match self.up_to(999) {
             0..300 => words("LOCK.GUARD LIFT"),
             300..310 => [words("LOCK.GUARD ARM"), vec![number]].concat(),
             310..320 => words(["FLUSHALL ASYNC", "FLUSHALL SYNC", "FLUSHDB"][self.up_to(2)]),
-            // Always with ERROR: see `hurry`.
+            // Always with ERROR: see `hurry` in hostile.rs.
             320..500 => words(&format!("CLIENT UNBLOCK {client} ERROR")),
             500..600 => words(&format!("CLIENT KILL ID {client}")),
             600..650 => words(&format!("CLIENT LIST ID {client}")),
@@ -242,7 +242,7 @@ impl Source {
         }
     }
 
-    /// Returns the last payload with some bytes changed and the right checksum, or cut short.
+    /// Returns the last payload, either truncated or with some bytes changed and a valid checksum.
     fn payload(&mut self) -> Vec<u8> {
         let mut payload = self.payload.clone();
         if payload.len() < 20 {
@@ -259,7 +259,7 @@ impl Source {
     }
 
     fn key(&mut self) -> Vec<u8> {
-        // A few keys get most of the commands, so that owners meet.
+        // Most commands are for a few keys, so that owners compete.
         let most = if self.up_to(9) == 0 { KEYS.len() - 1 } else { 3 };
         KEYS[self.up_to(most)].to_vec()
     }

@@ -1,4 +1,4 @@
-//! `CLIENT`: information that libraries give and request about their connection.
+//! `CLIENT`: data about a connection that client libraries set and read.
 
 use super::command::{Command, Invocation, Work};
 use crate::limits::NAME_BYTES_MAX;
@@ -37,7 +37,7 @@ fn client(Invocation { session, words, .. }: Invocation<'_>) -> Result<Work, Ref
             *kept = value.clone();
             ok
         }
-        // Nothing here is ever evicted or touched.
+        // Accepted without an effect: the agent evicts nothing.
         [_] if is("NO-EVICT") || is("NO-TOUCH") => ok,
         _ if ["ID", "GETNAME", "INFO", "SETNAME", "SETINFO", "NO-EVICT", "NO-TOUCH"].into_iter().any(is) => {
             Err(wrong_number(&format!("client|{}", word.escape_ascii()).to_lowercase()))
@@ -51,11 +51,11 @@ fn client(Invocation { session, words, .. }: Invocation<'_>) -> Result<Work, Ref
     }
 }
 
-/// Checks that this can be a name: it is shown in lines that people read.
+/// Checks that this is a valid name, which can be shown in lines that people read.
 ///
 /// # Errors
 ///
-/// It cannot be a name.
+/// The name is invalid.
 pub fn check_name(name: &[u8]) -> Result<(), Refused> {
     match name {
         _ if name.len() > NAME_BYTES_MAX => {

@@ -23,9 +23,9 @@ pub type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub struct Command {
     /// The arguments and the summary.
     pub spec: Spec,
-    /// The options that only a node accepts.
+    /// The options that the agent refuses, because only a node accepts them.
     pub of_nodes: &'static [OfNodes],
-    /// True if more words may follow, which the command parses itself.
+    /// True if the command parses its words itself, so that more may follow than its arguments say.
     pub is_open: bool,
     /// The function that begins the command.
     pub run: Run,
@@ -57,12 +57,12 @@ impl OfNodes {
 }
 
 impl Command {
-    /// Returns a lock command, with all of its options.
+    /// Creates a lock command, with all of its options.
     pub const fn of_locks(spec: Spec, run: fn(Call) -> Result<Work, Refused>) -> Self {
         Self { spec, of_nodes: &[], is_open: false, run: Run::OfLocks(run) }
     }
 
-    /// Returns a command of the connection or the agent, which parses its words itself.
+    /// Creates a command of the connection or the agent, which parses its words itself.
     pub const fn of_connection(
         name: &'static str,
         summary: &'static str,
@@ -93,7 +93,7 @@ impl Command {
 /// The function that begins a command.
 #[derive(Debug)]
 pub enum Run {
-    /// A lock command: it asks the nodes.
+    /// A lock command, whose answer comes from the nodes.
     OfLocks(fn(Call) -> Result<Work, Refused>),
     /// A command of the connection or the agent.
     OfConnection(fn(Invocation<'_>) -> Result<Work, Refused>),
@@ -106,7 +106,7 @@ pub struct Call {
     pub state: Arc<State>,
     /// The number of the connection.
     pub connection: u64,
-    /// The lock; empty if the command has none.
+    /// The key of the lock; empty if the command has none.
     pub key: Bytes,
     /// The words after the key.
     pub words: Vec<Bytes>,
@@ -121,13 +121,13 @@ impl Call {
     }
 }
 
-/// A call of a connection command.
+/// A call of a command of the connection or the agent.
 pub struct Invocation<'a> {
     /// The agent.
     pub state: &'a Arc<State>,
     /// The connection.
     pub session: &'a mut Session,
-    /// All existing commands.
+    /// The table of all commands.
     pub commands: &'static [Command],
     /// The words after the command's name.
     pub words: &'a [Bytes],
@@ -137,12 +137,11 @@ pub struct Invocation<'a> {
 pub enum Work {
     /// Done, with this reply.
     Done(Reply),
-    /// A request to the nodes that changes what the client has; completed even if the client does not wait for the
-    /// answer.
+    /// A request to the nodes that changes a lock; it is completed even if the client does not wait for the answer.
     Does(Later),
-    /// A request to the nodes for this client alone; dropped when the client hangs up.
+    /// A request to the nodes that only this client needs; it is dropped when the client disconnects.
     Asks(Later),
-    /// A request for this client alone that waits for somebody else to act; also dropped when the agent ends.
+    /// A request that only this client needs and that waits for other clients; it is also dropped when the agent ends.
     Waits(Later),
 }
 
@@ -152,18 +151,18 @@ impl Work {
         Self::Does(Box::pin(later))
     }
 
-    /// Returns work that asks the nodes.
+    /// Returns work that only reads from the nodes.
     pub fn asks(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Asks(Box::pin(later))
     }
 
-    /// Returns work that waits for somebody else to act.
+    /// Returns work that waits for other clients.
     pub fn waits(later: impl Future<Output = Answer> + Send + 'static) -> Self {
         Self::Waits(Box::pin(later))
     }
 }
 
-/// Returns the index of the command with this name in the table.
+/// Returns the index in the table of the command with this name.
 pub fn find(commands: &[Command], name: &[u8]) -> Option<usize> {
     commands.iter().position(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -47,7 +47,7 @@ fn command(asked: Invocation<'_>) -> Result<Work, Refused> {
     }))
 }
 
-/// Returns a command's entry in COMMAND INFO, in its order.
+/// Returns a command's entry in COMMAND INFO; the fields have the order that servers use.
 fn entry(command: &Command) -> Reply {
     let spec = &command.spec;
     let key = u64::from(spec.key.is_some());

@@ -58,7 +58,7 @@ fn hello(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Wor
             return Err(wrong());
         }
     }
-    // Nothing is changed unless everything can be.
+    // Checked first, so that a refused HELLO changes nothing.
     if let Some(name) = name {
         super::client::check_name(name)?;
     }
@@ -101,7 +101,7 @@ fn auth(Invocation { state, session, words, .. }: Invocation<'_>) -> Result<Work
     Ok(Work::Done(Reply::Word("OK")))
 }
 
-/// Makes the connection known if this is the password. If none is needed, any is accepted, as on a server.
+/// Marks the connection as known if this is the password. If none is needed, any password is accepted, as on a server.
 fn log_in(state: &State, session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refused> {
     let is_right = state.password.as_ref().is_none_or(|known| known.is(password));
     if user == USER && is_right {
@@ -167,7 +167,7 @@ pub fn is_for_all(command: &Command) -> bool {
     ["HELLO", "AUTH", "QUIT", "RESET"].contains(&command.spec.name)
 }
 
-/// Returns the answer to any other command on such a connection.
+/// Returns the answer to a command that a connection may not send before it has given the password.
 pub fn no_auth() -> Refused {
     Refused::text(NO_AUTH)
 }

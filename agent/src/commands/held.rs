@@ -10,7 +10,7 @@ use super::command::{Call, Command, OfNodes, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The answer to a reader that wants to write.
+/// The answer to a reader that wants to become a writer.
 const EXCLUSIVE: &str = "ERR CONVERT to EXCLUSIVE is for a node: two readers who ask it of a quorum at once would each get a part of the nodes \
                          and wait for the other. Release the lock and acquire it alone";
 
@@ -23,7 +23,7 @@ pub const RELEASE: Command = Command::of_locks(request::Release::SPEC, release);
 /// Extends the lease.
 pub const EXTEND: Command = Command::of_locks(request::Extend::SPEC, extend);
 
-/// Takes one more hold.
+/// Adds one more hold.
 pub const REENTER: Command = Command { of_nodes: &[ADOPT], ..Command::of_locks(request::Reenter::SPEC, reenter) };
 
 /// Converts the grant to another mode.

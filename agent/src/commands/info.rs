@@ -38,7 +38,7 @@ fn info(Invocation { state, words, .. }: Invocation<'_>) -> Result<Work, Refused
     }))
 }
 
-/// Returns everything except the nodes' part.
+/// Returns the sections without the nodes' part.
 fn text(state: &State, sections: &[&str]) -> String {
     let (counts, mut text) = (&state.counts, String::new());
     for section in sections {
@@ -50,7 +50,7 @@ fn text(state: &State, sections: &[&str]) -> String {
         };
         match *section {
             "server" => {
-                // Clients read it to learn which commands they may send.
+                // Client libraries derive from this which commands they may send.
                 line("redis_version", &AS_SERVER);
                 line("redis_mode", &"standalone");
                 line("process_id", &std::process::id());
@@ -94,7 +94,7 @@ fn text(state: &State, sections: &[&str]) -> String {
     text
 }
 
-/// The part of a lease, beyond clock drift, that the quorum does not count as valid, in milliseconds.
+/// The part of a lease that does not count as valid, in addition to clock drift, in milliseconds.
 const VALIDITY_MARGIN_MS: u64 = 2;
 
 /// Adds the nodes' part, in the last section.

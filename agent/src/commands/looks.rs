@@ -1,4 +1,4 @@
-//! The commands about a lock that anybody may send: CHECK, INFO, WATCH; and the operator's BREAK.
+//! The commands about a lock that any client may send: CHECK, INFO, WATCH; and the operator's BREAK.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// Checks whether this token is that of the current grant.
+/// Checks whether a token is that of the current grant.
 pub const CHECK: Command = Command::of_locks(request::Check::SPEC, check);
 
 /// Describes the lock and its holders.
 pub const INFO: Command = Command::of_locks(request::Info::SPEC, info);
 
-/// Answers when a lock differs from what the caller knows.
+/// Answers when a lock is not in the state that the caller knows.
 pub const WATCH: Command = Command::of_locks(request::Watch::SPEC, watch);
 
 /// Takes the lock from its holders.
@@ -70,7 +70,7 @@ fn break_lock(call: Call) -> Result<Work, Refused> {
     ))
 }
 
-/// Returns the lock's fields, as a node shows them: of several grants, those of the oldest; for a free lock, empty
+/// Returns the lock's fields in the form of a node: with several grants, those of the oldest; for a free lock, empty
 /// texts and zeros.
 fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     let first = shown.grants.first();
@@ -93,7 +93,7 @@ fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     ]
 }
 
-/// Returns one of several holders, as a node shows it.
+/// Returns one of several holders, in the form of a node.
 fn grant(grant: &ShownGrant) -> Reply {
     let (number, limit) = match grant.mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -116,7 +116,7 @@ fn grant(grant: &ShownGrant) -> Reply {
     ])
 }
 
-/// Returns one waiter, as a node shows it.
+/// Returns one waiter, in the form of a node.
 fn waiter(waiter: &ShownWaiter) -> Reply {
     Reply::Map(vec![
         ("owner", Reply::Bytes(waiter.owner.clone())),

@@ -1,5 +1,5 @@
-//! The commands: those of locks, each from argument words to a call of `palisade_client::by_owner` to a reply, and
-//! those of connections.
+//! The commands. A lock command turns its arguments into a call of `palisade_client::by_owner`, and the result into a
+//! reply. The others are about the connection.
 
 mod acquire;
 mod client;
@@ -62,7 +62,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub struct Begun {
     /// The index in the table, to count the result.
     pub place: Option<usize>,
-    /// The work so far.
+    /// The work that the command began, or its refusal.
     pub work: Result<Work, Refused>,
 }
 
@@ -96,8 +96,8 @@ pub fn begin(state: &Arc<State>, session: &mut Session, mut request: Request) ->
     Begun { place: Some(place), work }
 }
 
-/// Begins a lock command. The nodes set the longest lease, and may have raised it since they last reported it, so they
-/// are asked before a lease is refused.
+/// Begins a lock command. If it refuses a lease as too long, the nodes are asked for the longest lease first, since
+/// they may have raised it after they last reported it.
 fn of_locks(run: fn(Call) -> Result<Work, Refused>, call: Call) -> Result<Work, Refused> {
     let again = call.clone();
     match run(call) {

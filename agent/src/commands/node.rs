@@ -1,4 +1,4 @@
-//! `LOCK.NODE`: the state of the nodes together, in the fields in which a node describes itself.
+//! `LOCK.NODE`: the state of all nodes together, in the fields that a node uses.
 
 use palisade_client::by_owner::NodeSet;
 use palisade_quorum::grammar::Spec;
@@ -8,7 +8,7 @@ use super::command::{Call, Command, Work};
 use crate::refused::Refused;
 use crate::reply::Reply;
 
-/// The version of the contract of the commands, as on a node.
+/// The version of the protocol of the commands, as on a node.
 const PROTOCOL: u64 = 1;
 
 /// Describes the nodes, and whether they serve.
@@ -25,7 +25,7 @@ fn node(Call { state, .. }: Call) -> Result<Work, Refused> {
     Ok(Work::asks(async move { Ok(Reply::Map(fields(&state.nodes().await?))) }))
 }
 
-/// Returns `serving` if enough nodes serve for locks to be granted, or else the reason.
+/// Returns `serving` if enough nodes serve for locks to be granted, otherwise the reason.
 pub fn state(nodes: &NodeSet) -> &'static str {
     match nodes {
         _ if nodes.serving >= nodes.majority => "serving",
@@ -41,7 +41,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
     };
     vec![
         ("id", Reply::text(format!("{:032x}", nodes.id))),
-        // Each node has one; the agent keeps nothing that would need one.
+        // Each node has incarnations; the agent keeps nothing that would need one.
         ("incarnation", Reply::Integer(0)),
         ("state", Reply::text(state(nodes))),
         ("guard_ms", Reply::Integer(guard_ms)),
@@ -51,7 +51,7 @@ fn fields(nodes: &NodeSet) -> Vec<(&'static str, Reply)> {
         ("clock_us", Reply::Integer(nodes.clock_us)),
         ("version", Reply::text(env!("CARGO_PKG_VERSION"))),
         ("protocol", Reply::Integer(PROTOCOL)),
-        // No features beyond the first version of the commands.
+        // No features beyond the first version of the protocol.
         ("features", Reply::text("")),
         ("nodes", Reply::Integer(nodes.nodes as u64)),
         ("majority", Reply::Integer(nodes.majority as u64)),

@@ -1,4 +1,4 @@
-//! An agent in this process, and connections that show the bytes sent.
+//! An agent in this process, and connections that show the bytes of its replies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,7 @@ impl Nodes {
     }
 }
 
-/// Returns addresses at which nobody listens.
+/// Returns addresses where no node is.
 pub fn nowhere() -> Vec<String> {
     ["a", "b", "c"].map(|name| format!("unix:///nowhere/{name}")).to_vec()
 }
@@ -94,12 +94,12 @@ impl Running {
         self.metrics.unwrap()
     }
 
-    /// Returns a client library's client.
+    /// Returns a client of a client library.
     pub fn client(&self) -> crate::harness::Client {
         crate::harness::Client::connect(&self.socket(), false)
     }
 
-    /// Returns a connection that shows the bytes sent.
+    /// Returns a connection that shows the bytes of replies.
     pub fn raw(&self) -> Raw {
         Raw::new(&self.socket())
     }
@@ -109,7 +109,7 @@ impl Running {
         self.client().info_field(field)
     }
 
-    /// Starts the agent's end.
+    /// Begins the agent's end.
     pub fn begin_end(&mut self) {
         self.end.take().unwrap().send(()).unwrap();
     }
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// A connection that shows replies as they are sent.
+/// A connection that shows replies as bytes.
 pub struct Raw {
     stream: UnixStream,
     read: Vec<u8>,
@@ -153,14 +153,13 @@ impl Raw {
         }
     }
 
-    /// Sends a line as a command, split at spaces. Returns the reply, as it is sent.
+    /// Sends a line as a command, split at spaces. Returns the reply as bytes.
     pub fn say(&mut self, line: &str) -> String {
         self.send(&packed(line));
         self.hear()
     }
 
-    /// Sends a line like [`Raw::say`], repeatedly, until the nodes have written what they must write before they
-    /// answer.
+    /// Sends a line like [`Raw::say`], repeatedly, until the nodes no longer answer NOTYET.
     pub fn insist(&mut self, line: &str) -> String {
         let mut said = self.say(line);
         wait_until(line, || {
@@ -173,7 +172,7 @@ impl Raw {
         said
     }
 
-    /// Returns the next reply, as it is sent.
+    /// Returns the next reply as bytes.
     pub fn hear(&mut self) -> String {
         let mut needed = 1;
         let mut at = 0;
@@ -208,17 +207,17 @@ impl Raw {
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 
-    /// Returns the same connection, for writes from elsewhere.
+    /// Returns another handle of the same connection, so that another thread can write.
     pub fn try_clone(&self) -> Self {
         Self { stream: self.stream.try_clone().unwrap(), read: vec![] }
     }
 
-    /// From now on, writes drop bytes for which there is no room.
+    /// Makes later writes drop bytes for which the system has no room.
     pub fn set_nonblocking(&self) {
         self.stream.set_nonblocking(true).unwrap();
     }
 
-    /// Sends as much as there is room for. Returns true if that was all.
+    /// Sends as many bytes as the system accepts. Returns true if these are all.
     pub fn try_send(&self, bytes: &[u8]) -> bool {
         (&self.stream).write(bytes).is_ok_and(|sent| sent == bytes.len())
     }

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Nodes, Raw};
 
-/// Lines for a node and for the agent; `T` is the token granted last.
+/// Lines that are sent to a node and to the agent; `T` stands for the token granted last.
 const SCRIPT: &[&str] = &[
     "LOCK.INFO k",
     "LOCK.RELEASE k me",
@@ -118,7 +118,7 @@ fn masked(line: &str, reply: &str) -> (String, Vec<u64>) {
         }
         is_time = DIFFERENT.contains(&part);
     }
-    // The wait is close to zero here, and differs.
+    // The time waited is close to zero here, and differs.
     let is_list = line.starts_with("LOCK.ACQUIRE") || line.starts_with("lock.acquire");
     if is_list && reply.starts_with('*') {
         kept[2] = ":time".to_owned();

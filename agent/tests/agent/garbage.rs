@@ -36,7 +36,7 @@ fn garbage_is_answered_and_closed() {
     }
 }
 
-/// Valid requests before garbage are answered.
+/// Valid requests before invalid bytes are answered.
 #[test]
 fn garbage_comes_after_answers() {
     let agent = Running::start(&nowhere(), |config| config);

@@ -31,7 +31,7 @@ fn nobody_knows_whether_the_lock_is_free() {
             assert!(said.starts_with("NOQUORUM "), "{line}: {said}");
             assert!(said.contains("this node may have forgotten grants (restart)"), "{line}: {said}");
         }
-        // The answer must not be that the owner lost it, whether the agent has heard of the guard before or not.
+        // The answer must not be that the owner lost the lock, whether or not the agent already knows of the guard.
         let said = error(client.say("LOCK.EXTEND k me 60000"));
         assert!(said.starts_with("NOQUORUM "), "{said}");
         let said = error(client.say("LOCK.ACQUIRE k you 60000"));

@@ -1,4 +1,4 @@
-//! Limits on what a single client can take from the agent.
+//! Limits on how much a single client can use of the agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,8 +29,8 @@ fn one_connection_more_than_may_be() {
     });
 }
 
-/// A client that connects and says nothing, or too little, keeps nobody out: the oldest such connection gives way. One
-/// with the password stays.
+/// A client that connects and sends nothing, or too little, keeps nobody out: the oldest such connection is closed for
+/// the next. One that has given the password stays.
 #[test]
 fn connections_without_the_password_give_way() {
     let password = Password::new(b"secret").unwrap();
@@ -66,7 +66,8 @@ fn where_no_password_is_needed_connections_without_a_request_give_way() {
     assert!(half.rest().starts_with("-ERR max number of clients reached"));
 }
 
-/// A client sends its first request before it reads that there is no place for it. It must read that, not a reset.
+/// A client sends its first request before it reads that there is no place for it. It must be able to read that,
+/// instead of a reset.
 #[test]
 fn who_is_turned_away_reads_why() {
     let agent = Running::start(&nowhere(), |config| Config { connections_max: 1, ..config });
@@ -144,7 +145,7 @@ fn who_waits_is_read_ahead_within_bounds() {
     });
 }
 
-/// A client that does not read its answers gets no further ones, and others get theirs.
+/// A client that does not read its answers gets no further ones; other clients get theirs.
 #[test]
 fn who_does_not_read_is_not_read_from() {
     let agent = Running::start(&nowhere(), |config| config);
@@ -195,7 +196,7 @@ fn metrics_and_health() {
     assert!(get("/health").starts_with("HTTP/1.1 200"));
 }
 
-/// Silent connections to the metrics used to keep a probe waiting for a minute: until each was given up after ten
+/// Silent connections to the metrics used to keep a probe waiting for a minute, because each was closed only after ten
 /// seconds, sixteen at a time.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {

@@ -1,4 +1,4 @@
-//! The agent in front of five real servers, and of none, queried over its socket byte by byte.
+//! The agent with five real servers, and with none, over its socket byte by byte.
 
 #![allow(clippy::disallowed_methods)]
 

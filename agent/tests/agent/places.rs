@@ -1,4 +1,4 @@
-//! A cluster, or a master known to Sentinels, behind the agent; and failovers underneath it.
+//! A cluster, or a master known to Sentinels, as a node of the agent; and fail-overs there.
 
 use crate::fixture::Running;
 use crate::harness::{MAX_TTL_MS, Setup, Six, behind, int, null, text, wait_until, watched};
@@ -36,7 +36,7 @@ fn a_cluster_is_one_node_and_each_lock_is_at_its_master() {
     assert_eq!((node.field("nodes"), node.field("max_ttl")), (int(1), int(60_000)));
 }
 
-/// The waiter gets the lock of a master that dies, from its replica; other owners' locks continue.
+/// A master dies, and the waiter gets the lock from its replica; locks of other masters are unaffected.
 #[test]
 fn a_master_of_a_cluster_dies_beneath_it() {
     let mut six = Six::start(3_000);
@@ -51,7 +51,7 @@ fn a_master_of_a_cluster_dies_beneath_it() {
     wait_until("the agent tells that one is down", || me.say("INFO palisade").as_text().contains("nodes_serving:0"));
     let mut answer = other.hear();
     if answer.is_error("NOQUORUM") || answer.is_error("GUARDED") {
-        // The reply of a node for which one cannot wait.
+        // The lock's new master may be guarded at first.
         answer = other.outlast_outage(&format!("LOCK.ACQUIRE {lost} you {MAX_TTL_MS} WAIT 600000 RETRY"));
     }
     assert!(answer.as_list()[0].as_int() > token);
@@ -59,7 +59,7 @@ fn a_master_of_a_cluster_dies_beneath_it() {
     wait_until("all serve again", || me.say("LOCK.NODE").field("serving") == int(1));
 }
 
-/// A replica takes over at the hand of Sentinel: the agent follows, and tokens rise.
+/// Sentinel makes a replica the master: the agent follows, and tokens rise.
 #[test]
 fn a_master_behind_sentinels_is_replaced_beneath_it() {
     let (_one, other, sentinels) = watched(1, MAX_TTL_MS);

@@ -1,4 +1,4 @@
-//! The graph of waits, and the circles in it. This module asks no nodes.
+//! The graph of waits, and the circles in it. No node is asked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,7 @@ pub struct WaitedFor {
 /// A holder of a lock, or a waiter for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Party {
-    /// The flow of control behind everything that it holds and waits for: its holder id, or else the owner of this
-    /// acquisition.
+    /// The flow of control that holds or waits: its holder id, or if it has none, the owner of this acquisition.
     pub who: String,
     /// The name for people.
     pub name: String,
@@ -28,12 +27,12 @@ pub struct Party {
     pub token: u64,
     /// The time held, or waited, in milliseconds.
     pub ms: u64,
-    /// True if the waiter accepts any permit, and the holders have permits.
+    /// True if the request is for any permit, and the holders have permits.
     pub takes_any: bool,
 }
 
 impl Party {
-    /// Returns true if nothing reveals what else it holds and waits for.
+    /// Returns true if there is no holder id, so that other holds and waits of the same flow of control are unknown.
     pub fn is_unnamed(&self) -> bool {
         self.who == self.owner
     }
@@ -72,7 +71,7 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     for start in &stuck {
         let mut path: Vec<Edge<'_>> = vec![];
         let mut at = *start;
-        // A stuck party waits for another stuck one.
+        // A party that is stuck waits for another stuck party, so this walk ends in a circle.
         while seen.insert(at)
             && let Some(edge) = blocked_by(locks, &stuck, at)
         {
@@ -86,7 +85,8 @@ pub fn circles(locks: &[WaitedFor]) -> Vec<Vec<Member>> {
     circles
 }
 
-/// Returns true if a circle may be hidden: one that would close if all parties without an id were one flow of control.
+/// Returns true if there may be hidden circles: if all parties without a holder id were one flow of control, one would
+/// close.
 pub fn may_be_hidden(locks: &[WaitedFor]) -> bool {
     let as_one = |party: &Party| Party {
         who: if party.is_unnamed() { String::new() } else { party.who.clone() },
@@ -109,7 +109,7 @@ struct Edge<'a> {
     key: &'a str,
 }
 
-/// Returns the parties that cannot continue whatever the others do, unless one of the stuck ones lets go.
+/// Returns the parties that cannot continue whatever the others do, unless a stuck party releases a lock.
 fn stuck(locks: &[WaitedFor]) -> BTreeSet<&str> {
     let mut waits: BTreeMap<&str, Vec<(&WaitedFor, bool)>> = BTreeMap::new();
     for lock in locks {
@@ -141,7 +141,7 @@ fn blocked_by<'a>(locks: &'a [WaitedFor], stuck: &BTreeSet<&str>, who: &str) -> 
     })
 }
 
-/// Returns each waiter of a circle with the lock that it holds, for which the previous one waits.
+/// Returns the waiters of a circle, each with the lock that it holds and that the previous one waits for.
 fn members(circle: &[Edge<'_>]) -> Vec<Member> {
     let before = circle.iter().cycle().skip(circle.len() - 1);
     let pairs = circle.iter().zip(before);
@@ -168,7 +168,7 @@ mod tests {
         Party { name: who.clone(), owner: who.clone(), who, takes_any: any.is_some(), ..Party::default() }
     }
 
-    /// Reads locks in the form `key: holders < waiters`; a `?` before a waiter means that it takes any permit.
+    /// Parses locks in the form `key: holders < waiters`; `?` before a waiter means that it takes any permit.
     fn locks(texts: &[&str]) -> Vec<WaitedFor> {
         let parties = |text: &str| text.split_whitespace().map(party).collect();
         let lock = |text: &&str| {

@@ -21,11 +21,11 @@ use crate::show::{print, printable, tell, time};
 /// The most locks inspected on each node at a time.
 const LOOKED_AT: usize = 5_000;
 
-/// The most of those locks that have waiters, and the most holders and waiters of each.
+/// The most locks with waiters that are inspected, and the most holders and waiters of each.
 const WAITED_FOR: usize = 1_000;
 const PARTIES: usize = 100;
 
-/// The number of locks in one batch of questions.
+/// The number of locks in one batch of commands.
 const BATCH: usize = 50;
 
 /// The exit status if there are deadlocks.
@@ -37,17 +37,18 @@ const UNKNOWN: u8 = 2;
 /// The JSON output for programs.
 #[derive(Serialize)]
 struct Found {
-    /// The deadlocks: in each, one waits for what the next one holds, and the last for what the first holds.
+    /// The deadlocks. In each, every member waits for a lock that the next one holds, and the last for a lock of the
+    /// first.
     deadlocks: Vec<Vec<Member>>,
     /// The number of locks with waiters that were inspected.
     locks: usize,
-    /// The number of their holders and waiters.
+    /// The number of holders and waiters of these locks.
     parties: usize,
     /// The number of holders and waiters without a holder id, whose deadlocks cannot be seen.
     unnamed: usize,
-    /// True if no deadlock is possible among parties without an id, nor on nodes that cannot answer.
+    /// True if further deadlocks are impossible, among parties without an id and on nodes that do not answer.
     is_known: bool,
-    /// The reason why it is unknown who holds these locks: nodes that are guarded or cannot be asked.
+    /// The reason why the holders of these locks are unknown: nodes that are guarded or cannot be asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     unsure: Option<String>,
 }
@@ -59,8 +60,8 @@ struct Found {
 pub async fn run(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     let Look { locks: first, has_more, is_whole, mut unsure } = look(nodes).await?;
     let found = circles(&first);
-    // The nodes are not asked at one moment: a hold and a wait that are seen twice lasted all the time between. And a
-    // lock that is being taken is known a moment later.
+    // The nodes are not asked at the same moment. A hold and a wait that are seen twice existed all the time in
+    // between. And a lock that is just being acquired is known a moment later.
     let mut again = vec![];
     if !found.is_empty() || unsure.is_some() {
         let look = look(nodes).await?;
@@ -90,7 +91,7 @@ struct Look {
     locks: Vec<WaitedFor>,
     /// True if some locks were not inspected.
     has_more: bool,
-    /// The failure to ask some masters, as in [`Listed::is_whole`].
+    /// The failure to ask some masters of clusters, as in [`Listed::is_whole`].
     is_whole: Result<(), Failure>,
     /// The reason why holders are unknown, as in [`Found::unsure`].
     unsure: Option<String>,
@@ -108,7 +109,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
         let guard = guards.get(&*said.server).cloned().flatten();
         said.map(|value| Reply { value, guard })
     };
-    // As if none of them showed anything: there may be locks that none of them shows.
+    // These nodes are treated as if none showed a lock, since the other nodes may have locks that none of these shows.
     let empty: Vec<ServerAnswer<Reply>> =
         connected.iter().map(|said| with_guard(said.clone().map(|_| Value::Nil))).collect();
     let whys = unsure(None, &empty);
@@ -124,7 +125,7 @@ async fn look(nodes: &Nodes) -> Result<Look, Failure> {
             let together = Together::of(answers(&said).cloned(), nodes.majority());
             let first = together.grants.first();
             let replies: Vec<ServerAnswer<Reply>> = said.into_iter().map(with_guard).collect();
-            // One server of each node is asked, if any answers there.
+            // One server of each node is asked, if one answers there.
             let others = unsure(first, &replies).len() + nodes.len().saturating_sub(replies.len());
             is_unknown |= known(nodes.len(), first.map_or(0, |first| first.nodes), others) == HoldStatus::Unknown;
             told.push(waited_for(&view.key, together));
@@ -195,7 +196,7 @@ fn of_circle(circle: &[Member]) -> String {
             time(member.waited_ms)
         );
     }
-    // The one that has done the least.
+    // The advice is to end the member that has held its lock for the shortest time.
     let Some(last) = circle.iter().min_by_key(|member| member.held_ms) else { return text };
     let mut keys: Vec<String> = circle.iter().map(|member| name(&member.holds)).collect();
     keys.sort();

@@ -1,4 +1,4 @@
-//! Checks whether a cluster, or servers behind Sentinels, announce TLS ports if clients reach them over TLS.
+//! Checks whether a cluster, or servers behind Sentinels, announce TLS ports if clients use TLS.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::finding::Level::Fail;
 use super::patient::Patient;
 use crate::nodes::Node;
 
-/// The remedy.
+/// The advice for a wrong port.
 const ADVICE: &str =
     "tls-cluster yes and tls-replication yes in the redis.conf of all its servers, and restart them one by one";
 
@@ -33,8 +33,8 @@ pub async fn check(node: &Node, members: &[&Patient]) -> Vec<Finding> {
     vec![Finding::new(Fail, &node.name, text, ADVICE)]
 }
 
-/// Returns the finding about a server that Sentinels watch and clients reach over TLS. Sentinels name the port that the
-/// server, as a replica, announces to its master.
+/// Returns a finding if clients reach a server that Sentinels watch over TLS, and the port that it announces is not its
+/// TLS port. Sentinels name the port that the server, as a replica, announces to its master.
 pub fn to_sentinels(server: &Patient) -> Option<Finding> {
     (server.setting("tls-replication") == "no").then(|| {
         let text = "tls-replication is no: as a replica it announces its port without TLS, and when it takes over Sentinels name that one to all clients";
@@ -69,7 +69,7 @@ mod tests {
         let finding = to_sentinels(&server("no")).unwrap();
         assert!(finding.level == Level::Fail && finding.found.contains("port without TLS"), "{finding:?}");
         assert!(to_sentinels(&server("yes")).is_none());
-        // A server without TLS has no such setting, and some servers do not report it.
+        // A server without TLS has no such setting, and some servers do not report theirs.
         assert!(to_sentinels(&Patient::default()).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the commands by which a writer changes data without its gate.
+//! Finds commands by which a user that should write through a gate can change data without it.
 
 use palisade_client::Why;
 use palisade_client::direct::{Server, ServerLink};
@@ -11,19 +11,19 @@ use crate::node_failure::strange;
 use crate::roles::Role;
 use crate::show::printable;
 
-/// The commands that change what a user may do, what a gate permits, or whose data this is.
+/// The commands that change a user's permissions, the rules of gates, or where the server's data comes from.
 const CHANGES_RULES: [&str; 7] =
     ["acl|setuser", "acl|load", "config|set", "debug", "module|load", "module|unload", "replicaof"];
 
-/// The number of commands that a finding names.
+/// The most commands that a finding names.
 const NAMED_MAX: usize = 8;
 
-/// Checks on this server that the writer changes the key only through LOCK.GATE.
+/// Checks that the user can change the key on this server only through LOCK.GATE.
 pub async fn check(node: &Server, whose: &RightsSubject<'_>) -> Option<Finding> {
     if whose.role != Some(Role::Writer) {
         return None;
     }
-    // A missing connection is reported elsewhere.
+    // Another check reports a missing connection.
     let mut link = node.reach().await.ok()?;
     let user = match whose.user {
         Some(user) => Some(user.to_owned()),
@@ -50,7 +50,7 @@ pub async fn check(node: &Server, whose: &RightsSubject<'_>) -> Option<Finding> 
     Some(Finding::new(Change, node.name(), text, format!("ACL SETUSER {shown} -@all +lock.gate")))
 }
 
-/// Returns the commands that may change data or rules, and that the user may run on this key, or on any.
+/// Returns the commands that may change data or rules, and that the user may run on this key, or without a key on any.
 async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<Vec<String>, Why> {
     let list = cmd("COMMAND").arg("LIST").arg("FILTERBY").arg("ACLCAT").arg("write").take();
     let listed = link.ask(&list).await?;
@@ -63,7 +63,7 @@ async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<V
     let Value::Array(info) = info else { return Err(strange("COMMAND INFO", "it is not a list")) };
     let mut ways = vec![];
     for (name, info) in names.into_iter().zip(info) {
-        // A server may lack one of them.
+        // Some servers do not have all of these commands.
         let Value::Array(parts) = info else { continue };
         let Some(Value::Int(arity)) = parts.get(1) else { return Err(strange("COMMAND INFO", "it has no arity")) };
         let probe = probe(&name, arity.unsigned_abs() as usize, key.unwrap_or(ANY_KEY));
@@ -76,7 +76,7 @@ async fn ways(link: &mut ServerLink, user: &str, key: Option<&[u8]>) -> Result<V
     Ok(ways)
 }
 
-/// Returns the command with as many words as it needs, each of them the key.
+/// Returns a call of the command with as many words as it needs, each of them the key.
 fn probe(name: &str, words: usize, key: &[u8]) -> Cmd {
     let mut probe = Cmd::new();
     let parts: Vec<&str> = name.split('|').collect();

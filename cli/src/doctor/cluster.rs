@@ -10,11 +10,11 @@ use crate::show::time;
 /// The number of slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-/// The least number of masters: with fewer, those left after losing one are no majority.
+/// The least number of masters: with fewer, the masters left after the loss of one are no majority.
 const MASTERS_LEAST: u64 = 3;
 
 impl Membership {
-    /// Returns the slots being moved to or from this server.
+    /// Returns the slots that are migrating to or from this server.
     fn open_slots(&self) -> Vec<&str> {
         let own = self.nodes.lines().find(|line| line.contains("myself"));
         let slots = own.into_iter().flat_map(|line| line.split(' ').skip(8));
@@ -33,7 +33,7 @@ impl Membership {
     }
 }
 
-/// Checks the cluster of this name; `members` are all its known servers.
+/// Checks the cluster with this name; `members` are all its known servers.
 pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
     let told: BTreeMap<&str, &Membership> =
         members.iter().filter_map(|member| Some((&*member.view.node, member.cluster.as_ref()?))).collect();
@@ -51,7 +51,7 @@ pub fn check(name: &str, members: &[&Patient]) -> Vec<Finding> {
         findings.push(Finding::new(Fail, &failing.join(" and "), text, advice));
     }
     let mut found = Findings::about(name);
-    // A master that gave up a slot may be the only one that knows of it.
+    // A master that gave up a slot may be the only server that knows of it, so the smallest number counts.
     let assigned = told.values().map(|said| said.info.number("cluster_slots_assigned")).min().unwrap_or(SLOTS);
     let missing = SLOTS.saturating_sub(assigned);
     if missing > 0 {

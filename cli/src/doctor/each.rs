@@ -1,4 +1,4 @@
-//! Checks of each server on its own.
+//! Checks of a single server.
 
 use palisade_client::Why;
 
@@ -8,15 +8,15 @@ use super::patient::{Part, Patient};
 use crate::node_failure::{advice, is_silent, words};
 use crate::show::time;
 
-/// The longest round trip, in microseconds: half of the time that clients give a node by default. With more, a busy
-/// moment is too much.
+/// The longest round trip, in microseconds: half of the time that clients give a node by default. With a longer one, a
+/// short delay is enough to miss that time.
 const ROUND_TRIP_MAX_US: u64 = 25_000;
 
-/// The longest lease that a replica assumes if its master has not reported one, in milliseconds: a day.
+/// The longest lease that a replica assumes before its master has reported one, in milliseconds: a day.
 const TOLD_NOTHING_MS: u64 = 86_400_000;
 
-/// The longest time until a master that Sentinel has replaced may return as a master; no lease may end in that time
-/// (docs/operations.md).
+/// The longest time until a master that Sentinel has replaced may come back as a master, in milliseconds. No lease may
+/// end within it (docs/operations.md).
 const COMES_BACK_MS: u64 = 20_000;
 
 /// Checks one server.
@@ -67,7 +67,8 @@ pub fn check(patient: &Patient) -> Vec<Finding> {
     found.all
 }
 
-/// Finds guards. The server may have lost what it granted, and nobody can tell from here: only time makes it safe.
+/// Finds guards. The server may have forgotten grants, and nothing here can tell which, so locks are safe only after
+/// the guard.
 fn guards(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     let slots = view.info.number("lock_guarded_slots");
@@ -75,7 +76,7 @@ fn guards(patient: &Patient, found: &mut Findings<'_>) {
         let text = format!("{slots} of its slots are guarded: they came without their locks");
         found.add(Change, text, "wait: they serve again when all leases that they may have forgotten have ended");
     }
-    // A replica grants nothing anyway, and begins a guard of its own when it takes over.
+    // A replica grants nothing anyway, and starts a guard of its own when it becomes a master.
     if view.guard_ms > 0 && !patient.is_replica {
         let text =
             format!("it is guarded for {} ({}), and grants nothing until then", time(view.guard_ms), view.guard_reason);
@@ -107,7 +108,7 @@ fn unreachable(patient: &Patient, error: &Why) -> Finding {
     Finding::new(level, &patient.view.node, format!("{what}: {}", words(error)), then)
 }
 
-/// Checks a server that is a node by itself.
+/// Checks a server that is a whole node.
 fn alone(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {
@@ -125,7 +126,7 @@ fn alone(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a master that has a replica to take over.
+/// Checks a master with a replica that can take over.
 fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     let view = &patient.view;
     if view.role != "master" {
@@ -151,7 +152,7 @@ fn replaceable(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks a server that Sentinels watch: it may return as a master after it was replaced.
+/// Checks a server that Sentinels watch: it may come back as a master after it was replaced.
 fn comes_back(patient: &Patient, found: &mut Findings<'_>) {
     let guard = patient.setting("lock.restart-guard");
     if !["", "always"].contains(&guard) {
@@ -183,7 +184,7 @@ fn replica(patient: &Patient, found: &mut Findings<'_>) {
     }
 }
 
-/// Checks that it remembers what it granted, or knows that it does not.
+/// Checks that the server remembers its grants after a restart, or is guarded.
 fn memory(patient: &Patient, found: &mut Findings<'_>) {
     let is = |name, value| patient.setting(name) == value;
     let every_grant_is_on_disk =

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Everything is fine.
+    /// Nothing has to be changed.
     Ok,
     /// For information.
     Note,
@@ -40,7 +40,7 @@ pub struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// Returns an empty list.
+    /// Creates an empty list of findings about a node.
     pub fn about(about: &'a str) -> Self {
         Self { about, all: vec![] }
     }

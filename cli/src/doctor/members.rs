@@ -1,4 +1,4 @@
-//! Checks of what the nodes know of their set.
+//! Checks of the set that the nodes know.
 
 use crate::node_failure::words;
 use palisade_quorum::majority;
@@ -8,7 +8,7 @@ use super::finding::Level::{Change, Fail, Note, Ok};
 use crate::members::even;
 use crate::members::survey::{Row, Standing, Survey};
 
-/// Checks what the nodes know of their set; `nodes` is the length of the list.
+/// Checks which set the nodes know; `nodes` is the number of nodes in the list.
 pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     let latest = &survey.latest;
     if latest.version == 0 {
@@ -39,7 +39,7 @@ pub fn check(nodes: usize, survey: &Survey) -> Vec<Finding> {
     findings
 }
 
-/// Explains how to found a set, if there are several nodes of one server each, all answer, and none knows a set.
+/// Returns how to found a set, if there are several nodes of one server each, all answer, and none knows a set.
 fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
     let told = &survey.told;
     if nodes < 2 || told.len() < nodes || told.iter().any(|told| told.said.is_err()) {
@@ -64,7 +64,7 @@ fn unfounded(nodes: usize, survey: &Survey) -> Option<Finding> {
 /// The subject of findings about the whole set.
 const ALL: &str = "all nodes";
 
-/// Tells what to do about a second name of a server.
+/// Returns the advice about a second name of a server.
 fn take_out(name: &str, first: &str) -> String {
     format!("take {name} out of PALISADE_NODES and of the lists of clients: it is the same server as {first}")
 }
@@ -101,7 +101,7 @@ fn of_row(row: &Row, survey: &Survey, again: &str) -> Vec<Finding> {
             "a server counts once, and has its place in the set under another name".to_owned(),
             &take_out(&row.node, first_name.unwrap_or("another node")),
         ),
-        // Nodes of the list are reported in any case.
+        // Nodes of the list are reported by another check.
         Standing::Unreachable if row.number.is_none() => {
             let why = row.error.as_ref().map_or(String::new(), |why| format!(": {}", words(why)));
             found(format!("this member of the set cannot be asked{why}"), "bring it back, or replace it: palisade members set");
@@ -189,7 +189,7 @@ mod tests {
         said(silent, Fail, ALL, "1 of 3 members");
     }
 
-    /// `members set` refuses a list that has a server twice, so none is proposed.
+    /// `members set` refuses a list with a server twice, so none is proposed.
     #[test]
     fn a_proposal_has_each_server_once() {
         let advice = |told: Vec<SurveyedServer>, latest: &Members| -> Vec<String> {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(advice(vec![new(1, 1), new(2, 1)], &none), [""; 0], "one server is no set");
         let now = set(3, &[1, 2, 3]);
         let known = |place: u128, id: u128| told(Some(place as usize), place, id, &now);
-        // The server of the third answers in the place of the first; and a fifth in two places.
+        // The third server answers at the first address; and a fifth at two addresses.
         let taken = advice(vec![known(1, 3), known(2, 2), known(3, 3)], &now);
         assert!(taken[0].ends_with("take it out: palisade members set node2:1 node3:1"), "{taken:?}");
         let new = advice(vec![new(1, 5), new(2, 5), known(3, 3)], &now);

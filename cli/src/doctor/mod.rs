@@ -53,7 +53,7 @@ pub async fn run(nodes: &Nodes, whose: &RightsSubject<'_>, as_json: bool) -> Res
     }))
 }
 
-/// Examines the servers that locks are requested from, all at once. Returns them with the known servers.
+/// Examines the servers that serve locks, all at once. Returns them, and the servers without the examination.
 async fn look(nodes: &Nodes) -> (Vec<Patient>, Vec<Option<Server>>) {
     let examined = nodes.servers().await.into_iter().map(async |ServerAnswer { number, server, said }| {
         let part = Part::of(&nodes.list[number - 1]);
@@ -77,7 +77,7 @@ fn standing_by(master: &Patient, server: &Option<Server>) -> Vec<impl Future<Out
     replicas.into_iter().map(|server| async move { (Patient::examine(&server, part, true).await, server) }).collect()
 }
 
-/// Returns the findings about a cluster, or about Sentinels.
+/// Returns the findings about a node as a whole: a cluster, or the Sentinels of a master.
 async fn of_places(node: &Node, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let of_node = |patient: &&Patient| patient.view.number == node.number;
     match &*node.place {

@@ -1,4 +1,4 @@
-//! A server under examination and its settings.
+//! A server that is examined, and its settings.
 
 use std::collections::HashMap;
 
@@ -25,15 +25,15 @@ const SETTINGS: [&str; 11] = [
     "lock.*",
 ];
 
-/// A server's part in its node.
+/// The part of its node that a server is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// The whole node.
+    /// The server is the whole node.
     #[default]
     Alone,
     /// One of the servers that Sentinels watch.
     OfSentinels,
-    /// One of a cluster.
+    /// One of the servers of a cluster.
     OfCluster,
 }
 
@@ -48,21 +48,21 @@ impl Part {
     }
 }
 
-/// A server and its settings.
+/// A server that was examined.
 #[derive(Clone, Debug, Default)]
 pub struct Patient {
     pub view: NodeView,
-    /// The settings by name; `None` if it does not report them.
+    /// The settings by name; `None` if the server does not report them.
     pub settings: Option<HashMap<String, String>>,
     pub part: Part,
-    /// True if the server is a replica of one that locks are requested from.
+    /// True if the server is a replica of one that serves locks.
     pub is_replica: bool,
     /// The cluster, as the server reports it; `None` if it does not.
     pub cluster: Option<Membership>,
 }
 
 impl Patient {
-    /// Asks a server for its settings now, or finds out why it cannot be asked.
+    /// Asks a server for its state and its settings, or records why it cannot be asked.
     pub async fn examine(server: &Server, part: Part, is_replica: bool) -> Self {
         let looked = match server.connect().await {
             Ok(link) => NodeView::look(link).await,
@@ -96,7 +96,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Asks the server at the other end of `link`.
+    /// Asks the server at the other end of `link` about its cluster.
     async fn ask(link: &mut ServerLink) -> Result<Self, Why> {
         let text = |value| String::from_redis_value(value).map_err(|why| strange("CLUSTER", why));
         let info = text(link.ask(cmd("CLUSTER").arg("INFO")).await?)?;
@@ -107,7 +107,7 @@ impl Membership {
 
 async fn settings(link: &mut ServerLink) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
-    // One name per command: servers before 7.0 accept only one.
+    // Each command names one setting: servers before 7.0 accept only one.
     for name in SETTINGS {
         let reply = link.ask(cmd("CONFIG").arg("GET").arg(name)).await.ok()?;
         all.extend(HashMap::<String, String>::from_redis_value(reply).ok()?);

@@ -1,4 +1,4 @@
-//! Checks whether a user has the permissions of its role, and returns the line that grants the missing ones.
+//! Checks whether a user has the permissions of its role; if not, the finding has the line that grants them.
 
 use futures_util::future::join_all;
 use palisade_client::Why;
@@ -11,7 +11,7 @@ use crate::nodes::{Node, Nodes};
 use crate::roles::{Permission, Role};
 use crate::show::printable;
 
-/// The key for questions if none is given; findings about keys do not count then.
+/// The key in test commands if no key is given; then it does not matter whether the user may use this key.
 pub(super) const ANY_KEY: &[u8] = b"palisade:doctor";
 
 /// The user whose permissions are checked.
@@ -25,7 +25,7 @@ pub struct RightsSubject<'a> {
     pub key: Option<&'a [u8]>,
 }
 
-/// A server's verdict on a permission.
+/// A server's verdict on whether the user may run a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Granted,
@@ -35,10 +35,10 @@ pub(super) enum Verdict {
     NotThisKey,
 }
 
-/// Checks each of these servers and each Sentinel that can be reached.
+/// Checks the user on each of these servers, and on each Sentinel that can be reached.
 pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &RightsSubject<'_>) -> Vec<Finding> {
     let role = whose.role.unwrap_or(Role::Application);
-    // Users of the servers are different from those of Sentinels.
+    // Servers and Sentinels have different users.
     let sentinels: Vec<Server> = match (role, whose.user) {
         (Role::Sentinel, _) | (_, None) => nodes.list.iter().flat_map(Node::sentinels).collect(),
         (_, Some(_)) => vec![],
@@ -54,7 +54,7 @@ pub async fn check(nodes: &Nodes, servers: Vec<Server>, whose: &RightsSubject<'_
 }
 
 async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSubject<'_>) -> Option<Finding> {
-    // A missing connection is reported elsewhere.
+    // Another check reports a missing connection.
     let mut link = node.reach().await.ok()?;
     let mut lacking = vec![];
     for permission in role.permissions(of_cluster) {
@@ -70,7 +70,7 @@ async fn check_one(node: &Server, role: Role, of_cluster: bool, whose: &RightsSu
     }
     let name = match whose.user {
         Some(user) => Some(user.to_owned()),
-        // Asked only if needed: it may be refused, and refusals are logged.
+        // This is asked only if needed, because it may be refused, and servers log refusals.
         None if lacking.is_empty() => None,
         None => own_name(&mut link).await,
     };
@@ -119,12 +119,13 @@ fn shown(whose: &RightsSubject<'_>, nobody: &str) -> String {
     whose.user.map_or(nobody.to_owned(), |user| printable(user.as_bytes()))
 }
 
-/// Tries as the user itself, or asks whether that user would be allowed.
+/// Runs the command as the user itself, or asks by ACL DRYRUN whether `user` may run it.
 pub(super) async fn verdict(link: &mut ServerLink, probe: &Cmd, user: Option<&str>) -> Result<Verdict, Why> {
     let Some(user) = user else {
         return match link.ask(probe).await {
             Err(Why::Refused { code, text }) if code == "NOPERM" => Ok(meaning(&text)),
-            // The arguments are wrong on purpose, or the module does not have the command.
+            // An error about the arguments, which are wrong on purpose, or about an unknown command shows that the user
+            // may send it.
             Ok(_) | Err(Why::Refused { .. } | Why::NoCluster) => Ok(Verdict::Granted),
             Err(failure) => Err(failure),
         };
@@ -145,7 +146,7 @@ pub(super) async fn verdict(link: &mut ServerLink, probe: &Cmd, user: Option<&st
     }
 }
 
-/// Returns the verdict in a refusal; servers word it differently.
+/// Returns the verdict in the text of a refusal, which differs between servers.
 fn meaning(text: &str) -> Verdict {
     if text.contains("permissions to run the '") { Verdict::Denied } else { Verdict::NotThisKey }
 }
@@ -159,7 +160,7 @@ pub(super) async fn own_name(link: &mut ServerLink) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The wording of Redis 7.0 to 8.2 and Valkey, addressed to the user and about the user.
+    /// The texts of Redis 7.0 to 8.2 and Valkey, to the user itself and in the answer of ACL DRYRUN.
     #[test]
     fn the_words_of_each_server() {
         for text in [

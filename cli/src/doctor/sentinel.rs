@@ -14,10 +14,10 @@ use crate::fields::Fields;
 use crate::node_failure::{strange, words};
 use crate::show::time;
 
-/// The least number of Sentinels: fewer cannot lose one and still agree.
+/// The least number of Sentinels: with fewer, they cannot agree after the loss of one.
 const LEAST: u64 = 3;
 
-/// A Sentinel and its report on the master.
+/// A Sentinel, and its view of the master.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     /// The address.
@@ -25,7 +25,7 @@ pub struct Watcher {
     pub said: Result<Watching, Why>,
 }
 
-/// A Sentinel's report on the master.
+/// A Sentinel's view of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
     /// The master's address.
@@ -34,17 +34,17 @@ pub struct Watching {
     pub flags: String,
     /// The number of Sentinels that must agree that the master is down.
     pub quorum: u64,
-    /// The number of other Sentinels known to this one.
+    /// The number of other Sentinels that this one knows.
     pub others: u64,
-    /// The number of replicas known to this one.
+    /// The number of replicas that this one knows.
     pub replicas: u64,
     pub down_after_ms: u64,
-    /// The reason why the Sentinels cannot agree on a failover now; empty if they can, or if it is not reported.
+    /// The reason why the Sentinels cannot agree on a fail-over now; empty if they can, or if it is not reported.
     pub no_quorum: String,
 }
 
 impl Watcher {
-    /// Asks the Sentinel there about the master of this name.
+    /// Asks a Sentinel about the master with this name.
     pub async fn ask(sentinel: &Server, master: &str) -> Self {
         Self { name: sentinel.name().to_owned(), said: Self::watching(sentinel, master).await }
     }
@@ -70,7 +70,7 @@ impl Watcher {
     }
 }
 
-/// Checks the Sentinels of the master of this name; `master` is the server that they name.
+/// Checks the Sentinels of the master with this name; `master` is the server that they name.
 pub fn check(name: &str, watchers: &[Watcher], master: Option<&Patient>) -> Vec<Finding> {
     let about = format!("sentinels of {name}");
     let silent = watchers.iter().filter_map(|Watcher { name, said }| Some(unasked(name, said.as_ref().err()?)));
@@ -101,8 +101,8 @@ fn unasked(sentinel: &str, why: &Why) -> Finding {
     Finding::new(Change, sentinel, format!("cannot be asked: {}", words(why)), advice)
 }
 
-/// Checks that there are enough: the address names `named` of `total` that know each other, and `answer` of them
-/// answer.
+/// Checks that there are enough Sentinels: `total` of them know each other, the address names `named` of these, and
+/// `answer` of them answer.
 fn count(about: &str, answer: u64, total: u64, named: u64) -> Vec<Finding> {
     let (mut found, all) = (Findings::about(about), total.max(named));
     if answer < all / 2 + 1 {
@@ -143,7 +143,7 @@ fn check_one(sentinel: &str, said: &Watching, total: u64) -> Vec<Finding> {
     found.all
 }
 
-/// Returns findings about disagreements.
+/// Returns findings where the Sentinels' views differ.
 fn differ(about: &str, told: &[(&str, &Watching)]) -> Vec<Finding> {
     let mut found = Findings::about(about);
     let everywhere = "SENTINEL SET, the same on all";

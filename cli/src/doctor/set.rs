@@ -1,4 +1,4 @@
-//! Checks of the nodes together.
+//! Checks that compare the nodes with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,14 @@ use crate::show::time;
 /// clock.
 const SKEW_DEFAULT_MS: u64 = 2_000;
 
-/// The largest lead over its clock of a token that a node follows, in microseconds: a year (docs/commands/fence.md).
+/// The furthest that a token may be ahead of a node's clock for the node to raise to it, in microseconds: a year
+/// (docs/commands/fence.md).
 const FOLLOWED_US: u64 = 365 * 86_400_000_000;
 
 /// The subject of findings about all nodes.
 const ALL: &str = "all nodes";
 
-/// Checks the servers of `nodes` nodes against each other: those that locks are requested from, and their replicas.
+/// Compares the servers of `nodes` nodes with each other: those that serve locks, and their replicas.
 pub fn check(nodes: usize, masters: &[Patient], replicas: &[Patient]) -> Vec<Finding> {
     let is_up = |patient: &&Patient| patient.view.error.is_none();
     let up: Vec<&Patient> = masters.iter().filter(is_up).collect();
@@ -143,8 +144,8 @@ fn versions(up: &[&Patient]) -> Finding {
     }
 }
 
-/// Finds nodes whose tokens cannot be raised to the start of another node's: its clock was far ahead, and tokens never
-/// fall.
+/// Returns a finding if a node's tokens cannot be raised to where another node's tokens start, because that node's
+/// clock was once far ahead, and tokens never fall.
 fn floors(up: &[&Patient]) -> Option<Finding> {
     let highest = up.iter().map(|patient| patient.view.token_floor).max()?;
     let follows = |view: &NodeView| highest <= view.clock_us.max(view.token_floor).saturating_add(FOLLOWED_US);
@@ -161,7 +162,7 @@ fn floors(up: &[&Patient]) -> Option<Finding> {
     })
 }
 
-/// Compares their wall clocks at one moment, within the round trips.
+/// Compares the nodes' wall clocks at one moment, as exactly as the round trips allow.
 fn clocks(up: &[&Patient]) -> Vec<Finding> {
     let mut clocks: Vec<u64> = up.iter().map(|patient| patient.view.clock_us).collect();
     clocks.sort_unstable();
@@ -179,7 +180,7 @@ fn clocks(up: &[&Patient]) -> Vec<Finding> {
         let advice = format!("leases do not depend on it, but locks take two round trips in place of one: {todo}");
         Finding::new(Change, about, found, advice)
     };
-    // If most of them agree, those are right.
+    // If most clocks agree, the others are wrong.
     let middle = clocks[(clocks.len() - 1) / 2];
     let (right, wrong): (Vec<&&Patient>, Vec<_>) =
         up.iter().partition(|patient| apart_ms(patient.view.clock_us, middle) <= skew_ms);
@@ -271,7 +272,7 @@ mod tests {
         let about: Vec<&str> = found.iter().map(|(about, _)| about.as_str()).collect();
         assert_eq!(about, ["10.0.0.2:6379", "10.0.0.5:6379"], "{found:?}");
         assert!(found[0].1.contains("6m 40s ahead of") && found[1].1.contains("30s behind"), "{found:?}");
-        // Nobody knows which of them are right.
+        // No majority agrees, so it is unknown which clocks are right.
         let split = off(4, &[(0, 400), (1, 400)]);
         assert!(split.len() == 1 && split[0].0 == ALL, "{split:?}");
     }

@@ -1,4 +1,4 @@
-//! The command in its own process group, with everything that it leaves there.
+//! The command in its own process group, with the processes that it leaves there.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use crate::exit::{End, Failure, LOST, NOT_STARTED};
 use crate::show::printable;
 
-/// The system's path to this very program, even if its file was replaced meanwhile.
+/// The system's path to this program, also if its file has been replaced since.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The variable with the number of the command's permit.
@@ -47,8 +47,8 @@ pub enum Event {
 }
 
 impl Group {
-    /// Creates the group, with a process that becomes the command once it is allowed to [`go`](Self::go): nothing runs
-    /// under the lock before the watchdog knows the group.
+    /// Creates the group, with a process that becomes the command once [`go`](Self::go) is called. So the watchdog
+    /// knows the group before the command runs.
     ///
     /// # Errors
     ///
@@ -57,16 +57,16 @@ impl Group {
         command: &[OsString],
         environment: impl Iterator<Item = (&str, OsString)>,
     ) -> Result<Self, Failure> {
-        // Processes that the command leaves behind become children of this one, so their end is noticed.
+        // Processes that the command leaves behind become children of this process, so that their end is noticed.
         set_child_subreaper(true).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let children = signal(SignalKind::child()).map_err(|why| Failure::of("processes cannot be watched", why))?;
         let mut start = Command::new(THIS_PROGRAM);
-        // The variables of an outer command belong to another lock.
+        // These variables may be set by an outer command, for another lock.
         start.env_remove(PERMIT).env_remove(TERM);
         start.arg0(NAME).arg(Pid::this().to_string()).args(command).envs(environment).process_group(0);
         let started = start.spawn().map_err(|why| Failure::of("the command cannot be started", why))?;
         let mut group = Self { leader: Pid::from_raw(started.id() as i32), ended: None, children };
-        // It stops itself, unless somebody ended it.
+        // The process stops itself, unless it was ended before.
         let _ = group.event().await;
         Ok(group)
     }
@@ -128,15 +128,15 @@ impl Group {
     }
 }
 
-/// Returns true if a process group has only processes that have ended and that nobody has waited for. Processes started
-/// meanwhile may be missed.
+/// Returns true if all processes of a group have ended, and only remain because their parent has not waited for them.
+/// Processes started meanwhile may be missed.
 pub fn is_left_unwaited(group: Pid) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     let group = group.to_string();
     let state = |process: std::io::Result<fs::DirEntry>| {
         let stat = fs::read(process.ok()?.path().join("stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat).into_owned();
-        // pid (name) state parent group …, and a name may contain anything.
+        // The fields are: pid (name) state parent group …, and the name may contain anything.
         let mut fields = stat.rsplit(") ").next()?.split(' ');
         let state = fields.next()?.to_owned();
         (fields.nth(1)? == group).then_some(state)
@@ -145,12 +145,13 @@ pub fn is_left_unwaited(group: Pid) -> bool {
     !states.is_empty() && states.iter().all(|state| state == "Z")
 }
 
-/// Returns true if this process is meant to become the command.
+/// Returns true if this process was started to become the command.
 pub fn is_meant() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Becomes the command, once the program that keeps the lock allows it, if that program lives. Returns why it did not.
+/// Waits until the program that keeps the lock allows it, and becomes the command. Returns why it did not, if that
+/// program ends first or the command cannot run.
 pub fn become_command() -> Failure {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let [keeper, program, arguments @ ..] = &arguments[..] else {
@@ -166,11 +167,11 @@ pub fn become_command() -> Failure {
     not_started(program, &Command::new(program).args(arguments).exec())
 }
 
-/// Checks that there is such a command before waiting for a lock.
+/// Checks, before waiting for a lock, that the command exists.
 ///
 /// # Errors
 ///
-/// There is none, or it cannot be run.
+/// The command does not exist, or cannot be run.
 pub fn find(program: &OsString) -> Result<(), Failure> {
     let paths: Vec<PathBuf> = if Path::new(program).components().count() > 1 {
         vec![program.into()]

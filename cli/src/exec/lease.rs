@@ -1,17 +1,17 @@
-//! The parts of a lease: one for the command, one for ending it.
+//! The parts of a lease: most of it for the command, the rest for ending the command.
 
 use std::time::Duration;
 
 use crate::show::time;
 
-/// The time before the end of validity at which SIGKILL is sent: the system takes a moment to end processes.
+/// The time before the end of validity at which SIGKILL is sent, because the system takes a moment to end processes.
 pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 
-/// The time before the end of validity at which the watchdog kills, if this program has not.
+/// The time before the end of validity at which the watchdog sends SIGKILL, if this program has not.
 pub const WATCHDOG_MARGIN: Duration = Duration::from_millis(50);
 
-/// The share of a lease in which it is extended before the command has to be ended, in percent: the extension is due
-/// after a third, and is retried after another tenth.
+/// The percentage of a lease within which it has to be extended before the command is ended: the extension is due after
+/// a third, and repeated after another tenth.
 const EXTENDING_PERCENT: u32 = 45;
 
 /// The default grace period of a command, if the lease has room for it.
@@ -21,7 +21,7 @@ const GRACE_DEFAULT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// The lease has no room for extending it, for that period and for killing; the text is for the person.
+/// The lease is too short to be extended and to leave this period and the time to kill the command. The text is for the user.
 pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String> {
     let left = ttl * (100 - EXTENDING_PERCENT) / 100;
     let most = left.saturating_sub(KILL_MARGIN + Duration::from_millis(1));
@@ -41,13 +41,12 @@ pub fn grace(ttl: Duration, asked: Option<Duration>) -> Result<Duration, String>
     ))
 }
 
-/// Returns the time until SIGTERM is sent to a command whose lock is valid for `valid_for`, unless it is extended
-/// before.
+/// Returns the time until SIGTERM is sent to a command whose lock is valid for `valid_for` and not extended.
 pub fn until_term(valid_for: Duration, grace: Duration) -> Duration {
     valid_for.saturating_sub(grace + KILL_MARGIN)
 }
 
-/// Returns the time until SIGKILL follows at the latest.
+/// Returns the time until SIGKILL is sent at the latest.
 pub fn until_kill(valid_for: Duration) -> Duration {
     valid_for.saturating_sub(KILL_MARGIN)
 }

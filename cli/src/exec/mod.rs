@@ -1,4 +1,4 @@
-//! `palisade exec`: a command under a lock.
+//! `palisade exec`: runs a command under a lock.
 //!
 //! The command runs in its own process group. No process of that group outlives the lock: when it is being lost,
 //! SIGTERM is sent early enough for the grace period and SIGKILL to fit in the rest of its validity.
@@ -31,7 +31,7 @@ use crate::show::{printable, tell};
 use crate::signals::Signals;
 use crate::taking::{Held, Patience, Taken, give_back, take};
 
-/// The number of checks per lease for an extension, so that the watchdog learns of it long before it would act.
+/// The number of checks per lease whether it was extended, so that the watchdog is informed long before it would act.
 const LOOKS_A_LEASE: u32 = 6;
 
 /// Runs the command under the lock.
@@ -51,11 +51,11 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     };
     let began = Instant::now();
     let permit = permit.map(|number| (group::PERMIT, number.to_string()));
-    // Locks that the command takes with this program have the same holder id, while held and while waited for.
+    // Locks that the command takes with this program, and those that it waits for, get the same holder id.
     let more = permit.into_iter().chain([(holder::VARIABLE, holder.to_string())]);
     let end = job.run(nodes, &guard, more, &mut signals).await;
     if let (Some(at_least), true) = (exec.min_hold, end.is_ok()) {
-        // A person who wants it sooner sends a signal.
+        // A user who does not want to wait for `--min-hold` sends a signal.
         tokio::select! {
             () = sleep_until(began + at_least) => {}
             _ = guard.lost() => {}
@@ -67,7 +67,7 @@ pub async fn run(nodes: &Nodes, exec: &Exec) -> Result<End, Failure> {
     let why = losing::why(nodes, &Loss::TakenAway(vec![]), *max_hold);
     let gone = losing::failure(guard.key(), &why);
     match give_back(guard).await {
-        // Lost before this program learned of it.
+        // The lock was lost, and this program has not noticed before.
         Released::AlreadyExpired if end.is_ok() => Err(gone),
         _ => end,
     }
@@ -84,11 +84,11 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Checks that the command exists, and that its lease has room for this grace period or the default.
+    /// Creates the job. Checks that the command exists, and that the lease is long enough for this grace period or the default.
     ///
     /// # Errors
     ///
-    /// An argument has to change; the failure says which.
+    /// An argument is wrong; the failure says which.
     pub fn new(
         command: &'a [OsString],
         ttl: Duration,
@@ -123,15 +123,16 @@ struct Running<'a> {
     terminal: Terminal,
     watchdog: Watchdog,
     began: Instant,
-    /// The end of the lock's validity that the watchdog knows, as time since boot.
+    /// The end of the lock's validity, as reported to the watchdog, in time since boot.
     valid_until: Duration,
-    /// The time at which processes left behind by the command are asked to end.
+    /// The time at which processes that the command left behind are sent SIGTERM.
     term_at: Option<Instant>,
-    /// The time at which processes that were asked to end are killed.
+    /// The time at which processes that were sent SIGTERM are sent SIGKILL.
     kill_at: Option<Instant>,
     /// The reason, if the lock was lost.
     lost: Option<String>,
-    /// True if a stop signal stopped this process together with its job, so it is not meant for the command.
+    /// True if this process has stopped itself together with its job: then the stop signal that it receives is not
+    /// meant for the command.
     own_stop: bool,
 }
 
@@ -180,7 +181,7 @@ impl<'a> Running<'a> {
         Ok(running)
     }
 
-    /// Waits until nothing is left of the command. Returns how it ended.
+    /// Waits until no process of the command is left. Returns how the command ended.
     async fn finish(mut self, signals: &mut Signals) -> Result<End, Failure> {
         loop {
             let now = Instant::now();
@@ -207,14 +208,14 @@ impl<'a> Running<'a> {
                 signal = signals.next() => self.on_signal(signal),
             }
         }
-        // With this little validity left, the watchdog may have ended the command.
+        // With so little validity left, the watchdog may have ended the command.
         let is_over = self.guard.is_lost() || lease::until_kill(self.left()).is_zero();
         self.watchdog.done();
         let end = self.group.ended().unwrap_or(End::OK);
         let was_lent = self.terminal.is_lent();
         self.terminal.take_back(matches!(end, End::Signal(_)));
         if let (true, End::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT))) = (was_lent, end) {
-            // A signal typed at the terminal reached only the command, but is meant for everything that the person
+            // A signal typed at the terminal reached only the command, but is meant for all programs that the user
             // started.
             let _ = killpg(getpgrp(), signal);
         }
@@ -229,7 +230,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Returns the rest of the validity that the watchdog knows.
+    /// Returns the remaining validity that the watchdog knows.
     fn left(&self) -> Duration {
         self.valid_until.saturating_sub(clock::since_boot())
     }
@@ -243,7 +244,7 @@ impl<'a> Running<'a> {
     /// Checks that the lease was extended in time.
     fn look(&mut self) {
         if lease::until_kill(self.left()).is_zero() {
-            // However long it is valid by now, the watchdog did not know and may have ended the command.
+            // Even if the lock is valid now, the watchdog did not know that in time and may have ended the command.
             return self.lose(&Loss::Asleep);
         }
         let valid_for = self.guard.valid_for();
@@ -265,8 +266,7 @@ impl<'a> Running<'a> {
         self.lost = Some(why);
     }
 
-    /// Asks the command to end, and kills it after `grace`; with zero, the command is killed at once and runs no
-    /// further.
+    /// Sends SIGTERM to the command, and SIGKILL after `grace`; if that is zero, SIGKILL at once.
     fn end(&mut self, grace: Duration) {
         if !grace.is_zero() {
             self.group.terminate();
@@ -278,7 +278,7 @@ impl<'a> Running<'a> {
         match signal {
             Signal::SIGTSTP if self.own_stop => {}
             Signal::SIGCONT => self.go_on(),
-            // A stopped process would receive it only when somebody wakes it.
+            // A stopped process would receive the signal only when it is continued.
             signal @ (Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) => {
                 self.group.pass_on(signal)
             }
@@ -287,7 +287,7 @@ impl<'a> Running<'a> {
         self.own_stop &= signal == Signal::SIGTSTP;
     }
 
-    /// Handles a stop of the command, by the terminal that it wants to use or by a person.
+    /// Handles a stop of the command, by the terminal that it wants to use or by the user.
     fn on_stop(&mut self, signal: Signal) {
         if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) {
             self.terminal.is_wanted = true;
@@ -309,7 +309,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Continues the command, with the terminal if that is available.
+    /// Continues the command, in the foreground if the terminal is available.
     fn go_on(&mut self) {
         if self.terminal.is_wanted {
             self.terminal.lend(self.group.leader);

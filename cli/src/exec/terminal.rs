@@ -1,4 +1,4 @@
-//! The terminal, which only one process group at a time may read: it is lent to the command.
+//! The terminal, which only one process group at a time may read. It is lent to the command.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, stderr, stdin, stdout};
@@ -15,7 +15,7 @@ pub struct Terminal {
     modes: Option<Termios>,
     own: Pid,
     lent: bool,
-    /// True if the command has had the terminal or asked for it.
+    /// True if the command has used the terminal or tried to.
     pub is_wanted: bool,
 }
 
@@ -27,20 +27,20 @@ impl Terminal {
         Self { file, modes, own: getpgrp(), lent: false, is_wanted: false }
     }
 
-    /// Returns true if this process has the terminal, or the command to which it was lent.
+    /// Returns true if this process, or the command to which it lent the terminal, is in the foreground.
     pub fn is_ours(&self) -> bool {
         self.lent || self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(self.own))
     }
 
-    /// Lends the terminal at once to a command that is alone on it. In a pipeline, another command may want it; the
-    /// system stops a command that tries to use it, which counts as a request.
+    /// Lends the terminal to a command at once if no other command can want it. In a pipeline, another one may; then
+    /// the system stops a command that tries to use the terminal, which counts as a request.
     pub fn offer(&mut self, group: Pid) {
         if stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal() {
             self.lend(group);
         }
     }
 
-    /// Lends it to this process group, if it is ours to lend.
+    /// Lends the terminal to this process group, if this process has it.
     pub fn lend(&mut self, group: Pid) {
         self.is_wanted = true;
         if self.is_ours() {
@@ -48,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Takes it back from the command, and restores its former modes if the command was ended by force.
+    /// Takes the terminal back from the command, and restores its former modes if the command was ended by force.
     pub fn take_back(&mut self, by_force: bool) {
         if !self.lent {
             return;
@@ -72,7 +72,7 @@ impl Terminal {
 
     fn give(&self, group: Pid) -> bool {
         let Some(file) = &self.file else { return false };
-        // From the background it can be changed only with this signal blocked.
+        // From the background the terminal can be changed only while this signal is blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let _ = stop.thread_block();
@@ -82,11 +82,11 @@ impl Terminal {
     }
 }
 
-/// Stops this process and its group, as the terminal's stop would have. Returns false if there is no shell to wake them
-/// again.
+/// Stops this process and its group, as the terminal does. Returns false if there is no shell to continue them.
 pub fn stop_job() -> bool {
     if has_shell() {
-        // The rest of a pipeline or a script; this process catches that signal, and is stopped by the next.
+        // The first stop reaches the rest of a pipeline or script. This process catches it, and stops itself by the
+        // next.
         let _ = killpg(getpgrp(), Signal::SIGTSTP);
     }
     stop_self()

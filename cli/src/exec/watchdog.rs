@@ -2,8 +2,9 @@
 //! stopped.
 //!
 //! It reads lines from a pipe: the process group, the end of the lock's validity (microseconds since boot, repeatedly),
-//! and `done`. If the pipe ends without `done`, nobody extends the lock any longer: the watchdog ends the command, and
-//! once nothing is left of it, releases the lock. The data for that is in its environment, which only its user can see.
+//! and `done`. If the pipe ends without `done`, nothing extends the lock any longer: the watchdog ends the command and,
+//! once none of its processes is left, releases the lock. The data for the release is in its environment, which only
+//! its user can see.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write, stdin};
@@ -32,17 +33,17 @@ use crate::lock_view::hex;
 use crate::nodes::Nodes;
 use crate::reaching::Reaching;
 
-/// The time for releasing the lock, since nodes may be down.
+/// The longest time for the release of the lock, since nodes may be down.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The name, also in the list of processes. This program acts as the watchdog if it has this name.
+/// The name in the list of processes. This program acts as the watchdog if it was started under this name.
 const NAME: &str = "palisade-watchdog";
 
-/// The interval between two checks of a group that was asked to end.
+/// The interval between two checks of a group that was sent SIGTERM.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The number of checks between two inspections of each process: in a container nobody may wait for processes that have
-/// ended, so they stay listed.
+/// The number of checks of a group for each inspection of its processes. Processes that have ended stay in the group if
+/// nobody waits for them, as in some containers, and the inspection finds that.
 const CLOSER_LOOK: u64 = 10;
 
 /// The variables for the lock to release: the key, and the owner in hexadecimal.
@@ -60,7 +61,7 @@ impl Watchdog {
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The watchdog cannot be started.
     pub fn start(nodes: &Nodes, guard: &Guard) -> Result<Self, Failure> {
         let started = Command::new(THIS_PROGRAM)
             .arg0(NAME)
@@ -71,7 +72,7 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Out of reach of the signals of the terminal and of the command.
+            // Its own process group keeps signals of the terminal and of the command away.
             .process_group(0)
             .current_dir("/")
             .spawn();
@@ -91,14 +92,14 @@ impl Watchdog {
         self.say(&format!("until {}", (clock::since_boot() + time).as_micros()));
     }
 
-    /// Ends the watch: nothing is left of the command.
+    /// Ends the watch: no process of the command is left.
     pub fn done(mut self) {
         self.say("done");
         let _ = self.process.wait();
     }
 
     fn say(&mut self, line: &str) {
-        // If the watchdog is gone, that cannot be helped: this program still ends the command in time.
+        // A failure means that the watchdog is gone. This program still ends the command in time.
         let _ = self.pipe.write_all(format!("{line}\n").as_bytes());
     }
 }
@@ -110,7 +111,7 @@ pub fn is_meant() -> bool {
 
 /// Runs the watchdog.
 pub fn run() -> ExitCode {
-    // A stop of all processes of a service at once is not meant for the watchdog, which ends last.
+    // A signal to all processes of a service at once is not meant for the watchdog, which has to end last.
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         let _ = signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)));
     }
@@ -121,15 +122,15 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The end of a watch.
+/// The outcome of a watch.
 enum Watched {
     /// Nothing is left to do.
     Done,
-    /// The program that kept the lock is gone, and nothing is left of the command.
+    /// The program that kept the lock is gone, and no process of the command is left.
     Ended,
 }
 
-/// The lines that the watchdog has read.
+/// The instructions that the watchdog has read from the pipe.
 #[derive(Debug, Default)]
 struct Instructions {
     text: String,
@@ -139,7 +140,7 @@ struct Instructions {
 }
 
 impl Instructions {
-    /// Processes more of the text.
+    /// Reads more text of the pipe.
     fn more(&mut self, text: &str) {
         self.text.push_str(text);
         while let Some(end) = self.text.find('\n') {
@@ -161,7 +162,8 @@ impl Instructions {
 
 fn watch() -> nix::Result<Watched> {
     let mut told = Instructions::default();
-    // This clock runs while the machine sleeps, so a command that wakes up without its lock is killed at once.
+    // This clock also runs while the machine sleeps. So after a sleep in which the lock ended, the command is killed at
+    // once.
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
     let mut bytes = [0; 256];
     loop {
@@ -195,12 +197,12 @@ fn watch() -> nix::Result<Watched> {
 
 /// Ends the command while the lock is still valid, because the program that kept the lock is gone.
 fn end(group: Pid, told: &Instructions) -> nix::Result<Watched> {
-    // An error means that nothing is left of the group.
+    // An error means that no process of the group is left.
     let mut asked = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
     for look in 1_u64.. {
         let (Ok(()), Some(left)) = (asked, told.left()) else { break };
         if look.is_multiple_of(CLOSER_LOOK) && group::is_left_unwaited(group) {
-            // Processes started during the inspection end here, and can start no others.
+            // This also ends processes that were started during the inspection, so that they start no others.
             asked = killpg(group, Signal::SIGKILL);
             if group::is_left_unwaited(group) {
                 return Ok(Watched::Ended);
@@ -211,12 +213,12 @@ fn end(group: Pid, told: &Instructions) -> nix::Result<Watched> {
     }
     match asked {
         Err(Errno::ESRCH) => Ok(Watched::Ended),
-        // The lease is over, so there is nothing to release.
+        // The lease has ended, so there is nothing to release.
         _ => killpg(group, Signal::SIGKILL).map(|()| Watched::Done),
     }
 }
 
-/// Releases the lock on all nodes that answer within a moment; on the others it ends with its lease.
+/// Releases the lock on all nodes that answer within [`GIVING_BACK`]; on the others it ends with its lease.
 fn give_back() -> Option<()> {
     let key = std::env::var_os(KEY)?.into_vec();
     let owner = from_hex(&std::env::var(OWNER).ok()?)?;
@@ -224,7 +226,7 @@ fn give_back() -> Option<()> {
     let release = cmd("LOCK.RELEASE").arg(&key).arg(owner).arg("LEVEL").arg(1).take();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let given = runtime.block_on(async { tokio::time::timeout(GIVING_BACK, nodes.ask_about(&key, &release)).await });
-    // A thread may still wait for a name.
+    // A thread of the runtime may still look up a name, which is not waited for.
     runtime.shutdown_background();
     given.ok().map(drop)
 }

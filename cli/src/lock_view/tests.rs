@@ -68,7 +68,7 @@ fn each_of_several_holders_is_seen_on_all_nodes_together() {
     assert!(view.grants[1].line(3).starts_with("web-2, permit 5 of 8, token 8, for 0s, "));
     let one = LockView::of(b"k", vec![joint("shared", &[("web-1", 1, 7)])], 1).unwrap();
     assert_eq!(one.holder_line(), "held by web-1 (shared 1) for 0s");
-    // A node that knows only one mode reports none.
+    // A node that knows only exclusive locks reports no mode.
     assert!(!is_joint(&info("a", 7)) && !is_joint(&Value::Nil));
     assert_eq!(LockView::of(b"k", vec![info("a", 7)], 1).unwrap().holder_line(), "held by n for 0s");
 }

@@ -29,7 +29,7 @@ struct Steps {
     version: u64,
     members: Vec<String>,
     steps: Vec<Step>,
-    /// Nodes that are added once their guards are over.
+    /// Nodes that are added after their guards have ended.
     guarded: Vec<Guarded>,
     /// The approximate time that the steps wait for leases to end, in milliseconds.
     waits_ms: u64,
@@ -42,7 +42,7 @@ struct Step {
     adds: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     removes: Option<String>,
-    /// The size of the new set, and the number of its nodes that a lock needs.
+    /// The number of nodes in the new set, and how many of them a lock needs.
     members: usize,
     majority: usize,
 }
@@ -50,7 +50,7 @@ struct Step {
 /// `palisade members set ADDRESS…`
 ///
 /// # Errors
-/// As the client's `set_nodes`; the person declines.
+/// Those of the client's `set_nodes`; the user declines.
 pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End, Failure> {
     let own = nodes.reaching().addresses();
     let given: Vec<String> = wanted.addresses.iter().flat_map(|list| split(list)).collect();
@@ -73,7 +73,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
             if steps.version == 0 { FOUNDS } else { "locks are held and taken meanwhile, and all clients follow" };
         ask(founds, "Change the set?")?;
     }
-    // Even if there is nothing to change: nodes that are behind learn of the set.
+    // This runs even if there is nothing to change, because members that know an earlier version are informed.
     let changing = nodes.client().set_nodes(urls);
     tokio::pin!(changing);
     let mut version = steps.version;
@@ -98,7 +98,7 @@ pub async fn set(nodes: &Nodes, wanted: &WantedSet, as_json: bool) -> Result<End
     show(nodes, &Survey::of(nodes).await, as_json)
 }
 
-/// The precondition for founding a set.
+/// The text before a set is founded.
 const FOUNDS: &str = "no node knows a set yet: --nodes are written down as the first one, so all clients must have been given exactly these";
 
 fn is_same(one: &Members, other: &Members) -> bool {
@@ -123,8 +123,8 @@ impl Steps {
             });
             before = &after.list;
         }
-        // Each step waits for the leases of clients with the version before the previous one, so the first two steps of
-        // a set do not wait.
+        // A step waits for the leases of clients that use versions before the present one, so the first two steps of a
+        // new set do not wait.
         let waiting = steps.iter().filter(|step| step.version > 2).count() as u64;
         let first = if plan.present.version > 1 && waiting > 0 { survey.unsettled_ms() } else { survey.max_ttl_ms() };
         let waits_ms = if waiting == 0 { 0 } else { first + (waiting - 1) * survey.max_ttl_ms() };

@@ -17,7 +17,7 @@ use crate::show::{print, table, tell, time};
 ///
 /// # Errors
 ///
-/// Too few nodes can be asked, or agree; the person declines; a node of the list is not a single server.
+/// Too few nodes can be asked, or agree; the user declines; a node of the list is not a single server.
 pub async fn run(nodes: &Nodes, arguments: &Members, as_json: bool) -> Result<End, Failure> {
     if nodes.has_many_servers() {
         return Err(Failure::usage(
@@ -44,7 +44,7 @@ async fn list(nodes: &Nodes, as_json: bool) -> Result<End, Failure> {
     show(nodes, &Survey::of(nodes).await, as_json)
 }
 
-/// Prints what the nodes know.
+/// Prints the set that the nodes know.
 fn show(nodes: &Nodes, survey: &Survey, as_json: bool) -> Result<End, Failure> {
     let (version, members) = (survey.latest.version, survey.latest.list.len());
     let rows = survey.rows();
@@ -76,7 +76,7 @@ fn text(rows: &[Row]) -> String {
     table(&["#", "NODE", "STANDING", "VERSION", "VOTES IN", "ID"], &[3, 4], rows.iter().map(row))
 }
 
-/// Returns the reason why this number of nodes is one too many or too few; `None` if it is neither.
+/// Returns a warning if the number of nodes is even; `None` otherwise.
 pub fn even(count: usize) -> Option<String> {
     let why =
         || format!("an even number: {} are needed, so no more may be down than of {}", majority(count), count - 1);

@@ -1,4 +1,4 @@
-//! The state of the set, according to the nodes of the list and the members that they name.
+//! The state of the set, as reported by the nodes of the list and by the members that they name.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::node_failure::in_json;
 use crate::nodes::Nodes;
 
-/// The standing of a server, or of a member's position.
+/// The standing of a server, or of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -18,15 +18,15 @@ pub enum Standing {
     Member,
     /// A member that knows an earlier version.
     Behind,
-    /// A member that cannot be asked.
+    /// A member that does not answer.
     Unreachable,
     /// A member at whose address another server answers: it was replaced, or lost its state file.
     AnotherId,
-    /// A member that could not be asked when the set was founded.
+    /// A member whose id is unknown, because it could not be asked when the set was founded.
     UnknownId,
     /// A node of the list that is not in the set.
     NoMember,
-    /// A second name of a server that has its place under another one.
+    /// A second name of a server that is a member, or in the list, under another name.
     SecondName,
     /// No node knows a set.
     NoSet,
@@ -51,7 +51,7 @@ impl Standing {
 /// A server that was asked.
 #[derive(Clone, Debug)]
 pub struct SurveyedServer {
-    /// The position in the list, from 1; `None` if a node of the list named the server.
+    /// The position in the list, from 1; `None` if the server is not in the list but was named by a node.
     pub number: Option<usize>,
     /// The name for people.
     pub name: String,
@@ -80,7 +80,7 @@ pub struct Row {
     pub error: Option<Why>,
 }
 
-/// The state of the set, as far as the nodes know it.
+/// The state of the set, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub told: Vec<SurveyedServer>,
@@ -89,14 +89,14 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Asks the nodes of the list and the members that they name. Returns nothing if a node of the list is more than
-    /// one server.
+    /// Asks the nodes of the list and the members that they name. If a node of the list is not a single server, the
+    /// result is empty.
     pub async fn of(nodes: &Nodes) -> Self {
         let Surveyed { first, latest, mut known } = survey(nodes.client()).await.unwrap_or_default();
         let listed =
             first.into_iter().enumerate().map(|(n, address)| (Some(n + 1), nodes.list[n].name.clone(), address));
         let others = latest.list.iter().map(|Member { address, .. }| (None, name_of(address), address.clone()));
-        // Each once; a node of the list under its position there.
+        // Each server once; a node of the list with its position there.
         let told = listed.chain(others).filter_map(|(number, name, address)| {
             let said = known.remove(&address)?;
             Some(SurveyedServer { number, name, address, said })
@@ -127,7 +127,8 @@ impl Survey {
         rows
     }
 
-    /// Returns the address under which the server at `address` has its place, if that is another one: as a member, or earlier in the list.
+    /// Returns another name of the server at `address`, if that has precedence: its address as a member, or earlier in
+    /// the list.
     pub fn first_name(&self, address: &str) -> Option<&str> {
         let id = |told: &SurveyedServer| told.said.as_ref().ok().map(|knows| knows.id);
         let at_address = self.told.iter().find(|told| told.address == address).and_then(id)?;
@@ -137,7 +138,7 @@ impl Survey {
         first.filter(|first| *first != address)
     }
 
-    /// Returns those of `addresses` that can be a set together: each server once, by its first name.
+    /// Returns those of `addresses` that can form a set: each server once, under its first name.
     pub fn distinct<'a>(&self, addresses: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         let mut distinct = vec![];
         for address in addresses.filter(|address| self.first_name(address).is_none()) {
@@ -148,7 +149,8 @@ impl Survey {
         distinct
     }
 
-    /// Returns the server that answered for this member: one with its id, else whatever is at its address.
+    /// Returns the index of the server that answered for this member: the one with its id, otherwise the one at its
+    /// address.
     fn place_of(&self, member: &Member) -> Option<usize> {
         let is_it = |told: &SurveyedServer| told.said.as_ref().is_ok_and(|knows| Some(knows.id) == member.id);
         let by_id = |told: &&SurveyedServer| is_it(told) && told.address == member.address;
@@ -259,7 +261,7 @@ mod tests {
             vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 2, &before), told(Some(3), "d", 4, &none), silent];
         let rows = [(Some(1), "a", Member), (Some(2), "b", Behind), (Some(3), "d", NoMember), (None, "c", Unreachable)];
         assert_eq!(standings(&now, all), named(&rows));
-        // Another server at b; a member that the list calls by another name; both ids of b while it is replaced.
+        // Another server is at b; a member has another name in the list; and b is replaced, so both ids exist.
         let all = vec![told(Some(1), "a", 1, &now), told(Some(2), "b", 9, &none), told(Some(3), "see", 3, &now)];
         assert_eq!(
             standings(&now, all),

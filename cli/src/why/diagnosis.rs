@@ -1,5 +1,5 @@
-//! The diagnosis of why nobody gets a lock: from the nodes' answers to findings, and one sentence that says what to do.
-//! This module asks no nodes.
+//! The diagnosis why nobody gets a lock: from the nodes' answers to findings, and one sentence that says what to do. No
+//! node is asked here.
 
 use palisade_client::Why;
 use palisade_quorum::{HoldStatus, known};
@@ -11,10 +11,10 @@ use crate::moment;
 use crate::node_failure::{advice, words};
 use crate::show::{printable, time};
 
-/// The number of waiters from which the delay is due to the queue, not to one holder.
+/// The number of waiters from which on the queue is the reason for the wait, and not one holder.
 const LONG_QUEUE: u64 = 100;
 
-/// The number of waiters shown, the first of the queue.
+/// The number of waiters that are shown.
 const WAITERS_SHOWN: usize = 3;
 
 /// The state of the lock.
@@ -29,7 +29,8 @@ pub enum State {
     Kept,
     /// Nodes have granted the lock to different owners, none of which has a majority.
     Split,
-    /// Nodes that cannot say may complete the majority of one who has it on too few.
+    /// Nodes that do not answer, or may have forgotten grants, could complete the majority of an owner that other nodes
+    /// show.
     Unknown,
     /// Too many nodes are guarded for a majority to grant.
     Guarded,
@@ -40,7 +41,7 @@ pub enum State {
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `holder`, `partly` (no majority), `node`, `kept`, `waiter`, `log`
+    /// The subject: `holder`, `partly` (no majority), `node`, `kept`, `waiter` or `log`.
     pub about: &'static str,
     pub found: String,
 }
@@ -52,18 +53,18 @@ pub struct Diagnosis {
     /// The state in a line.
     pub summary: String,
     pub findings: Vec<Finding>,
-    /// One sentence: what to do.
+    /// One sentence that says what to do.
     pub advice: String,
 }
 
-/// Returns the diagnosis for these facts.
+/// Returns the diagnosis for these answers.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     let (state, summary, advice) = facts.decided();
     Diagnosis { state, summary, findings: facts.findings(), advice }
 }
 
 impl Facts {
-    /// Returns the state, its line, and what to do: of several reasons, the one to attend to first.
+    /// Returns the state, its line, and what to do: of several reasons, the one to handle first.
     fn decided(&self) -> (State, String, String) {
         let key = printable(self.key.as_bytes());
         let (count, majority) = (self.nodes.len(), self.majority());
@@ -104,11 +105,11 @@ impl Facts {
         self.held_by_nobody(&key, count, majority)
     }
 
-    /// Decides where no majority holds the lock, and enough nodes serve.
+    /// Decides for a lock that no majority holds, if enough nodes serve.
     fn held_by_nobody(&self, key: &str, count: usize, majority: usize) -> (State, String, String) {
         let partly = unconfirmed(&self.together.grants, count);
         let free = partly.as_ref().map_or(format!("{key} is free"), |text| format!("{key} is held by nobody: {text}"));
-        // What is more follows the end of a lease.
+        // The text after this continues with the end of a lease.
         let and = if partly.is_some() { ";" } else { ", and" };
         let taken: Vec<u64> = self.told().filter(|told| told.grants > 0).map(|told| told.lease_ms).collect();
         let open = self.told().filter(|told| told.guard.is_none() && told.grants == 0).count();
@@ -137,7 +138,8 @@ impl Facts {
         (State::Free, free, self.of_free())
     }
 
-    /// Returns the grant of most nodes, if those that cannot say whether they have it may complete its majority; and how many these are.
+    /// Returns the grant that most nodes show, if the nodes that cannot answer could complete its majority; and the
+    /// number of these nodes.
     fn undecided(&self) -> Option<(&GrantView, usize)> {
         let first = self.together.grants.first()?;
         let cannot_say = |node: &&NodeSaid| match &node.told {
@@ -151,7 +153,7 @@ impl Facts {
     /// Returns the advice if too few nodes can be asked.
     fn unreachable(&self) -> String {
         let failures: Vec<_> = self.nodes.iter().filter_map(|node| Some((node, node.told.as_ref().err()?))).collect();
-        // The remedy; of several reasons, the one of most nodes.
+        // The advice; of several, the one for the most nodes.
         let alike = |failure: &Why| failures.iter().filter(|(_, other)| advice(other) == advice(failure)).count();
         let Some((_, worst)) = failures.iter().max_by_key(|(_, failure)| alike(failure)) else { return String::new() };
         let named = failures.iter().filter(|(_, failure)| advice(failure) == advice(worst));
@@ -188,7 +190,7 @@ impl Facts {
         )
     }
 
-    /// Returns the advice if nothing stands in the way of taking the lock.
+    /// Returns the advice if the lock can be taken.
     fn of_free(&self) -> String {
         let key = printable(self.key.as_bytes());
         if self.told().any(|told| told.guarded_slots > 0) {
@@ -218,7 +220,7 @@ impl Facts {
         let mut findings = vec![];
         let mut found = |about, found| findings.push(Finding { about, found });
         let nodes = self.nodes.len();
-        // If a majority is in trouble, the remedy comes at the end.
+        // If a majority has problems, the advice is at the end instead.
         let is_well = self.serving() >= self.majority();
         for grant in &self.together.grants {
             found(if grant.is_held { "holder" } else { "partly" }, self.of_grant(grant, nodes));

@@ -17,11 +17,11 @@ pub struct Facts {
     pub together: Together,
     /// The most recent ends of grants and waits, newest first.
     pub log: Vec<Event>,
-    /// The reason why nodes that can be asked do not report their logs; empty if all do.
+    /// The reason why nodes that can be asked do not show their logs; empty if all do.
     pub log_untold: String,
     /// The wall clock at the time of the questions, in milliseconds.
     pub now_ms: u64,
-    /// The time zone for output.
+    /// The time zone of the output.
     pub zone: TimeZone,
 }
 
@@ -41,9 +41,9 @@ pub struct NodeFacts {
     pub grants: usize,
     /// The longest of their leases, in milliseconds.
     pub lease_ms: u64,
-    /// The number of its cluster's slots that are guarded there; the server does not say which.
+    /// The number of guarded slots of the node's cluster; the server does not report which.
     pub guarded_slots: u64,
-    /// The owner with a reservation there, and its remaining time in milliseconds.
+    /// The owner for which the lock is reserved there, and the remaining time in milliseconds.
     pub kept: Option<(String, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Facts {
         palisade_quorum::majority(self.nodes.len())
     }
 
-    /// Returns the answers of nodes that can be asked.
+    /// Returns the answers of the nodes that could be asked.
     pub fn told(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.iter().filter_map(|node| node.told.as_ref().ok())
     }
@@ -69,19 +69,19 @@ impl Facts {
         Some(LockView::with(self.key.clone(), vec![], first, self.together.clone()))
     }
 
-    /// Returns the time after which `missing` of these times have passed.
+    /// Returns when `missing` of these times will have passed, formatted for people.
     pub fn until(&self, mut times: Vec<u64>, missing: usize) -> String {
         times.sort_unstable();
         time(times.get(missing.saturating_sub(1)).or(times.last()).copied().unwrap_or(0))
     }
 
-    /// Returns the average time for which the last holders had it.
+    /// Returns the average time for which the last owners held the lock.
     pub fn pace(&self) -> Option<String> {
         let held: Vec<u64> = self.log.iter().filter(|event| event.token > 0).map(|event| event.held_ms).collect();
         Some(time(held.iter().sum::<u64>().checked_div(held.len() as u64)?))
     }
 
-    /// Returns the name for people of the waiter with this owner.
+    /// Returns the name of the waiter with this owner, for people.
     pub fn waiter(&self, owner: &str) -> String {
         let known = self.together.queue.iter().find(|waiter| waiter.owner == owner && !waiter.note.is_empty());
         known.map_or(format!("owner {owner}"), |waiter| printable(waiter.note.as_bytes()))

@@ -1,4 +1,4 @@
-//! `palisade why`: asks all nodes why nobody gets a lock, and prints the [`diagnosis`] with what to do.
+//! `palisade why`: asks all nodes why a lock is not granted, and prints the [`diagnosis`] with what to do.
 
 mod diagnosis;
 mod facts;
@@ -42,7 +42,7 @@ struct WhyOutput<'a> {
 ///
 /// # Errors
 ///
-/// Too few nodes can be asked; that is explained even so.
+/// Too few nodes can be asked, which the output explains all the same.
 pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failure> {
     let question = question_of_all(key);
     let (replies, logs) = join(nodes.ask_about(key, &question), Logs::ask(nodes, Some(key), EVENTS)).await;
@@ -69,7 +69,7 @@ pub async fn run(nodes: &Nodes, key: &[u8], as_json: bool) -> Result<End, Failur
     let (key, log) = (&facts.key, &facts.log);
     let said = WhyOutput { key, diagnosis: &diagnosis, holders, grants, waiters, waiters_behind, queue, log };
     print(as_json, &said, || text(&diagnosis))?;
-    // The nodes' problems were explained above.
+    // The output has explained the nodes' problems already.
     nodes.need_majority(&replies).map_err(|failure| Failure::new(failure.code, "")).map(|()| End::OK)
 }
 

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use crate::fixture::{Ended, Nodes, Running, json, palisade_at, run};
 use crate::harness::{Setup, text, wait_until};
 
-/// Starts nodes without problems, so that nothing else is found.
+/// Starts nodes without problems, so that there are no other findings.
 fn lasting(count: usize) -> Nodes {
     let mut nodes = Nodes::start(0);
     nodes.servers = (0..count).map(|_| Setup::new().aof().start()).collect();
@@ -19,7 +19,7 @@ fn advice(ended: &Ended, found: &str) -> String {
     lines.nth(1).unwrap_or_else(|| panic!("{found}: {out}")).trim().to_owned()
 }
 
-/// A node that lost its disk looks like a new one. Only its guard keeps its former grants from being granted to others.
+/// A node that lost its disk looks like a new one. Only its guard prevents it from granting again what it had granted.
 #[test]
 fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     let mut nodes = lasting(3);
@@ -35,7 +35,7 @@ fn nobody_is_told_to_lift_the_guard_of_a_node_that_may_have_lost_its_disk() {
     }
 }
 
-/// With a set, `doctor` can distinguish such a node from a new one.
+/// With a set of nodes, `doctor` can distinguish such a node from a new one.
 #[test]
 fn how_to_found_a_set() {
     let nodes = lasting(4);
@@ -70,7 +70,7 @@ fn the_doctor_as_the_user_of_an_application() {
     as_app("nodes").assert_refused(193, "NOPERM");
 }
 
-/// One node in trouble keeps nobody from a lock; two would.
+/// One node with a problem does not prevent a lock; two would.
 #[test]
 fn what_to_repair_is_told_before_it_matters() {
     let mut nodes = Nodes::start(3);
@@ -106,7 +106,7 @@ fn a_holder_that_is_stopped() {
     });
 }
 
-/// A person who looks into it later does not know how long the lock was held.
+/// A user who reads the history later cannot know how long the lock was held.
 #[test]
 fn a_lock_that_was_broken_young_is_in_the_history() {
     let nodes = Nodes::start(3);
@@ -132,7 +132,7 @@ fn two_addresses_of_one_server() {
         command
     };
     let once = format!("{alias}: it is the same server as {one}: it counts once");
-    // The second and the third node hold the lock, and the first has two names.
+    // The second and the third node have the lock, and the first has two names.
     let down = "127.0.0.1:1".to_owned();
     let said = nodes.servers[1].client().say("LOCK.ACQUIRE k me 60000");
     assert!(said.as_int() > 0, "{said:?}");
@@ -141,7 +141,7 @@ fn two_addresses_of_one_server() {
         assert_eq!(ended.code(), Some(196), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
         assert!(!ended.all().contains("is free"), "{line}: {ended:?}");
-        // As long as the list has both, the problem does not pass by itself.
+        // As long as the list has both names, the problem is permanent.
         let ended = run(at(&[&one, &alias], line));
         assert_eq!(ended.code(), Some(193), "{line}: {ended:?}");
         assert!(ended.all().contains(&once), "{line}: {ended:?}");
@@ -154,7 +154,8 @@ fn two_addresses_of_one_server() {
     assert_eq!(held.code(), Some(0), "{held:?}");
     let why = run(at(&three, "why mine"));
     assert!(why.out().starts_with("mine is held by ") && why.out().contains(", on 2 of 3 nodes\n"), "{why:?}");
-    // One of the two that count has granted the other lock to somebody: no answer says that this owner has it.
+    // One of the two servers that count has granted the other lock to another owner: no answer may say that this owner
+    // has it.
     let refused = run(at(&[&alias, &one, &down], "acquire free --owner me --ttl 1m"));
     assert!(refused.all().contains("it is the same server as ") && !refused.all().contains("OWNED"), "{refused:?}");
 }

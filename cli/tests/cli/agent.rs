@@ -87,7 +87,7 @@ fn locks_are_given_back_if_it_is_told_so() {
     assert_eq!(nodes.holding("k"), 0);
 }
 
-/// kill -9: another process continues with what the first one granted.
+/// After kill -9 another process continues with the locks that the first one granted.
 #[test]
 fn another_process_goes_on_after_kill_9() {
     let nodes = Nodes::start(5);

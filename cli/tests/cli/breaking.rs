@@ -1,4 +1,5 @@
-//! `palisade break --token`: the holder whose token it is, whatever happens to its tokens meanwhile.
+//! `palisade break --token`: breaks the grant of the holder with this token, whatever happens to the holder's tokens
+//! meanwhile.
 
 use crate::fixture::{Nodes, run};
 use crate::harness::Frozen;
@@ -15,7 +16,7 @@ fn raised(nodes: &Nodes, node: usize, token: i64) -> i64 {
     nodes.servers[node].client().insist(&format!("LOCK.FENCE k me {token}")).as_int()
 }
 
-/// Starts a break of the holder with this token, which waits for an answer.
+/// Starts a break of the holder with this token, which asks for confirmation.
 fn asked(nodes: &Nodes, token: i64) -> Person {
     let mut person = Person::at(nodes, &["bash", "-c", &format!("exec $P break k --token {token}")]);
     person.sees(&format!("Break k for the holder with token {token}? [y/N]"));
@@ -34,7 +35,7 @@ fn a_holder_that_raises_its_tokens_meanwhile_is_broken() {
     assert_eq!((code, nodes.holding("k")), (Some(0), 0));
 }
 
-/// Each node has another token for the holder, and one of them is known only after the question.
+/// Each node has another token for the holder, and one of them answers only after the confirmation was asked for.
 #[test]
 fn a_node_that_hung_breaks_the_token_that_it_has() {
     let nodes = Nodes::start(3);
@@ -65,7 +66,7 @@ fn a_token_that_only_a_silent_node_has_cannot_be_found() {
     assert_eq!(nodes.holding("k"), 0);
 }
 
-/// A token that has risen names nobody, and the present one is said.
+/// A token that has risen since belongs to no holder, and the output names the present token.
 #[test]
 fn a_token_that_has_risen_is_said() {
     let nodes = Nodes::start(3);

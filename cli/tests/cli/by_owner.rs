@@ -24,8 +24,8 @@ fn taken_by_one_process_extended_and_given_back_by_others() {
         let quiet = run(nodes.palisade("acquire k --owner job-2 --conflict-exit-code 0"));
         assert_eq!((quiet.code(), quiet.all().as_str()), (Some(0), ""), "{quiet:?}");
         run(nodes.palisade("acquire k --owner job-1")).assert_refused(193, "this owner holds k already: say --retry");
-        // A node that the first process did not wait for grants the lock as well, which may raise the token; it never
-        // falls.
+        // A node that the first process did not wait for has granted the lock too, which may raise the token; tokens
+        // never fall.
         let again = token(&nodes, "acquire k --owner job-1 --ttl 1m --retry");
         let extended = token(&nodes, "extend k --owner job-1 --ttl 1m");
         assert_eq!(held("holds").as_int(), 1, "those who adopt it add none");
@@ -88,7 +88,7 @@ fn readers_and_permits_with_the_number_that_is_asked_for() {
     assert!(nodes.say("LOCK.INFO q").iter().all(|reply| *reply == null()));
 }
 
-/// A script that does not identify itself is known by its own process, not by the one that took the lock and has ended.
+/// The note names the script's process, not the one that took the lock and has ended.
 #[test]
 fn the_note_names_the_script() {
     let nodes = Nodes::start(1);

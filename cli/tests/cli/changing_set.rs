@@ -10,7 +10,7 @@ use crate::fixture::{Ended, Running, palisade_at, run};
 use crate::harness::{Server, Setup, acl_rules, free_port, state_file, text, wait_until};
 use crate::transcripts::{alike, on_the_page};
 
-/// Starts servers with short leases, which shorten the steps.
+/// Starts servers with short leases, so that steps take less time.
 fn start(count: usize) -> Vec<Server> {
     let setup = || Setup::new().replication().module_arguments(&["max-ttl", "1000", "max-clock-skew", "100"]);
     (0..count).map(|_| setup().start()).collect()
@@ -38,7 +38,7 @@ fn members(servers: &[Server], list: &[usize]) -> Value {
     run(on(servers, list, "members --json")).json()
 }
 
-/// Returns the standing of each: its position in the list (0: none) and the words.
+/// Returns the standing of each server: its position in the list (0: none) and the words.
 fn standings(servers: &[Server], list: &[usize]) -> Vec<(u64, String)> {
     let rows = members(servers, list)["nodes"].as_array().unwrap().clone();
     let standing = |row: &Value| (row["number"].as_u64().unwrap_or(0), row["standing"].as_str().unwrap().to_owned());
@@ -53,7 +53,7 @@ fn version(server: &Server) -> i64 {
     server.client().say("LOCK.MEMBERS").field("version").as_int()
 }
 
-/// Checks that the doctor has this finding about a server.
+/// Checks that `doctor` has this finding about a server.
 #[track_caller]
 fn finds(servers: &[Server], list: &[usize], about: usize, found: &str) {
     let out = run(on(servers, list, "doctor")).out();
@@ -76,16 +76,17 @@ fn plain(lines: &[String]) -> Vec<String> {
 /// Checks that the page shows this output under `command`.
 #[track_caller]
 fn is_shown(command: &str, printed: &str) {
-    // Before numbers are made alike: an id keeps its length.
+    // The ids are replaced before numbers are, because an id keeps its length.
     let printed: Vec<_> = plain(&printed.lines().map(str::to_owned).collect::<Vec<_>>());
-    // The page has a minute where the test has a second.
+    // The page shows minutes where the test has seconds.
     let alike = |line: &String| alike(line).replace(" 0m", " 0s");
     let printed: Vec<_> = printed.iter().map(alike).collect();
     let shown: Vec<_> = plain(&on_the_page(command)).iter().map(alike).collect();
     assert_eq!(printed, shown, "{command}");
 }
 
-/// From three nodes to five, one of which dies and is replaced, and back to three; with the original list throughout.
+/// The set grows from three nodes to five, one of which dies and is replaced, and shrinks to three again. The list
+/// stays the original one.
 #[test]
 fn from_three_nodes_to_five_one_is_replaced_and_back() {
     let mut servers = start(6);
@@ -127,9 +128,9 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
         let named = |number, standing: &str| (number, standing.to_owned());
         [named(1, "member"), named(2, "no-member"), named(3, "unreachable"), named(0, "member"), named(0, "member")]
     });
-    // A lock is taken on the set, whatever the list.
+    // A lock is taken on the nodes of the set, whatever the list.
     well(run(on(&servers, &first, "acquire k --owner me --ttl 1s")));
-    // Two of three are gone: nobody can change anything.
+    // Two of three are down, so the set cannot be changed.
     servers[3].kill();
     servers[5].kill();
     let few = run(on(&servers, &first, "members"));
@@ -137,7 +138,7 @@ fn from_three_nodes_to_five_one_is_replaced_and_back() {
     assert!(few.out().contains("version 7"), "{few:?}");
 }
 
-/// A mistyped port: the person learns of it long before the program gives up.
+/// With a mistyped port, the user is informed long before the program gives up.
 #[test]
 fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     let servers = start(1);
@@ -152,8 +153,8 @@ fn a_new_node_that_does_not_answer_is_named_while_it_is_asked_again() {
     assert_eq!(setting.end().code(), Some(196));
 }
 
-/// A node that lost its state file is a different one until the same addresses are set again; so is one that was away
-/// while the set changed.
+/// A node that lost its state file has another id until the same addresses are set again; a node that was down while
+/// the set changed is behind.
 #[test]
 fn members_that_are_behind_or_have_another_id() {
     let mut servers = start(4);
@@ -198,7 +199,7 @@ fn what_is_refused() {
         assert_eq!(server.client().say(&rules), text("OK"));
     }
     let as_app: Vec<_> = some(&servers, &[0, 1]).iter().map(|at| format!("redis://app:secret@{at}")).collect();
-    // The third is reached as the first of the list is: as this user.
+    // The third gets the settings of the first in the list, such as this user.
     let all = some(&servers, &[0, 1, 2]).join(" ");
     let refused = run(palisade_at(&as_app.join(","), &format!("members set {all} --yes")));
     refused.assert_refused(193, "+lock.setmembers");
@@ -220,7 +221,7 @@ fn what_is_refused() {
     run(palisade_at("127.0.0.1:1", "members set")).assert_refused(193, "ADDRESS");
 }
 
-/// A server has only one place in a set, whatever its names. The plan and the change are refused in the same words, and
+/// A server can be in a set only once, whatever its names. The plan and the change are refused with the same text, and
 /// nothing is changed.
 #[test]
 fn one_server_under_two_names() {
@@ -240,7 +241,7 @@ fn one_server_under_two_names() {
         done.assert_refused(193, why);
         assert_eq!(servers.iter().map(version).sum::<i64>(), 0, "nothing was changed");
     }
-    // What the doctor proposes is done, word by word.
+    // The command that `doctor` proposes is run word by word.
     let doctor = |list: &str| run(palisade_at(list, "doctor")).out();
     let out = doctor(&format!("{first},{also_first},{second},{third}"));
     let first_of_all = format!("first take {also_first} out of PALISADE_NODES");

@@ -3,7 +3,7 @@
 use crate::fixture::{Nodes, PALISADE, Running, json, run};
 use crate::harness::{wait_until, waits};
 
-/// Runs a command under `outer` that also wants `inner`.
+/// Runs a command under the lock `outer` that also wants the lock `inner`.
 fn worker(nodes: &Nodes, name: &str, outer: &str, inner: &str) -> Running {
     let script =
         format!("echo > {name}; while ! [ -e go ]; do sleep 0.01; done; \"$0\" exec --note {name} {inner} -- true");
@@ -45,7 +45,7 @@ fn two_that_wait_for_each_other() {
         assert!(ended.out().starts_with("2 wait for each other:\n"), "{ended:?}");
         assert!(ended.out().contains("take these locks in one order everywhere, such as a, b."), "{ended:?}");
 
-        // Following the advice resolves it.
+        // Following the advice resolves the deadlock.
         let advice = ended.out().lines().last().unwrap().to_owned();
         let said = advice.split('`').nth(1).unwrap().strip_prefix("palisade break ").unwrap();
         assert_eq!(run(nodes.palisade(&format!("break --yes {said}"))).code(), Some(0));
@@ -67,7 +67,7 @@ fn one_that_waits_for_itself() {
     drop(worker);
 }
 
-/// Only parties with an id can be found, whatever client they use. The others may wait for each other unseen.
+/// Only parties with a holder id can be found, whatever client they use. Others may wait for each other unnoticed.
 #[test]
 fn holders_with_a_name_and_without() {
     for note in ["", " NOTE [holder=NAME]"] {

@@ -71,7 +71,7 @@ fn it_campaigns_again_when_it_was_lost_and_ends_with_its_command() {
     nodes.wait_idle();
 }
 
-/// After a kill, its watchdog ends the command, and the next candidate leads.
+/// When the program is killed, its watchdog ends the command, and the next candidate leads.
 #[test]
 fn killed_it_is_followed() {
     let nodes = Nodes::start(3);
@@ -102,7 +102,7 @@ fn what_cannot_be_is_said_before_it_campaigns() {
     nodes.wait_idle();
 }
 
-/// The id shows `palisade deadlocks` that a waiting candidate is the holder of another lock.
+/// The id shows `palisade deadlocks` that a waiting candidate is also the holder of another lock.
 #[test]
 fn a_candidate_has_a_holder_id_and_its_command_too() {
     let nodes = Nodes::start(3);

@@ -1,4 +1,4 @@
-//! Explanations of why nobody gets a lock.
+//! Explanations why a lock is not granted.
 
 use crate::fixture::{Nodes, Running, json, palisade_at, run};
 use crate::harness::{Frozen, Server, wait_until};
@@ -29,7 +29,7 @@ fn the_holder_the_waiters_and_what_to_do() {
     assert!(ended.code() == Some(0) && ended.out().starts_with("k is held by web-1 for "), "{ended:?}");
     assert!(ended.out().lines().last().unwrap().starts_with("  to do    Ask web-1"), "{ended:?}");
 
-    // Guards, node by node; and nodes that do not answer.
+    // Guards are reported for each node, and so are nodes that do not answer.
     nodes.servers[0].client().say("LOCK.GUARD ARM 50000");
     assert_eq!(json(&nodes, "why k")["state"], "held", "two grant");
     nodes.servers[1].client().say("LOCK.GUARD ARM 50000");
@@ -63,7 +63,7 @@ fn nobody_has_a_majority() {
     let said = json(&nodes, "why k");
     assert_eq!((&said["state"], &said["grants"]), (&"free".into(), &serde_json::json!([])), "{said}");
 
-    // A lock reserved for a waiter whose turn has come.
+    // The lock is reserved for a waiter whose turn has come.
     nodes.say("CONFIG SET lock.handoff-window 10000");
     wait_until("it is seen while it is kept", || {
         nodes.servers[0].client().say("LOCK.WAIT k me 0");
@@ -72,7 +72,7 @@ fn nobody_has_a_majority() {
     });
 }
 
-/// The nodes refuse a user: each refusal is reported with its remedy, even if some nodes answer.
+/// The nodes refuse a user: each refusal is reported with its advice, even if some nodes answer.
 #[test]
 fn a_user_that_may_not() {
     let nodes = Nodes::start(3);

@@ -4,7 +4,7 @@ use crate::fixture::{palisade_at, run};
 use crate::harness::{Member, Six, behind, text, wait_until, watched};
 use crate::places::{MAX_TTL_MS, name, on, six, well};
 
-/// Checks that the doctor has this finding about `about`.
+/// Checks that `doctor` has this finding about `about`.
 #[track_caller]
 fn finds(out: &str, level: &str, about: &str, found: &str) {
     let is_it = |line: &str| line.starts_with(level) && line.contains(&format!("{about}: ")) && line.contains(found);
@@ -30,7 +30,7 @@ fn a_cluster_that_is_well_and_what_is_wrong_with_it() {
         let says = if six.0[..3].iter().any(|master| master.id == member.id) { "serves" } else { "stands by" };
         let round_trip =
             out.lines().any(|line| line.contains(&name(&member.server)) && line.contains("its round trip is"));
-        // Only on a busy machine.
+        // The other finding is possible on a busy machine.
         assert!(round_trip || out.contains(&format!("{}: {says}", name(&member.server))), "{out}");
     }
     finds(&out, "note", "all nodes", "while one of its masters is down");
@@ -105,7 +105,7 @@ fn sentinels_that_are_well_and_what_is_wrong_with_them() {
     finds(&doctor(&address), "FAIL", about, "they name different masters");
 }
 
-/// The line for a cluster is enough, also for a slot that is moving, and each of its permissions is needed.
+/// The line for a cluster is sufficient, also for a slot that is migrating, and each of its permissions is needed.
 #[test]
 fn a_user_of_a_cluster() {
     let six = six();
@@ -152,7 +152,7 @@ fn a_user_of_a_cluster() {
     finds(&out, "note", &format!("cluster of {}", six.seeds().join(", ")), "none of its servers tells how it is");
 }
 
-/// A user of Sentinels: the line suffices, and each of its missing permissions is named.
+/// A user of Sentinels: the line is sufficient, and each missing permission is named.
 #[test]
 fn a_user_of_sentinels() {
     let (_master, _replica, sentinels) = watched(1, MAX_TTL_MS);

@@ -1,4 +1,4 @@
-//! `make nodes`: several servers and an agent from one command.
+//! `make nodes`: starts several servers and an agent with one command.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

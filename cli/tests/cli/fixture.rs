@@ -1,4 +1,4 @@
-//! Nodes, and the program run on them.
+//! Nodes, and the program run with them.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -28,12 +28,12 @@ impl Nodes {
         Self { servers: (0..count).map(|_| Setup::new().start()).collect(), folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Returns the addresses as the environment variable has them.
+    /// Returns the nodes' addresses, separated by commas.
     pub fn addresses(&self) -> String {
         self.addresses_with("")
     }
 
-    /// Returns the addresses, each with this suffix: a user, a database.
+    /// Returns the nodes' addresses, each with this suffix: a user, a database.
     pub fn addresses_with(&self, query: &str) -> String {
         let address = |server: &Server| server.address() + query;
         self.servers.iter().map(address).collect::<Vec<_>>().join(",")
@@ -51,14 +51,14 @@ impl Nodes {
         command
     }
 
-    /// Returns the program, set to run `script` in a shell under a lock.
+    /// Returns the program, which will run `script` in a shell under a lock.
     pub fn exec(&self, options: &str, script: &str) -> Command {
         let mut command = self.palisade(&format!("exec {options} -- sh -c"));
         command.arg(script);
         command
     }
 
-    /// Starts a program that holds a lock until it is ended, and waits until it does.
+    /// Starts a program that holds a lock until it is ended, and waits until it holds the lock.
     pub fn holder(&self, options: &str) -> Running {
         let holder = Running::start(self.exec(options, "echo > held; sleep 1000"));
         self.wait_file("held");
@@ -87,7 +87,7 @@ impl Nodes {
         self.say(&format!("EXISTS {key}")).iter().filter(|reply| **reply == int(1)).count()
     }
 
-    /// Waits until nothing is locked, and nobody waits.
+    /// Waits until no lock is held, and no request waits.
     pub fn wait_idle(&self) {
         let idle = |server: &Server| server.info("held") == 0 && server.info("waiters") == 0;
         wait_until("nothing is locked and nobody waits", || self.servers.iter().all(idle));
@@ -108,10 +108,10 @@ pub fn palisade_at(addresses: &str, line: &str) -> Command {
     command
 }
 
-/// The time for nodes to answer: this machine may be busy.
+/// The time that nodes have to answer, long because this machine may be busy.
 const NODE_TIMEOUT: &str = "5s";
 
-/// Returns a program that starts detached from whatever runs the tests: in a session of its own, so without their
+/// Returns a program that starts separately from whatever runs the tests: in its own session, and so without their
 /// terminal. It ignores no signal, even if the tests run under `nohup` or in the background of a script.
 pub fn apart(program: &str) -> Command {
     let mut command = Command::new("env");
@@ -135,23 +135,23 @@ impl Running {
         Pid::from_raw(self.0.id() as i32)
     }
 
-    /// Returns true if it has started another program, which is running.
+    /// Returns true if the program has started another program, which is running.
     pub fn has_child(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
         let mut children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
         children.any(|children| !children.trim().is_empty())
     }
 
-    /// Sends SIGTERM, and checks that it ends by that.
+    /// Sends SIGTERM, and checks that this ends the program.
     #[track_caller]
     pub fn terminate(self) {
         self.signal(Signal::SIGTERM);
         assert_eq!(self.end().code(), Some(143));
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has ended.
     pub fn end(mut self) -> Ended {
-        // Read meanwhile: a program that has filled a pipe waits for its reader.
+        // Pipes are read meanwhile, because a program that has filled one waits for its reader.
         let [stdout, stderr] = [self.0.stdout.take().map(read_all), self.0.stderr.take().map(read_all)];
         wait_until("the program ends", || self.0.try_wait().unwrap().is_some());
         let all = |reader: Option<JoinHandle<Vec<u8>>>| reader.map_or(vec![], |reader| reader.join().unwrap());
@@ -193,7 +193,7 @@ impl Ended {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
-    /// Returns its output, which is JSON.
+    /// Returns the program's output, which is JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out()).unwrap_or_else(|why| panic!("{why}: {self:?}"))
@@ -204,14 +204,14 @@ impl Ended {
         self.out() + &self.err()
     }
 
-    /// Checks that it ended with this status, and that the last line of its standard error has this text.
+    /// Checks that the program ended with this status, and that the last line of its standard error contains this text.
     #[track_caller]
     pub fn assert_refused_after(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
         assert!(self.err().lines().last().is_some_and(|line| line.contains(text)), "{text}: {self:?}");
     }
 
-    /// Checks that it ended with this status, and printed one line with this text.
+    /// Checks that the program ended with this status, and printed one line that contains this text.
     #[track_caller]
     pub fn assert_refused(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
@@ -241,7 +241,7 @@ pub fn run_with(mut command: Command, input: &[u8]) -> Ended {
     let input = input.to_vec();
     let written = std::thread::spawn(move || pipe.write_all(&input));
     let ended = running.end();
-    // A program that has seen enough need not read everything.
+    // A program may end before it has read all of its input.
     let written = written.join().unwrap();
     assert!(written.is_ok() || written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe));
     ended
@@ -268,17 +268,17 @@ pub fn is_alive(pid: &str) -> bool {
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-/// A script with a beat every few milliseconds: a shell loop that writes the time since boot, in seconds, to the file
-/// `beat`. It ignores SIGTERM.
+/// A script that ignores SIGTERM and shows that it is alive: every few milliseconds it writes the time since boot, in
+/// seconds, to the file `beat`.
 pub const HEARTBEAT: &str = "trap '' TERM; echo $$ > pid; \
     while :; do read up idle < /proc/uptime; echo $up > beat; done";
 
-/// Returns the time of the last beat, once beats have stopped for good.
+/// Waits until the beats of [`HEARTBEAT`] have stopped for good, and returns the time of the last one.
 pub fn last_beat(nodes: &Nodes) -> Duration {
     let start = Instant::now();
     wait_dead(&nodes.wait_file("pid"));
     assert!(start.elapsed() < patience());
-    // A beat may have been cut off between two system calls, which leaves an empty file; the death came after it.
+    // The script may have been killed between two system calls, which leaves an empty file; it died after that.
     let beat = read(&nodes.file("beat"));
     Duration::from_secs_f64(beat.trim().parse().unwrap_or(0.0))
 }

@@ -1,4 +1,4 @@
-//! `palisade gate`: commands that the data's server performs unless a newer holder has passed.
+//! `palisade gate`: commands that the data's server performs unless a newer holder has passed the gate.
 
 use crate::fixture::{Nodes, PALISADE, palisade_at, run};
 use crate::harness::{Setup, int, text};
@@ -18,7 +18,7 @@ fn a_command_runs_until_a_newer_holder_has_passed() {
     assert_eq!((read.code(), read.out()), (Some(0), "[\n  \"open\",\n  null\n]\n".to_owned()), "{read:?}");
 }
 
-/// Readers, permits, and the lock itself in place of a gate.
+/// Readers, permits, and the lock itself instead of a gate.
 #[test]
 fn the_mode_is_that_of_the_grant() {
     let nodes = Nodes::start(1);
@@ -34,7 +34,7 @@ fn the_mode_is_that_of_the_grant() {
     assert_eq!(nodes.say("GET x"), [text("1")]);
 }
 
-/// The token and the number come from `palisade exec`.
+/// Token and permit number come from `palisade exec`.
 #[test]
 fn a_command_under_a_lock_needs_no_token_on_its_command_line() {
     let nodes = Nodes::start(1);

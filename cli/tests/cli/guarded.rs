@@ -1,4 +1,5 @@
-//! A majority of the nodes lost its data and is guarded: nobody knows whether a lock is free that others still show.
+//! A majority of the nodes lost its data and is guarded: it is unknown whether a lock is free that other nodes still
+//! show.
 
 use crate::fixture::{Nodes, json, run};
 use crate::harness::wait_until;
@@ -13,7 +14,7 @@ fn what_guarded_nodes_do_not_show_is_not_free() {
         server.start_again();
     }
     assert_eq!(nodes.holding("k"), 2);
-    // One status for every command and wait; it used to be 194, 195 or 196.
+    // Every command has the same status, with or without a wait; it used to be 194, 195 or 196.
     for line in [
         "try k",
         "lock --wait 300ms k",

@@ -1,4 +1,4 @@
-//! The incidents of docs/troubleshooting.md, staged on five nodes: the page shows what the program prints.
+//! Reproduces the incidents of docs/troubleshooting.md on five nodes: the page shows what the program prints.
 //!
 //! `PALISADE_WRITE_PAGES=1` writes the current output to the page.
 
@@ -12,23 +12,23 @@ use crate::harness::{Server, wait_until, waits};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/troubleshooting.md");
 
-/// The number of nodes of an incident.
+/// The number of nodes in an incident.
 const COUNT: usize = 5;
 
-/// The number of waiters that stand in for the page's ten thousand.
+/// The number of waiters here, where the page has ten thousand.
 const HERD: usize = 110;
 
-/// Held while a test writes the page: only one may at a time.
+/// Locked while a test writes the page.
 static WRITES: Mutex<()> = Mutex::new(());
 
-/// Checks that `line` ends with status `code`, and prints what the page shows under `heading`.
+/// Checks that `line` ends with status `code`, and prints the text that the page shows under `heading`.
 #[track_caller]
 fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i32) {
     let mut command = nodes.palisade(line);
     command.env("PALISADE_NODES", nodes.addresses_with(user));
     let ended = run(command);
     assert_eq!(ended.code(), Some(code), "{ended:?}");
-    // On the page they have readable names.
+    // The page has readable names instead.
     let mut said = ended.all();
     for (n, server) in nodes.servers.iter().enumerate() {
         said = said.replace(&server.socket().display().to_string(), &format!("10.0.0.{}:6379", n + 1));
@@ -50,7 +50,7 @@ fn is_on_the_page(nodes: &Nodes, heading: &str, line: &str, user: &str, code: i3
 fn masked(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(masked_word).collect();
-        // 1m 2s, and 59s.
+        // `1m 2s` and `59s` have to look the same.
         words.dedup_by(|next, before| {
             before == "LENGTH" && next.starts_with("LENGTH") && {
                 *before = next.clone();
@@ -87,14 +87,14 @@ fn what_varies_is_masked_and_nothing_else() {
     assert_eq!(masked("and 9997 more, for 1m 2s, (610ms)"), "and NUMBER more, for LENGTH, (LENGTH)");
 }
 
-/// Runs a command under this lock, on all nodes, until it is dropped.
+/// Runs a command under this lock, on all nodes, until the returned value is dropped.
 fn holder(nodes: &Nodes, key: &str, note: &str) -> Running {
     let mut exec = nodes.palisade(&format!("exec {key}"));
     exec.args(["--note", note, "--", "sleep", "1000"]);
     let holder = Running::start(exec);
     wait_until("all have it", || nodes.holding(key) == COUNT);
-    // Not before its command runs: new nodes at first grant different tokens, and a lock broken between the two rounds
-    // is requested again.
+    // The lock is held for sure once its command runs. Before, new nodes grant different tokens, and a lock broken
+    // between the two rounds is requested again.
     wait_until("it holds the lock", || holder.has_child());
     holder
 }
@@ -124,7 +124,7 @@ fn a_deadlock_of_two_workers() {
     let (accounts, transfers) = (["accounts:1", "accounts:2"], ["transfer-17@web-1", "transfer-18@web-2"]);
     for (key, transfer) in accounts.iter().zip(transfers) {
         nodes.say(&format!("LOCK.ACQUIRE {key} {transfer} 60000 NOTE [holder={transfer}]"));
-        // The one that came later has to end: the output must show which one that is.
+        // The holder that came later has to be ended, so the output must show which one that is.
         let held = |server: &Server| server.client().say(&format!("LOCK.INFO {key}")).field("held").as_int();
         wait_until("it is held for a while", || nodes.servers.iter().all(|server| held(server) >= 20));
     }
@@ -141,10 +141,10 @@ fn a_deadlock_of_two_workers() {
 #[test]
 fn a_lock_that_was_broken() {
     let nodes = Nodes::start(COUNT);
-    // What takes seconds at three in the morning takes no time here.
+    // Locks are held only briefly here, so everything is logged.
     nodes.say("CONFIG SET lock.log-slower-than 0");
     let before = holder(&nodes, "import", "import 17 on web-2");
-    // On all nodes at once: one by one, they would be healed in between.
+    // The lock is broken on all nodes at once: one by one, nodes would be healed in between.
     assert_eq!(run(nodes.palisade("break --yes import")).code(), Some(0));
     assert_eq!(before.end().code(), Some(197));
     let _now = holder(&nodes, "import", "import 18 on web-2");
@@ -163,7 +163,7 @@ fn a_herd_on_one_key() {
     nodes.wait_idle();
     let _holder = holder(&nodes, "counter", "job 42 on web-2");
     let line = |n: usize| format!("LOCK.ACQUIRE counter job-{n} 60000 WAIT 3600000 NOTE job-{n}@web-3");
-    // The first three are on the page: they come one by one.
+    // The page shows the first three waiters, so these are started one by one.
     let server = &nodes.servers[0];
     let _first: Vec<_> = (100..103).map(|n| waits(server, &line(n))).collect();
     let mut herd: Vec<_> = (3..HERD).map(|_| server.client()).collect();

@@ -1,4 +1,4 @@
-//! Nothing that the command leaves behind outlives the lock.
+//! No process that the command leaves behind outlives the lock.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn what_is_left_behind_is_ended() {
     nodes.wait_idle();
 }
 
-/// A shell does not wait for a background process that reads its output; that process gets time to finish.
+/// A shell does not wait for a background process that reads its output; such a process gets time to finish.
 #[test]
 fn what_ends_by_itself_is_waited_for() {
     let nodes = Nodes::start(1);
@@ -31,7 +31,7 @@ fn what_ends_by_itself_is_waited_for() {
     nodes.wait_idle();
 }
 
-/// A daemon that leaves the group on purpose is left alone.
+/// A daemon that leaves the group on purpose is not touched.
 #[test]
 fn a_session_of_its_own_is_left_alone() {
     let nodes = Nodes::start(1);

@@ -22,7 +22,7 @@ fn locks_and_who_holds_them() {
     });
     let waiter = Running::start(nodes.exec("--note web-2 a:1", "true"));
     wait_until("it waits everywhere", || nodes.servers.iter().all(|server| server.info("waiters") == 1));
-    // A lock on only one node belongs to nobody.
+    // A lock on only one node is held by nobody.
     nodes.servers[1].client().say("LOCK.ACQUIRE b:2 somebody 60000");
     nodes.say("SET c:3 text");
 
@@ -65,7 +65,7 @@ fn locks_and_who_holds_them() {
     assert_eq!((&page["locks"][0]["holder"], &page["seen"]), (&"web-1".into(), &1.into()), "{page}");
     assert!(page["rates"][2]["granted"].is_number() && page["contended"]["keys"].is_array(), "{page}");
 
-    // It is listed with one of three nodes silent, but not with two.
+    // The lock is listed if one of three nodes does not answer, but not if two do not.
     let frozen = Frozen::new(&nodes.servers[2]);
     assert_eq!(json(&nodes, "info a:1")["nodes"], 2);
     let also = Frozen::new(&nodes.servers[1]);
@@ -73,7 +73,8 @@ fn locks_and_who_holds_them() {
     drop((frozen, also));
     wait_until("all have it, also if it ended meanwhile on those", || nodes.holding("a:1") == 3);
 
-    // After a break on one node, the holder would release the lock on the others, perhaps before they are asked.
+    // The holder is stopped: after a break on one node it would release the lock on the others, perhaps before they are
+    // asked.
     holder.signal(Signal::SIGSTOP);
     assert_eq!(json(&nodes, "break --yes a:1")["nodes"], 3);
     assert_eq!(json(&nodes, "break --yes free")["nodes"], 0);
@@ -81,7 +82,7 @@ fn locks_and_who_holds_them() {
     assert_eq!(waiter.end().code(), Some(0), "it got what was broken");
 }
 
-/// A node that is guarded or cannot be asked may belong to a majority that had the lock.
+/// A node that is guarded or cannot be asked may belong to a majority that has the lock.
 #[test]
 fn nobody_knows_whether_it_is_free() {
     let mut nodes = Nodes::start(3);
@@ -94,7 +95,7 @@ fn nobody_knows_whether_it_is_free() {
         assert!(ended.err().contains("guarded for ") && ended.err().contains("s (operator)"), "{ended:?}");
         assert_eq!(ended.out(), "");
     }
-    // One node may not have all the locks.
+    // A single node may not know all locks.
     nodes.servers[2].client().say("LOCK.ACQUIRE k me 60000");
     let ended = run(nodes.palisade("info k"));
     assert_eq!(ended.code(), Some(196), "{ended:?}");
@@ -107,7 +108,7 @@ fn nobody_knows_whether_it_is_free() {
     let ended = run(nodes.palisade("info k"));
     ended.assert_refused(196, "it cannot be reached");
     assert!(ended.err().contains("guarded for "), "{ended:?}");
-    // If a majority holds it, the answer is known.
+    // If a majority has it, the answer is known.
     nodes.servers[0].start_again();
     nodes.servers.iter().for_each(Server::lift);
     nodes.say("LOCK.ACQUIRE k me 60000");
@@ -237,12 +238,12 @@ fn users_with_the_rules_of_the_documents() {
     for server in &nodes.servers {
         let denied = server.client().say("ACL LOG").as_list();
         let denied: Vec<String> = denied.iter().map(|entry| entry.field("object").as_text()).collect();
-        // A client also sends this to servers that know it, but nothing depends on it.
+        // A client also sends this command if the server knows it, but does without.
         assert!(denied.iter().all(|what| what == "client|setinfo"), "{denied:?}");
     }
 }
 
-/// Each node that cannot be asked has its own reason, and each reason its own remedy.
+/// Each node that cannot be asked has its own reason, and each reason its own advice.
 #[test]
 fn the_doctor_knows_a_remedy_for_each() {
     let nodes = Nodes::start(1);
@@ -270,8 +271,8 @@ fn the_doctor_knows_a_remedy_for_each() {
     }
 }
 
-/// A terminal obeys more than the characters below a space: those that reverse the order of the text, and invisible
-/// ones.
+/// Terminals also act on characters other than control characters: on those that reverse the order of the text, and on
+/// invisible ones.
 #[test]
 fn nothing_that_somebody_else_chose_is_obeyed() {
     const SHOWN: &str = "a\\u{202e}b\\u{2066}c\\u{200f}d\\u{61c}e\\u{9b}f";
@@ -317,7 +318,7 @@ fn nothing_that_somebody_else_chose_is_obeyed() {
     nodes.servers.clear();
 }
 
-/// Checks every command, right and wrong, with every kind of failure.
+/// Runs every command, with right and wrong arguments, and with every kind of failure.
 #[test]
 fn passwords_are_never_shown() {
     let nodes = Nodes::start(1);

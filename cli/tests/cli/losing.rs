@@ -1,4 +1,4 @@
-//! The command is dead before somebody else can have its lock, whatever happens to the nodes and to this program.
+//! The command is dead before another client can have its lock, whatever happens to the nodes and to this program.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -26,7 +26,8 @@ fn beating(nodes: &Nodes, options: &str) -> Running {
     running
 }
 
-/// No lease was requested after the nodes froze, so validity ends no later than that of one requested at that moment.
+/// No lease was requested after the nodes froze, so the validity ends no later than that of a lease requested at that
+/// moment.
 #[test]
 fn nodes_that_freeze() {
     let nodes = Nodes::start(3);
@@ -42,7 +43,8 @@ fn nodes_that_freeze() {
     nodes.wait_idle();
 }
 
-/// Each command that holds a lock says with the same words why it lost it: which nodes, what they said, what to do.
+/// Each command that holds a lock explains with the same text why it lost the lock: which nodes, their answers, what to
+/// do.
 #[test]
 fn nodes_that_refuse_to_extend() {
     let nodes = Nodes::start(3);
@@ -91,7 +93,7 @@ fn this_program_killed() {
     assert!(last < end, "{last:?} {end:?}");
 }
 
-/// A command that obeys SIGTERM is asked before it is killed, by the watchdog as well.
+/// A command that handles SIGTERM receives it before SIGKILL, also from the watchdog.
 #[test]
 fn this_program_killed_and_a_command_that_obeys() {
     let nodes = Nodes::start(1);
@@ -110,8 +112,8 @@ fn with_long_leases() -> Nodes {
     nodes
 }
 
-/// The lock of a killed program is free as soon as the command has ended with everything that it started, and not
-/// before.
+/// The lock of a program that was killed is free as soon as the command and all processes that it started have ended,
+/// and not before.
 #[test]
 fn this_program_killed_and_its_lock_given_back() {
     let nodes = with_long_leases();
@@ -129,8 +131,8 @@ fn this_program_killed_and_its_lock_given_back() {
     nodes.wait_idle();
 }
 
-/// In a container nobody may wait for orphaned processes, so they stay in the list after they have ended. Here, another
-/// instance of this program is their parent, and waits only for its own command.
+/// In a container it is possible that no process waits for orphaned processes, so they stay in the list after they have
+/// ended. Here, another instance of this program is their parent, and waits only for its own command.
 #[test]
 fn this_program_killed_where_nobody_waits_for_what_ended() {
     let nodes = with_long_leases();
@@ -147,7 +149,7 @@ fn this_program_killed_where_nobody_waits_for_what_ended() {
     outer.terminate();
 }
 
-/// Not only the command, but everything that it started, even if the command itself ends quickly.
+/// Not only the command is ended, but all processes that it started, even if the command itself ends quickly.
 #[test]
 fn all_of_the_process_group() {
     let nodes = Nodes::start(1);

@@ -1,4 +1,4 @@
-//! Locks that several hold: readers, and permits with numbers.
+//! Locks that several owners hold: readers, and permits with numbers.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn readers_run_together_and_a_writer_alone() {
     assert!(run(nodes.palisade("ls")).out().contains("  shared 2  "));
     assert!(run(nodes.palisade("top --once")).out().contains("  shared 2  "));
 
-    // One of them is broken by its token, and the other continues.
+    // One of the two is broken by its token, and the other continues.
     let grants = list[0]["grants"].as_array().unwrap();
     let token = &grants.iter().find(|grant| grant["holder"] == "web-2").unwrap()["token"];
     let broken = json(&nodes, &format!("break --yes --token {token} k"));
@@ -75,7 +75,7 @@ fn so_many_commands_run_at_a_time_each_with_a_number() {
         workers[1].signal(nix::sys::signal::Signal::SIGTERM);
         assert_eq!(nodes.wait_file("next"), nodes.wait_file("worker-1"));
         next.end();
-        // The number follows the token; a nested lock has none.
+        // The number is printed after the token. A nested lock has none.
         let out = run_with(nodes.palisade("try --limit 3 k"), b"\n").out();
         assert_eq!(out.split_whitespace().last(), Some(&*nodes.wait_file("worker-1")), "{out}");
         let inside =

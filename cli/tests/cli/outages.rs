@@ -16,7 +16,7 @@ fn take_away(nodes: &mut Nodes) {
     nodes.servers[1..].iter_mut().for_each(crate::harness::Server::kill);
 }
 
-/// Starts them again.
+/// Starts the two nodes again.
 fn bring_back(nodes: &mut Nodes) {
     for server in &mut nodes.servers[1..] {
         server.start_again();
@@ -24,7 +24,7 @@ fn bring_back(nodes: &mut Nodes) {
     }
 }
 
-/// Returns the lines that a program prints for people.
+/// Returns the lines that a program prints on standard error.
 fn says(running: &mut Running) -> impl Iterator<Item = String> + use<> {
     let stderr: ChildStderr = running.0.stderr.take().unwrap();
     BufReader::new(stderr).lines().map(Result::unwrap)
@@ -78,8 +78,8 @@ fn they_are_waited_for_as_long_as_was_said() {
     }
 }
 
-/// One of three nodes is frozen, so the holder is not known by the end of the wait. `acquire` used to claim that several
-/// wanted the lock.
+/// One of three nodes is frozen, so the holder is unknown at the end of the wait. `acquire` used to claim that several
+/// clients wanted the lock.
 #[test]
 fn a_holder_that_is_not_known_in_time() {
     let nodes = Nodes::start(3);
@@ -91,7 +91,7 @@ fn a_holder_that_is_not_known_in_time() {
 }
 
 /// Three of five nodes freeze during a wait for a lock. The commands used to end up to three seconds late, and to name
-/// the last known holder as the current one.
+/// an earlier holder as the current one.
 #[test]
 fn a_majority_that_freezes_during_a_wait() {
     const WAIT: Duration = Duration::from_secs(3);
@@ -105,18 +105,18 @@ fn a_majority_that_freezes_during_a_wait() {
         let ended = running.end();
         ended.assert_refused(196, "3 of 5 nodes cannot be asked, and 3 are needed");
         assert!(!ended.err().contains("held by backup"), "{line}: {ended:?}");
-        // A tenth of a second at most; the rest is for a busy machine, on which three programs end at once.
+        // A tenth of a second at most; the rest is for a busy machine, on which three programs end at the same moment.
         let late = began.elapsed().saturating_sub(WAIT);
         assert!(late < Duration::from_millis(800), "{line}: {late:?} after its time");
     }
     drop(frozen);
     holder.terminate();
-    // No request made at the end is left behind.
+    // No request is left in a queue after the end.
     nodes.wait_idle();
 }
 
-/// Three of five nodes are frozen when a command begins, and return before its time is over: that counts as part of its
-/// time. It used to take up to twice as long.
+/// Three of five nodes are frozen when a command begins, and answer again before its time is over. The time to connect
+/// counts as part of the wait, which used to be up to twice as long.
 #[test]
 fn what_the_first_connection_takes_is_part_of_the_wait() {
     const WAIT: Duration = Duration::from_secs(4);
@@ -127,13 +127,13 @@ fn what_the_first_connection_takes_is_part_of_the_wait() {
     let waiting = Running::start(nodes.palisade("lock --wait 4s k"));
     std::thread::sleep(Duration::from_secs(3));
     drop(frozen);
-    // Before the end it may say that it waits for nodes.
+    // Before the end it may print that it waits for nodes.
     waiting.end().assert_refused_after(195, "held by");
     let late = began.elapsed().saturating_sub(WAIT);
     assert!(late < Duration::from_millis(1_500), "{late:?} after its time");
 }
 
-/// Servers that answer that they are loading their data.
+/// The servers answer that they are loading their data.
 #[test]
 fn a_node_that_loads_its_data_is_waited_for() {
     let loading = || {
@@ -144,7 +144,7 @@ fn a_node_that_loads_its_data_is_waited_for() {
                 std::thread::spawn(move || {
                     let mut asked = [0; 1_024];
                     while let Ok(count @ 1..) = stream.read(&mut asked) {
-                        // One list per request.
+                        // Each request is one list.
                         let requests = asked[..count].iter().filter(|byte| **byte == b'*').count();
                         let said = b"-LOADING Redis is loading the dataset in memory\r\n".repeat(requests);
                         if stream.write_all(&said).is_err() {
@@ -187,7 +187,7 @@ fn what_lasts_ends_the_wait() {
     }
 }
 
-/// An outage longer than the lease used to end the leader for good.
+/// An outage longer than the lease used to end the candidate for good.
 #[test]
 fn a_candidate_outlasts_an_outage() {
     let mut nodes = Nodes::start(3);
@@ -208,7 +208,7 @@ fn a_candidate_outlasts_an_outage() {
     leader.terminate();
 }
 
-/// The program used to end with the status of its command, without a word about the lock.
+/// The program used to end with the status of its command, without a message about the lock.
 #[test]
 fn a_release_that_nobody_confirms_is_told() {
     let mut nodes = Nodes::start(3);

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::fixture::{Running, palisade_at, run};
 use crate::harness::{Member, Reply, Server, Setup, Six, behind, text, wait_until, watched};
 
-/// The longest lease, in milliseconds: this machine may be busy between two commands.
+/// The longest lease, in milliseconds: long, because this machine may be busy between two commands.
 pub const MAX_TTL_MS: u64 = 60_000;
 
 /// Starts a cluster of six.
@@ -17,7 +17,7 @@ pub fn six() -> Six {
     })
 }
 
-/// Returns the program on this cluster, which is given by two of its masters.
+/// Returns the program with this cluster, which is named by two of its masters.
 pub fn on(six: &Six, line: &str) -> Command {
     palisade_at(&six.address(), line)
 }
@@ -40,7 +40,7 @@ pub fn well(command: Command) -> String {
     ended.out()
 }
 
-/// One lock on each master: taken, listed, extended, released, broken; and shown with the name of its master.
+/// Takes one lock on each master, lists, extends, releases and breaks them. Each is shown with the name of its master.
 #[test]
 fn every_command_finds_the_master_of_a_lock_and_all_masters() {
     let six = six();
@@ -89,9 +89,9 @@ fn all_locks_of_a_cluster_are_listed() {
     assert_eq!(text.lines().skip(1).count(), 40, "{text}");
     assert!(text.lines().next().unwrap().ends_with("AT"), "{text}");
     let at = |line: &&str| six.masters().any(|member| line.trim_end().ends_with(&name(&member.server)));
-    // Each master is asked about its own locks, so each lock is listed once.
+    // Each master is asked only for its own locks, so each lock is listed once.
     assert!(text.lines().skip(1).all(|line| at(&line) && line.contains(" 1/1 ") && !line.contains(", ")), "{text}");
-    // A replica also knows where they are.
+    // A replica also knows the masters.
     let by_replica = format!("redis+cluster://{}", name(&six.0[4].server));
     assert_eq!(well(palisade_at(&by_replica, "ls lock*")).lines().count(), 41);
     run(palisade_at(&by_replica, "try lock7")).assert_refused(194, "held by");
@@ -99,7 +99,8 @@ fn all_locks_of_a_cluster_are_listed() {
     assert!(limited.out().lines().count() == 2 && limited.err().contains("39 more"), "{limited:?}");
 }
 
-/// A key whose slot is moving is found where it is: at its old master, at its new one, and through a redirection.
+/// A lock whose slot is migrating is found wherever it is: at its old master, at its new one, and through a
+/// redirection.
 #[test]
 fn a_slot_that_moves_is_followed() {
     let six = six();
@@ -114,14 +115,14 @@ fn a_slot_that_moves_is_followed() {
         let listed = run(on(&six, "ls --json")).json();
         assert_eq!(listed[0]["servers"], serde_json::json!([name(&member.server)]), "{listed}");
     };
-    // Not there yet, so it is requested and created at the new master (ASK).
+    // The key is not at the old master any longer, so it is requested and created at the new one (ASK).
     let mut there = to.client();
     wait_until("it grants there", || {
         there.say("ASKING");
         match there.say(&format!("LOCK.ACQUIRE {key} me 60000")) {
             Reply::Int(_) => true,
             other => {
-                // A server that had to wait for its disk redirects.
+                // A server that had to wait for its disk redirects after that.
                 assert!(other.is_error("NOTYET") || other.is_error("MOVED"), "{other:?}");
                 false
             }
@@ -131,11 +132,11 @@ fn a_slot_that_moves_is_followed() {
     let broken = well(on(&six, &format!("break {key} --yes")));
     assert!(broken.contains("broken on 1 of 1 nodes"), "{broken}");
     assert_eq!(to.client().say(&format!("CLUSTER SETSLOT {slot} NODE {}", to.id)), text("OK"));
-    // The old master does not know of it yet, and may be asked.
+    // The old master does not know yet that the slot has moved, and may be asked.
     assert!(well(on(&six, &format!("info {key}"))).contains("is free"));
 }
 
-/// While a master of a cluster is down, the others are shown, and what is missing is reported.
+/// While a master of a cluster is down, the locks of the others are shown, and the missing master is reported.
 #[test]
 fn a_master_that_is_down_is_named_and_the_others_tell() {
     let mut six = six();
@@ -161,7 +162,7 @@ fn a_master_that_is_down_is_named_and_the_others_tell() {
     assert!(top.contains("without those of masters that cannot be asked"), "{top}");
 }
 
-/// The guard belongs to a single server: with a cluster it must be named.
+/// Each server has a guard of its own, so with a cluster the server must be named.
 #[test]
 fn the_guard_of_one_master_of_a_cluster() {
     let six = six();
@@ -174,7 +175,7 @@ fn the_guard_of_one_master_of_a_cluster() {
     run(on(&six, "guard 2")).assert_refused(193, "2 is none of the nodes: 1 127.0.0.1:");
 }
 
-/// A command under a lock of a master that dies is ended in time, and its replica grants the lock again.
+/// If the master of a lock dies, the command under it is ended in time, and the master's replica grants the lock again.
 #[test]
 fn a_command_does_not_outlive_its_master() {
     let mut six = Six::start(3_000);
@@ -186,11 +187,11 @@ fn a_command_does_not_outlive_its_master() {
     let next = well(on(&six, &format!("exec {key} --ttl 2s --grace 100ms --node-timeout 1s -- echo ran")));
     assert_eq!(next, "ran\n");
     assert_eq!(six.0[4].client().say("ROLE").as_list()[0], text("master"));
-    // The current master is asked.
+    // The replica, which is the master now, is asked.
     assert!(well(on(&six, "nodes")).contains(&name(&six.0[4].server)));
 }
 
-/// When this program is killed, the watchdog's release goes to the master of the lock's slot.
+/// When this program is killed, the watchdog sends the release to the master of the lock's slot.
 #[test]
 fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     let six = six();
@@ -209,7 +210,7 @@ fn the_watchdog_gives_back_to_the_master_of_the_lock() {
     }
 }
 
-/// The current master is asked, both before and after a failover.
+/// The current master is asked, before and after a fail-over.
 #[test]
 fn a_master_behind_sentinels_is_found() {
     let (one, other, sentinels) = watched(1, MAX_TTL_MS);
@@ -232,7 +233,7 @@ fn a_master_behind_sentinels_is_found() {
     assert!(refused.err().contains("watch no master of the name looks"), "{refused:?}");
 }
 
-/// A cluster, a master behind Sentinel and a server are three nodes.
+/// A cluster, a master behind Sentinel and a server are three nodes of one quorum.
 #[test]
 fn all_kinds_are_nodes_of_one_quorum() {
     let six = six();

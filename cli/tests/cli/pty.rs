@@ -1,4 +1,4 @@
-//! A terminal, and a person at it.
+//! A terminal, and a simulated user at it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,13 +12,13 @@ use nix::pty::{Winsize, openpty};
 use crate::fixture::{Nodes, PALISADE, Running};
 use crate::harness::{patience, wait_until};
 
-/// A person at a terminal. `$P` is the program.
+/// A simulated user at a terminal. `$P` is the program.
 pub struct Person {
     keyboard: File,
     seen: Arc<Mutex<String>>,
     read_up_to: usize,
     shell: Option<Running>,
-    /// The reader of the screen, which ends once nobody has the terminal open.
+    /// The reader of the screen, which ends once no process has the terminal open.
     reader: JoinHandle<()>,
 }
 
@@ -52,7 +52,7 @@ impl Person {
         let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error means that nobody has the terminal open any longer.
+            // An error means that no process has the terminal open any longer.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
@@ -64,7 +64,7 @@ impl Person {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this text is on the screen, after what was seen before.
+    /// Waits until this text appears on the screen, after the text that was seen before.
     #[track_caller]
     pub fn sees(&mut self, text: &str) {
         let start = std::time::Instant::now();

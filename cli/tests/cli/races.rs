@@ -7,7 +7,8 @@ use crate::harness::wait_until;
 
 const HOSTS: usize = 20;
 
-/// All start at the same moment, and one gets the lock, though at first each may get a node and none a majority.
+/// All programs start at the same moment, and one gets the lock, although at first each may get a node and none a
+/// majority.
 #[test]
 fn one_of_twenty_runs() {
     let nodes = Nodes::start(3);
@@ -33,7 +34,8 @@ fn one_of_twenty_runs() {
     nodes.wait_idle();
 }
 
-/// Two that asked at the same moment got a node each and gave up: nobody holds the lock, so it is not refused.
+/// Two programs that asked at the same moment got a node each and gave up: nobody holds the lock, so the next one is
+/// not refused.
 #[test]
 fn a_collision_is_not_taken_for_a_holder() {
     let nodes = Nodes::start(3);
@@ -44,7 +46,7 @@ fn a_collision_is_not_taken_for_a_holder() {
     nodes.wait_idle();
 }
 
-/// A short job is done before hosts with late clocks start theirs.
+/// A short job has ended before hosts with late clocks start theirs: they still find its lock held.
 #[test]
 fn kept_for_those_who_are_late() {
     let nodes = Nodes::start(3);

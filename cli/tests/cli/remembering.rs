@@ -19,7 +19,7 @@ fn who_had_it_and_how_that_ended() {
     let nodes = Nodes::start(3);
     nodes.say("CONFIG SET lock.log-slower-than 0");
     assert_eq!(json(&nodes, "history"), serde_json::json!([]));
-    // On every node, for certain.
+    // Acquires the lock, which every node has to grant.
     let acquire = |name: &str| {
         let replies = nodes.say(&format!("LOCK.ACQUIRE k {name} 60000 NOTE web-{name}"));
         assert!(replies.iter().all(|reply| *reply != null()), "{replies:?}");
@@ -27,7 +27,7 @@ fn who_had_it_and_how_that_ended() {
     acquire("1");
     assert!(nodes.say("LOCK.RELEASE k 1").iter().all(|reply| *reply == int(0)));
     acquire("2");
-    // A failed wait on one node, with a note.
+    // A wait on one node fails, with a note.
     let waited = nodes.servers[0].client().say("LOCK.ACQUIRE k impatient 60000 WAIT 1 NOTE web-9");
     assert_eq!(waited, null());
     assert!(nodes.say("LOCK.BREAK k").iter().all(|reply| *reply != null()));
@@ -43,7 +43,7 @@ fn who_had_it_and_how_that_ended() {
     let counts: Vec<_> = said.as_array().unwrap().iter().map(|event| event["nodes"].as_u64().unwrap()).collect();
     assert_eq!(counts, [3, 3, 1, 3], "{said}");
     assert!(said[1]["token"].as_u64() > said[3]["token"].as_u64() && said[2]["token"] == 0, "{said}");
-    // 2026-11-23T02:13:07.251+01:00
+    // The form is 2026-11-23T02:13:07.251+01:00.
     for moment in ["from", "to"] {
         let moment = said[1][moment].as_str().unwrap();
         assert!(moment.len() == 29 && moment.contains('T'), "{said}");
@@ -55,13 +55,13 @@ fn who_had_it_and_how_that_ended() {
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((rows[0][0], rows[0][2], rows.len()), ("FROM", "KEY", 5), "{table}");
     assert_eq!((rows[1][2], *rows[1].last().unwrap()), ("now", "web-3"), "{table}");
-    // The last three are in `why`, which shows how the last holder's grant ended.
+    // `why` shows the last three events, so it shows how the last grant ended.
     nodes.say("LOCK.BREAK k");
     let why = json(&nodes, "why k");
     assert_eq!(told(&why["log"]), [("broken", "web-3"), ("broken", "web-2"), ("timeout", "web-9")], "{why}");
     assert!(why["advice"].as_str().unwrap().starts_with("See that web-3 has stopped before you trust what it wrote"));
 
-    // A majority of the nodes has to report; the others are named.
+    // A majority of the nodes has to answer; the others are named.
     let frozen = Frozen::new(&nodes.servers[2]);
     let ended = run(nodes.palisade("history k"));
     assert!(ended.code() == Some(0) && ended.err().contains("socket: it "), "{ended:?}");

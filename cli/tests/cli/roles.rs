@@ -1,5 +1,5 @@
-//! The users of `palisade acl` can do what their role needs and nothing else, and `palisade doctor` names permissions
-//! that are taken away.
+//! The users of `palisade acl` can do what their role needs and nothing else, and `palisade doctor` names missing
+//! permissions.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use palisade_client::{Client, Loss, Options};
 use crate::fixture::{Nodes, palisade_at, run};
 use crate::harness::{Server, patience, text, wait_until};
 
-/// Returns the line of `palisade acl` for this role: the one that every version accepts, or the one for these servers.
+/// Returns the line of `palisade acl` for this role: the one for these servers if `of_these`, otherwise the one that
+/// every version accepts.
 fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     let mut command = nodes.palisade(&format!("acl {options}"));
     if !of_these {
@@ -20,7 +21,7 @@ fn line(nodes: &Nodes, options: &str, of_these: bool) -> String {
     ended.out().trim().replace("PASSWORD", "secret")
 }
 
-/// Creates the user of this role on all nodes, with the line that every version accepts. Returns its permissions.
+/// Creates a user of this role on all nodes, with the line that every version accepts. Returns its permissions.
 fn make(nodes: &Nodes, options: &str) -> Vec<String> {
     let line = line(nodes, options, false);
     assert!(nodes.say(&line).iter().all(|reply| *reply == text("OK")), "{line}");
@@ -31,12 +32,12 @@ fn address(server: &Server, user: &str) -> String {
     format!("{}?user={user}&pass=secret", server.address())
 }
 
-/// Returns the program, as this user.
+/// Returns the program, run as this user.
 fn palisade_as(nodes: &Nodes, user: &str, line: &str) -> Command {
     palisade_at(&nodes.addresses_with(&format!("?user={user}&pass=secret")), line)
 }
 
-/// Returns all refusals so far, except those of `CLIENT SETINFO`: nothing depends on it.
+/// Returns all refusals so far, except those of `CLIENT SETINFO`, which a client can do without.
 fn refused(nodes: &Nodes) -> Vec<String> {
     let all = nodes.say("ACL LOG").into_iter().flat_map(|log| log.as_list());
     let all = all.map(|entry| entry.field("object").as_text());
@@ -61,8 +62,8 @@ const CHANGES_MUCH: [&str; 8] = [
     "ACL WHOAMI",
 ];
 
-/// Everything that the client can do, over three nodes: with the line for every version, and with the one for these
-/// servers if it differs.
+/// Uses everything that the client can do, over three nodes, with the line for every version, and with the one for
+/// these servers if it differs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_do_all_that_a_client_does_and_no_more() {
     let nodes = Nodes::start(3);
@@ -85,7 +86,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     let long = Options::new().ttl(Duration::from_secs(30)).node_timeout(patience()).note("by a test");
     let guard = locks.with(&long).lock("orders:1").await.unwrap();
     let inner = guard.reenter().await.unwrap();
-    // Another client waits, learns who the holder is, and is next.
+    // Another client waits, sees who the holder is, and is next.
     let other = Client::new(nodes.servers.iter().map(|server| address(server, "app"))).unwrap();
     let refusal = other.with(&long).try_lock("orders:1").await.unwrap_err();
     assert_eq!(refusal.holder().unwrap().note, "by a test");
@@ -100,7 +101,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     inner.release().await;
     guard.release().await;
     let guard = next.await.unwrap();
-    // Healed, with another token.
+    // The node was healed, with another token.
     wait_until("all nodes have it", || nodes.servers.iter().all(|server| server.info("held") == 1));
     nodes.servers[0].client().say("DEL orders:1");
     wait_until("it is healed", || {
@@ -109,7 +110,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
         });
         nodes.servers[0].info("held") == 1
     });
-    // Reported at once.
+    // The loss is reported at once.
     wait_until("every node tells of it", || {
         nodes.servers.iter().all(|server| server.client().info_field("tracking_total_keys") >= 1)
     });
@@ -131,7 +132,7 @@ async fn all_that_a_client_does(nodes: &Nodes) {
     let mut observer = other.election("orders:4").observe().unwrap();
     assert!(observer.changed().await.unwrap().is_some());
     leads.resign().await;
-    // As the resource does.
+    // The commands that a resource sends.
     let mut app = nodes.servers[0].client();
     app.say("AUTH app secret");
     let token = app.say("LOCK.ACQUIRE orders:5 me 60000").as_int();
@@ -147,14 +148,14 @@ fn a_watcher_looks_and_takes_nothing() {
     let info = run(palisade_as(&nodes, "sees", "info orders:1"));
     assert!(info.out().contains("ann"), "{info:?}");
     run(palisade_as(&nodes, "sees", "leader e")).assert_refused(194, "nobody leads");
-    // A user that holds nothing need not learn that a lock was broken.
+    // A user that cannot hold a lock need not be informed that one was broken.
     assert!(refused(&nodes).iter().all(|what| what == "client|tracking"), "{:?}", refused(&nodes));
     for line in CHANGES_MUCH.into_iter().chain(["LOCK.ACQUIRE orders:2 me 1000", "LOCK.RELEASE orders:1 me"]) {
         assert!(is_refused(&nodes, "sees", line), "{line}");
     }
 }
 
-/// The queries of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
+/// Sends the queries of the exporter's script and of the exporter itself (`make test-monitoring` runs the real one).
 #[test]
 fn the_exporter_scrapes_and_does_nothing_else() {
     let nodes = Nodes::start(1);
@@ -171,8 +172,8 @@ fn the_exporter_scrapes_and_does_nothing_else() {
     }
 }
 
-/// Permissions are taken away one by one: the user itself, and somebody who may ask about it, see each named, with a
-/// line that restores it.
+/// Permissions are taken away one by one. `doctor` names each, for the user itself and for an operator who asks about
+/// that user, with a line that restores it.
 #[test]
 fn the_doctor_names_what_is_missing() {
     let nodes = Nodes::start(1);
@@ -222,7 +223,7 @@ fn the_doctor_names_a_key_and_says_what_it_cannot_check() {
     assert!(run(nodes.palisade("doctor --user app")).out().contains("which keys was not looked at (--key)"));
     let ended = run(nodes.palisade("doctor --user nobody"));
     assert!(ended.out().contains("what nobody may do cannot be checked: ERR User 'nobody' not found"), "{ended:?}");
-    // An operator as created by this program may not ask about others.
+    // An operator that this program created may not ask about other users.
     make(&nodes, "operator");
     let ended = run(palisade_as(&nodes, "operator", "doctor --user app"));
     assert!(ended.out().contains("what app may do cannot be checked: NOPERM"), "{ended:?}");

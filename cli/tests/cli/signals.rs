@@ -62,7 +62,7 @@ fn while_the_command_runs() {
     nodes.wait_idle();
 }
 
-/// A command that somebody stopped receives no signal but SIGKILL until it is woken.
+/// A stopped command receives no signal but SIGKILL until it is continued.
 #[test]
 fn while_the_command_is_stopped() {
     let nodes = Nodes::start(1);
@@ -77,7 +77,7 @@ fn while_the_command_is_stopped() {
     nodes.wait_idle();
 }
 
-/// A shell that waits for a command dies of SIGTERM at once, and would leave that command running.
+/// A shell that waits for a command dies of SIGTERM at once, which would leave that command running.
 #[test]
 fn what_the_command_started_gets_them_too() {
     let nodes = Nodes::start(1);
@@ -87,7 +87,7 @@ fn what_the_command_started_gets_them_too() {
     crate::fixture::wait_dead(&inner);
 }
 
-/// The last node does not answer the release, so it takes as long as a node may.
+/// One node does not answer the release, so the release takes as long as a node has to answer.
 #[test]
 fn while_it_gives_back() {
     let nodes = Nodes::start(3);

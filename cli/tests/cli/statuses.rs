@@ -1,4 +1,4 @@
-//! The exit status says what happened, and one line says why.
+//! The exit status says what happened, and one line explains it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ fn that_of_the_command() {
     }
 }
 
-/// The default grace period follows the ttl, so that nobody has to set both.
+/// The default grace period follows from the ttl, so that a user does not have to set both.
 #[test]
 fn a_short_ttl_needs_no_grace() {
     let nodes = Nodes::start(1);
@@ -58,7 +58,7 @@ fn a_missing_quorum_has_its_status() {
     let mut nodes = Nodes::start(0);
     nodes.servers = vec![Setup::new().guarded().start()];
     run(nodes.exec("--no-wait k", "true")).assert_refused(196, "guarded: try again later");
-    // Nobody is known to hold the lock, so this is not a conflict.
+    // No holder is known, so this is not a conflict.
     let ended = run(nodes.exec("--wait 100ms --conflict-exit-code 0 k", "true"));
     ended.assert_refused(196, "in the end 1 of 1 nodes may have forgotten grants and are guarded");
     nodes.servers = vec![Setup::new().module_later().start()];
@@ -69,7 +69,7 @@ fn a_missing_quorum_has_its_status() {
     }
 }
 
-/// A server of another kind is described as such, and a server's own words are repeated.
+/// A server of another kind is described as such, and a server's own error text is repeated.
 #[test]
 fn what_is_there_is_told() {
     use std::io::{Read, Write};
@@ -80,7 +80,7 @@ fn what_is_there_is_told() {
     std::thread::spawn(move || {
         for connection in web.incoming().map_while(Result::ok) {
             let mut connection = connection;
-            // As HTTP servers do: they answer a non-request with a page, or close the connection.
+            // This is how HTTP servers answer invalid requests: with a page, or by closing the connection.
             let mut said = [0; 64];
             let count = connection.read(&mut said).unwrap_or(0);
             if said[..count].starts_with(b"GET ") {
@@ -114,7 +114,7 @@ fn what_is_there_is_told() {
     }
 }
 
-/// Each reason appears in the JSON in the program's words, and is not mistaken for another.
+/// Each reason is in the JSON with the program's text, and no two are confused.
 #[test]
 fn the_reason_of_each_node_in_json() {
     let nodes = Nodes::start(3);
@@ -139,7 +139,7 @@ fn the_reason_of_each_node_in_json() {
     assert_eq!(ended.code(), Some(193), "four do not pass by themselves");
 }
 
-/// A refusal by the nodes is a fault of the request: repeating it does not help. All nodes say the same, and it is
+/// If the nodes refuse, the request is wrong, and repeating it does not help. All nodes answer the same, which is
 /// printed once.
 #[test]
 fn the_nodes_refuse_it() {
@@ -188,7 +188,7 @@ fn the_nodes_refuse_it() {
         let ended = run(palisade_at(&addresses, "guard 1"));
         ended.assert_refused(193, text);
         assert!(ended.err().contains(remedy), "{ended:?}");
-        // Another node that is down may return, and is not the reason.
+        // Another node that is down may come back, so it is not the reason.
         let mut command = nodes.palisade("info k");
         let (one, _) = addresses.split_once(',').unwrap();
         command.env("PALISADE_NODES", format!("{one},127.0.0.1:1,127.0.0.1:2"));
@@ -211,7 +211,7 @@ fn it_was_taken_away() {
     assert!(nodes.file("asked").exists(), "it was asked first");
 }
 
-/// The command ended before this program learned that the lock was broken: its last actions may have been without the
+/// The command ended before this program noticed that the lock was broken: its last actions may have been without the
 /// lock.
 #[test]
 fn it_had_been_taken_away_when_the_command_ended() {
@@ -317,7 +317,7 @@ fn help_version_and_what_shells_want() {
     for (line, text) in [
         ("--help", "Run a command under a lock"),
         ("exec --help", "197  the lock was lost"),
-        // As docs/cli.md and the command's own page say.
+        // docs/cli.md and the command's own man page say the same.
         ("break --help", "the holder goes on"),
         ("--version", "palisade 0."),
         ("completions zsh", "#compdef palisade"),

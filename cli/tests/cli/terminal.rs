@@ -1,4 +1,4 @@
-//! At a terminal: commands that read it, Ctrl-C, Ctrl-Z, and what a person sees.
+//! At a terminal: commands that read it, Ctrl-C, Ctrl-Z, and what the user sees.
 
 use nix::sys::signal::Signal;
 
@@ -6,7 +6,7 @@ use crate::fixture::{Nodes, Running, read, wait_dead};
 use crate::harness::wait_until;
 use crate::pty::Person;
 
-/// In a pipeline, another command may want the terminal: it is lent when the command asks for it.
+/// In a pipeline, another command may want the terminal, so it is lent when the command tries to use it.
 #[test]
 fn the_command_reads_it() {
     let nodes = Nodes::start(1);
@@ -40,7 +40,7 @@ fn an_interactive_shell_under_a_lock() {
     nodes.wait_idle();
 }
 
-/// As without this program in between: the command, the script around it and everything else in it end.
+/// Ctrl-C has the same effect as without this program: the command and the script around it end.
 #[test]
 fn interrupting_ends_a_script_too() {
     let nodes = Nodes::start(1);
@@ -107,7 +107,7 @@ fn stopped_while_it_waits() {
     nodes.wait_idle();
 }
 
-/// Nobody extends the lock of a stopped job; when its validity ends, so does the command.
+/// The lock of a stopped job is not extended; when its validity ends, the command is ended.
 #[test]
 fn stopped_for_too_long() {
     let nodes = Nodes::start(1);
@@ -131,7 +131,7 @@ fn in_the_background_it_stops_when_it_wants_to_read() {
     person.types("$P exec --ttl 60s k -- sh -c 'read x; echo got-$x' &\n");
     person.sees("ready> ");
     wait_until("it holds", || nodes.holding("k") == 1);
-    // The shell reports it at its next prompt.
+    // The shell reports the stop at its next prompt.
     wait_until("it is stopped", || {
         person.types("\n");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -144,7 +144,7 @@ fn in_the_background_it_stops_when_it_wants_to_read() {
     nodes.wait_idle();
 }
 
-/// A killed command leaves the terminal as it had set it; the next one finds it as it was before.
+/// A killed command leaves the terminal in its own modes; the next command finds the modes of before.
 #[test]
 fn the_terminal_is_as_it_was() {
     let nodes = Nodes::start(1);
@@ -211,8 +211,8 @@ fn top_until_q() {
     person.sees("status-0");
 }
 
-/// A terminal at which tests run sends its signals to all of their programs, and `nohup` makes them all ignore some:
-/// neither may change what a test sees.
+/// A terminal sends its signals to all programs of the tests that run at it, and `nohup` makes them all ignore some:
+/// neither may influence a test.
 #[test]
 fn tests_do_not_depend_on_where_they_run() {
     let tests = "\"$TESTS\" --exact signals::while_it_waits signals::a_lock_that_is_held_by_itself";

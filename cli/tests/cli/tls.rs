@@ -1,4 +1,4 @@
-//! Nodes that speak TLS, and the program's message about a node that it cannot trust.
+//! Nodes that use TLS, and the program's message about a node that it cannot trust.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -81,7 +81,8 @@ fn locks_of_nodes_that_ask_for_a_certificate_and_a_password() {
     assert!(ended.err().contains("NOAUTH"), "{ended:?}");
 }
 
-/// Each way to reach a node says the state, the cause and what to do: a question to each node, the taking of a lock, the agent.
+/// Each way to use a node reports the state, the cause and what to do: a command to each node, the taking of a lock,
+/// the agent.
 #[test]
 fn each_fault_of_tls_has_its_sentence() {
     let Some(dir) = certificates("DNS:locks.example") else { return };
@@ -117,7 +118,7 @@ fn each_fault_of_tls_has_its_sentence() {
     ] {
         for line in ["nodes", "try k"] {
             let mut ended = None;
-            // A slow server counts as one that does not answer.
+            // A server that is slow at first counts as one that does not answer, so this is repeated.
             wait_until(sentence, || {
                 let tried = run(palisade_at(&address, &format!("{line} --tls-ca {trusts}")));
                 let is_said = tried.err().contains(sentence);
@@ -140,15 +141,14 @@ fn each_fault_of_tls_has_its_sentence() {
     }
 }
 
-/// Returns a certificate of this host, for servers without a folder for one.
+/// Returns the path of a certificate for this host, for servers without a folder of their own.
 fn own_certificate(name: &str) -> PathBuf {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| harness::own_certificate().expect("it has TLS"));
     made.path().join(name)
 }
 
-/// Sets a TLS port beside the plain one, but announces the plain one, as does a server that knows no better or was not
-/// configured to.
+/// Sets a TLS port in addition to the plain one, but announces the plain one, as a server does that is misconfigured.
 fn announces_plain_ports(setup: Setup) -> Setup {
     let path = |name: &str| own_certificate(name).to_str().unwrap().to_owned();
     let setup = setup.option("tls-port", &free_port().to_string()).option("tls-auth-clients", "no");
@@ -156,7 +156,7 @@ fn announces_plain_ports(setup: Setup) -> Setup {
     setup.option("tls-ca-cert-file", &path("cert.pem"))
 }
 
-/// Nothing hangs, and the doctor says what to set.
+/// The program does not hang, and `doctor` says what to set.
 #[test]
 fn a_cluster_that_announces_ports_without_tls() {
     if !has_tls() {
@@ -177,7 +177,7 @@ fn a_cluster_that_announces_ports_without_tls() {
     if taken.code() == Some(0) {
         return not_here("this server names the port that a client can use, whatever tls-cluster says");
     }
-    // A slow server is reported as one that does not answer.
+    // A server that is slow at first is reported as one that does not answer, so this is repeated.
     wait_until("the doctor finds it, and says what to set", || {
         let doctor = on_it("doctor").out();
         doctor.contains(&text) && doctor.contains("tls-cluster yes")
@@ -189,7 +189,7 @@ fn a_cluster_that_announces_ports_without_tls() {
     });
 }
 
-/// A file that cannot be used ends each command before it connects to anything.
+/// A file that cannot be used ends each command before it connects to any server.
 #[test]
 fn a_file_that_is_no_certificate_is_named_by_every_command() {
     let dir = tempfile::tempdir().unwrap();

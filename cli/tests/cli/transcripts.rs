@@ -1,5 +1,5 @@
-//! The output of `info`, `why` and `top` in docs/cli.md is what the program prints, except for numbers and times; the
-//! page has every subcommand and option.
+//! Compares the output of `info`, `why` and `top` in docs/cli.md with what the program prints, except for numbers and
+//! times; and checks that the page has every subcommand and option.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +52,8 @@ fn info_why_and_top() {
     let top = run(nodes.palisade("top --once")).out();
     let contended = |line: &&str| line.starts_with("backup");
     let row: Vec<&str> = top.lines().find(contended).unwrap_or_else(|| panic!("{top}")).split_whitespace().collect();
-    // One request waited, and two were refused at first: that one, and the one of `try`. (A renewed wait counts again.)
+    // One request waited, and two were refused at first: that one, and the one of `try`. (A wait that is renewed counts
+    // again.)
     let counts: Vec<u64> = row[1..].iter().map(|count| count.parse().unwrap()).collect();
     assert!(counts.len() == 2 && counts[0] >= 1 && counts[1] >= 2, "{top}");
     let page = include_str!("../../../docs/cli.md");
@@ -61,7 +62,7 @@ fn info_why_and_top() {
     assert!(page.lines().any(|line| words(line) == words(heading)), "{heading}");
 }
 
-/// Every subcommand and option of the manual pages is on the page (those of the agent on its own page).
+/// Every subcommand and option in the man pages is on the page (those of the agent on its own page).
 #[test]
 fn the_page_has_every_subcommand_and_option() {
     let pages = [include_str!("../../../docs/cli.md"), include_str!("../../../docs/agent.md")].concat();
@@ -79,7 +80,7 @@ fn the_page_has_every_subcommand_and_option() {
     for file in fs::read_dir(folder.path()).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().replace("palisade-", "");
-        // The first lines of a manual page: `palisade guard arm [--nodes] …`.
+        // The synopsis is in the first lines of a man page: `palisade guard arm [--nodes] …`.
         let text = fs::read_to_string(&path).unwrap().replace("\\-", "-").replace("\\fB", "").replace("\\fI", "");
         let mut options = words(&text).into_iter().filter(|word| word.starts_with("--"));
         assert_eq!(options.find(|option| !known.contains(option)), None, "{name}: docs/cli.md");

@@ -1,4 +1,4 @@
-//! Lines for each change of a lock's holder.
+//! Prints a line for each change of a lock's holder.
 
 use std::io::{BufRead, BufReader};
 
@@ -24,7 +24,7 @@ fn several_locks_each_change() {
     let line = told.next().unwrap();
     assert!(line.starts_with("two 1") && line.ends_with(" nightly"), "{line}");
     let object: Value = serde_json::from_str(&objects.next().unwrap()).unwrap();
-    // While the nodes are raised to one token, one of the two may see a smaller token.
+    // While the nodes are being raised to a common token, one of the two watchers may see a smaller token.
     assert!(object["note"] == "nightly" && object["token"].is_u64(), "{object}");
     holder.signal(Signal::SIGTERM);
     holder.end();

@@ -1,4 +1,4 @@
-//! Each reason on its own.
+//! Tests of each reason separately.
 
 use jiff::tz::TimeZone;
 
@@ -12,7 +12,7 @@ fn grant(holder: &str, nodes: usize, ttl_ms: u64) -> GrantView {
     GrantView { holder, mode, nodes, ttl_ms, token: 7, held_ms: 90_000, is_held: nodes >= 3, ..GrantView::default() }
 }
 
-/// Returns five nodes that serve, on which nothing is held.
+/// Returns the answers of five nodes that serve, and have no lock.
 fn idle() -> Facts {
     let node = |n| NodeSaid { name: format!("n{n}"), told: Ok(NodeFacts::default()) };
     Facts {
@@ -26,7 +26,7 @@ fn idle() -> Facts {
     }
 }
 
-/// Returns a lock with these holders: the first one on the first nodes, and so on.
+/// Returns the answers for a lock with these holders: the first one on the first nodes, and so on.
 fn held(grants: &[GrantView]) -> Facts {
     let mut facts = idle();
     let mut free = facts.nodes.iter_mut();
@@ -215,12 +215,12 @@ fn what_to_repair_on_a_minority() {
     let told = about_nodes(&facts);
     assert!(told[0].starts_with("n4: it does not answer: bring it back, or replace it"), "{told:?}");
     assert!(told[1].contains(": load the module"), "{told:?}");
-    // For a majority, that is said once, at the end.
+    // If it concerns a majority, the advice is given once, at the end.
     silent(&mut facts, &Why::late(), 2..4);
     assert_eq!(about_nodes(&facts)[0], "n3: it does not answer");
 }
 
-/// A stopped holder looks like one that hangs, except that it no longer extends its lease.
+/// A holder that is stopped looks like one that hangs, except that it no longer extends its lease.
 #[test]
 fn a_holder_that_does_not_extend() {
     for (extended_ms, line, advice) in [
