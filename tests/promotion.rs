@@ -110,7 +110,7 @@ fn a_replica_that_is_started_as_a_master_is_guarded() {
     assert!(guarded_ms(replica.client().say("LOCK.EXTEND k me 60000")) > 30_000);
 }
 
-/// What a master reported to its replica used to be only in the replica's memory.
+/// A replica used to keep its master's reports only in memory.
 #[test]
 fn what_a_replica_heard_outlives_its_restart() {
     let master = Setup::new().replication().option("repl-diskless-sync-delay", "0").start();
@@ -171,7 +171,7 @@ fn a_replica_that_is_in_step_after_a_full_sync_issues_no_token_again() {
     assert!(newer > token, "{newer} after {token}");
 }
 
-/// What a replica knows from before a full synchronisation is about an earlier incarnation of its master.
+/// A replica's knowledge from before a full synchronisation is about an earlier incarnation of its master.
 #[test]
 fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     const DAY_MS: u64 = 86_400_000;
@@ -193,8 +193,7 @@ fn a_replica_that_was_told_nothing_since_its_full_sync_assumes_the_worst() {
     assert!(guarded_ms(copy.say("LOCK.ACQUIRE k you 10")) > DAY_MS);
 }
 
-/// What a master reported used to be discarded when the leases of that time had ended, though the master continued to
-/// grant.
+/// A master's report used to be discarded when the leases of that time had ended, though the master continued to grant.
 #[test]
 fn what_a_master_told_counts_however_long_ago_it_was() {
     let setup = |ttl| Setup::new().replication().module_arguments(&["max-clock-skew", "0", "max-ttl", ttl]);

@@ -1,4 +1,4 @@
-//! What an operator sees of the commands in SLOWLOG, MONITOR, LATENCY and the log. An owner's bytes are enough to
+//! The commands as an operator sees them in SLOWLOG, MONITOR, LATENCY and the log. An owner's bytes are enough to
 //! release a lock, so the module's log lines never contain them.
 
 use std::fs;
