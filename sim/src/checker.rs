@@ -1,4 +1,4 @@
-//! Checks a model: searches for the shortest way to break it, or explores all its states.
+//! Checks a model: searches for the shortest sequence of actions that breaks a rule, or explores all states.
 
 use std::fmt::{self, Debug};
 use std::hash::Hash;
@@ -40,9 +40,9 @@ enum Look {
     Exhaust(usize, usize),
 }
 
-/// A model within bounds, with every rule, or with one rule switched off.
+/// A model within bounds, with every rule, or with one rule switched off to show that the model needs it.
 pub struct Bounded<R> {
-    /// The subject: the bounds if every rule is on, else the rule that is switched off.
+    /// The subject: a description of the bounds if every rule is on, otherwise the rule that is switched off.
     pub about: R,
     check: Box<dyn Fn(&Look) -> Outcome>,
 }

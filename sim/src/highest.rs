@@ -5,12 +5,12 @@ use palisade_core::quorum::floors::Floors;
 
 use crate::history::{HeldAs, TimeUs};
 
-/// The largest tokens with the times at which they became known, oldest first. Tokens never fall.
+/// The largest tokens, with the times at which they became known, oldest first. Later entries are never smaller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Highest(Vec<(TimeUs, Floors)>);
 
 impl Highest {
-    /// Returns the value that a new token in `mode` must exceed, given what was known before `known`.
+    /// Returns the value that a new token in `mode` must exceed, from the tokens known before `known`.
     pub fn floor_of(&self, mode: HeldAs, known: TimeUs) -> u64 {
         let count = self.0.partition_point(|&(at, _)| at < known);
         count.checked_sub(1).map_or(0, |last| self.0[last].1.floor_of(mode.mode()))
@@ -23,7 +23,7 @@ impl Highest {
         largest == Some((token, token))
     }
 
-    /// Records that a holder has `token` in `mode` from `at` on. With `keeps`, the earlier entries stay.
+    /// Records that a holder has `token` in `mode` from `at` on. With `keeps`, earlier entries stay.
     pub fn raise(&mut self, at: TimeUs, mode: HeldAs, token: u64, keeps: bool) {
         let mut largest = self.0.last().map(|(_, largest)| largest.clone()).unwrap_or_default();
         let before = largest.clone();

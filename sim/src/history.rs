@@ -1,14 +1,14 @@
-//! The events of lock holders in true time: every layer records them, and the referee judges them.
+//! The events of lock holders in true time. Every layer of checks records them, and the referee judges them.
 
 use std::fmt;
 
 use palisade_core::{Mode, Permit, Wanted};
 use serde::{Deserialize, Serialize};
 
-/// Microseconds of true time: one clock for all, which no client or node can read.
+/// Microseconds of true time, a single clock that no client or node can read.
 pub type TimeUs = u64;
 
-/// An acquisition by a client, distinct from every other.
+/// An acquisition by a client. No two acquisitions are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
     /// The client's number.
@@ -50,7 +50,7 @@ impl HeldAs {
         }
     }
 
-    /// Returns the request that leads to this mode.
+    /// Returns the request that produces this mode.
     pub fn wanted(self) -> Wanted {
         match self {
             Self::Exclusive => Wanted::Exclusive,
@@ -84,7 +84,7 @@ pub struct Event {
 
 /// A holder's action.
 ///
-/// The order matters for events with the same time: ends come before beginnings.
+/// The order of the variants is that of events with the same time: ends come before beginnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Occurrence {
     /// The holder no longer relies on the lock: it begins to release it, or learns that it is lost.
@@ -92,11 +92,11 @@ pub enum Occurrence {
     /// The holder learns that it has the lock. It began to ask at `since`, and relies on the lock until `until`, in
     /// true time.
     Held { since: TimeUs, until: TimeUs, token: u64, mode: HeldAs },
-    /// The holder relies on the lock for longer, in true time, or its token rose.
+    /// The holder relies on the lock until a later time, in true time, or its token rose.
     Extended { until: TimeUs, token: u64 },
     /// The holder relies on the lock in another mode, with `token` from now on.
     Converted { token: u64, mode: HeldAs },
-    /// A write, read or use of a permit under the lock reaches the resource that the lock protects.
+    /// A write, a read or the use of a permit under the lock reaches the resource that the lock protects.
     Wrote { token: u64, mode: HeldAs },
 }
 

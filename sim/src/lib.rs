@@ -1,12 +1,12 @@
 //! Reproducible evidence that the locks keep their promises.
 //!
-//! There are three layers, each closer to production than the one before. A [`model`] checker explores every order of
-//! events within small bounds, a [`simulation`] does long runs in which everything goes wrong, and a campaign injects
-//! faults into real servers. The first two run the rules of `palisade-core`, not a copy of them: around them stand a
-//! node without Redis (`server`) and a client without sockets (`client`). Every layer records what holders did
-//! (`history`) and hands it to the same `referee`.
+//! There are three layers, each closer to production than the previous one. A [`model`] checker explores every order of
+//! events within small bounds, a [`simulation`] executes long runs with every kind of fault, and a campaign injects
+//! faults into real servers. The first two execute the rules of `palisade-core` itself, not a copy: a node without
+//! Redis (`server`) and a client without sockets (`client`) surround those rules. Every layer records the actions of
+//! holders (`history`) and passes them to the same `referee`.
 //!
-//! Switching off the [`rules`] one by one shows that the layers detect the absence of each.
+//! To show that the layers detect the absence of each of the [`rules`], the rules can be switched off one by one.
 
 pub mod campaign;
 mod checker;

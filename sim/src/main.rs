@@ -1,7 +1,7 @@
 //! `palisade-sim`: checks the lock rules in every order of events within bounds, and in long runs in which everything
 //! goes wrong.
 
-// Elapsed time is printed.
+// The program prints elapsed time.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{IsTerminal, Write};
@@ -17,7 +17,7 @@ use palisade_sim::{Bounded, family, members, model, queue};
 /// The interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// The number of lines printed from the end of a story.
+/// The number of lines printed from the end of a run's record.
 const STORY_LINES: usize = 60;
 
 #[derive(Parser)]
@@ -135,7 +135,7 @@ fn rules(only: Option<Rule>, states: usize, seeds: u64) -> bool {
     all_found
 }
 
-/// Prints what the model checker finds without a rule. Returns the table's cell: `Ok` if the absence of the rule was
+/// Prints the model checker's result without a rule. Returns the table's cell: `Ok` if the absence of the rule was
 /// detected.
 fn in_model(model: &Bounded<Rule>, states: usize) -> Result<String, String> {
     println!("Without: {}", model.about.sentence());

@@ -18,29 +18,29 @@ pub struct Request {
     pub node: usize,
     /// The request's number, unique within the client.
     pub number: u32,
-    /// The mode, where the request asks for the lock.
+    /// The mode, if the request asks for the lock.
     pub wanted: Wanted,
-    /// The version of the node set with which the connection joined; `None` if it never joined.
+    /// The version of the node set with which the client's connection joined the node; `None` if it did not join.
     pub joined: Option<u64>,
-    /// The server that the request is meant for; a connection to another server does not send it. `None` accepts any
-    /// server.
+    /// The id of the server that the request is meant for. A connection to another server does not send the request.
+    /// `None` stands for any server.
     pub meant: Option<NodeId>,
     /// The content.
     pub says: Payload,
 }
 
 impl Request {
-    /// Returns the name by which a node knows the request while it waits.
+    /// Returns the id by which a node knows the request while it waits.
     pub fn waiter(&self) -> WaiterId {
         WaiterId(u64::from(self.who.client) << 32 | u64::from(self.number))
     }
 
-    /// Returns true if the request can introduce its owner to a node that does not know it.
+    /// Returns true if a node that does not know the request's owner learns of it from the request.
     pub fn makes_known(&self) -> bool {
         matches!(self.says, Payload::Ask(Ask::Acquire { .. }) | Payload::Wait { .. })
     }
 
-    /// Returns true if a node answers the request and the answer matters.
+    /// Returns true if a node answers the request and the client needs the answer.
     pub fn is_answered(&self) -> bool {
         self.says != Payload::Release
     }
@@ -49,7 +49,7 @@ impl Request {
 /// The content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Payload {
-    /// A question of the quorum machines.
+    /// A question of the quorum machines of `core`.
     Ask(Ask),
     /// LOCK.RELEASE.
     Release,
@@ -64,17 +64,18 @@ pub enum Payload {
 /// A command of a client that locks on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
-    /// LOCK.ACQUIRE, which waits up to `wait_ms` (zero: not at all). `retry` marks a repetition.
+    /// LOCK.ACQUIRE, which waits up to `wait_ms`, or not at all if that is zero. `retry` marks a repetition.
     Acquire { ttl_ms: u32, wait_ms: u32, retry: bool },
-    /// LOCK.EXTEND, to at least `ttl_ms` from now.
+    /// LOCK.EXTEND. Afterwards, the lease lasts at least `ttl_ms`.
     Extend { ttl_ms: u32 },
-    /// LOCK.REENTER, to at least `level` holds (one more than now if absent), and at least `ttl_ms` from now.
+    /// LOCK.REENTER. Afterwards, the owner has at least `level` holds (one more than now if absent), and the lease
+    /// lasts at least `ttl_ms`.
     Reenter { level: Option<u32>, ttl_ms: Option<u32> },
-    /// LOCK.CONVERT, to a reader if `shares`, else to a writer.
+    /// LOCK.CONVERT to a reader if `shares`, otherwise to a writer.
     Convert { shares: bool },
-    /// LOCK.RELEASE, down to `level` - 1 holds.
+    /// LOCK.RELEASE, which leaves `level` - 1 holds.
     Release { level: u32 },
-    /// Closes the connection on which request `number` waits; not a command.
+    /// The end of the connection on which request `number` waits (not a command).
     Closed { number: u32 },
 }
 
@@ -92,7 +93,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Returns a later reply to the request that waits on server `id` by the name `waiter`.
+    /// Returns an answer that comes later, to the request that waits on server `id` as `waiter`.
     pub fn later(waiter: WaiterId, id: NodeId, says: Hears) -> Self {
         let who = Holder { client: (waiter.0 >> 32) as u32, acquisition: 0 };
         Self { who, number: waiter.0 as u32, id, says }
@@ -104,13 +105,13 @@ impl Reply {
 pub enum Hears {
     /// The answer to a question of the quorum machines.
     Answer(Answer),
-    /// The answer to a wait: the reserved permit's number, 1 for the whole lock; 0 if it is not the request's turn.
+    /// The answer to a wait: the reserved permit's number, 1 for the whole lock, or 0 if it is not the request's turn.
     Told(u16),
     /// The free permits, one bit each.
     Free(u64),
-    /// A refusal: the request was meant for another server.
+    /// The refusal of a request that was meant for another server.
     Another,
-    /// The end of the connection: the node knows this later version of the node set.
+    /// The end of the connection, because the node knows this later version of the node set.
     Later(u64),
     /// The answer to a command of a client that locks on one node.
     Replied(Replied),
@@ -127,7 +128,7 @@ pub enum Replied {
     Extended,
     /// The caller has this number of holds.
     Holds(u32),
-    /// Another owner holds the lock, or the caller does not.
+    /// Another owner holds the lock, or the caller does not hold it.
     Null,
     /// The caller holds the lock already.
     Owned,

@@ -1,9 +1,9 @@
-//! The laws of every history: holders of one lock are compatible, and tokens grow between any two that are not. So a
-//! register guarded by the lock never goes back, and never refuses the current holder.
+//! The laws of every history: the holders of one lock are compatible, and tokens grow between any two incompatible
+//! holders. So a register guarded by the lock never goes back to an older number, and never refuses the current holder.
 //!
-//! The referee receives events in order of time. For each key it keeps what a sequential fenced lock would know: who
-//! relies on it and until when, the largest tokens (`Highest`), and what the register has seen. The first event that no
-//! such lock could have produced is a [`Violation`].
+//! The referee receives events in order of time. For each key, it keeps the knowledge of an ideal lock: who relies on
+//! the lock and until when, the largest tokens (`Highest`), and the largest tokens that the register has seen. The
+//! first event that an ideal lock could not have produced is a [`Violation`].
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,28 @@ pub use crate::violation::{Claim, Violation};
 pub enum Laws {
     /// Every law.
     All,
-    /// Every law but exclusion, for clocks whose rates differ by more than the drift factor. Holders may overlap, but
-    /// tokens still grow from one acquisition to every one that begins later, so the register never goes back.
+    /// Every law except exclusion, for clocks whose rates differ by more than the drift factor. Holders may overlap,
+    /// but a token still exceeds those of all acquisitions that ended before its own began, so the register never goes
+    /// back.
     WithoutExclusion,
 }
 
-/// The sequential lock of one key.
+/// The ideal lock of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Mutex {
-    /// The claims of those who rely on the lock.
+    /// The claims of the holders that rely on the lock.
     claims: Vec<Claim>,
     /// The largest tokens with which the lock was held.
     highest: Highest,
     /// The largest tokens that the register accepted.
     register: Floors,
-    /// The last time at which an operator broke the whole lock, and the largest token broken that way.
+    /// The last time at which an operator broke the whole lock, and the largest broken token.
     taken_away: Option<(TimeUs, u64)>,
     /// The tokens of single grants that an operator broke while others stayed.
     broken: Vec<u64>,
 }
 
-/// A judge that reads a history event by event.
+/// A judge that receives a history event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Referee {
     laws: Laws,
@@ -51,10 +52,11 @@ impl Referee {
         Self { laws, keys: BTreeMap::new() }
     }
 
-    /// Judges `event`, which must not be earlier than any event seen before. Returns whether the register accepts it,
-    /// if it is a write.
+    /// Judges `event`, which must not be earlier than any previous event. Returns true if the event is a write that the
+    /// register accepts.
     ///
     /// # Errors
+    ///
     /// The event breaks a law.
     pub fn see(&mut self, event: &Event) -> Result<bool, Violation> {
         let Event { at, key, who, what } = *event;
@@ -73,8 +75,8 @@ impl Referee {
         Ok(true)
     }
 
-    /// Records that an operator broke the lock of `key` with this token at `at`. Its holder does not know, and may go
-    /// on relying on the lock while others hold it. Every later request gets a larger token.
+    /// Records that an operator broke the lock of `key` with this token at `at`. Its holder does not know that, and may
+    /// continue to rely on the lock while others hold it. Every later request gets a larger token.
     pub fn is_taken_away(&mut self, key: u32, at: TimeUs, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token > token);
@@ -82,21 +84,21 @@ impl Referee {
         mutex.taken_away = Some((at, token.max(mutex.taken_away.map_or(0, |(_, before)| before))));
     }
 
-    /// Records that an operator broke the grants of `key` with this token; the other grants stayed.
+    /// Records that an operator broke the grants of `key` with this token, while the other grants stayed.
     pub fn is_broken(&mut self, key: u32, token: u64) {
         let mutex = self.keys.entry(key).or_default();
         mutex.claims.retain(|claim| claim.token != token);
         mutex.broken.push(token);
     }
 
-    /// Returns the claims of those who rely on `key` at `at`.
+    /// Returns the claims of the holders that rely on `key` at `at`.
     pub fn holders(&self, key: u32, at: TimeUs) -> impl Iterator<Item = &Claim> {
         self.keys.get(&key).into_iter().flat_map(|mutex| &mutex.claims).filter(move |claim| claim.until > at)
     }
 }
 
 impl Mutex {
-    /// Returns true if the grant with this token may have been broken before its holder learned of the grant.
+    /// Returns true if an operator may have broken the grant with this token before its holder learned of the grant.
     fn was_taken_away(&self, token: u64) -> bool {
         self.taken_away.is_some_and(|(_, before)| token <= before) || self.broken.contains(&token)
     }
@@ -111,8 +113,8 @@ impl Mutex {
             return Ok(());
         }
         self.is_beside(key, later, laws)?;
-        // With exclusion, all earlier holders count. Without it, only those that held the lock before this one began to
-        // ask.
+        // With exclusion, the tokens of all earlier holders count. Without it, only those of holders that had the lock
+        // before this one began to ask count.
         let known = if laws == Laws::All { TimeUs::MAX } else { since };
         self.is_above(key, later, known)?;
         self.raise(later.from, later.mode, later.token, laws);
@@ -120,7 +122,7 @@ impl Mutex {
         Ok(())
     }
 
-    /// Checks that nobody relies on the lock in a mode that conflicts with that of `later`.
+    /// Checks that no holder relies on the lock in a mode that conflicts with that of `later`.
     fn is_beside(&self, key: u32, later: Claim, laws: Laws) -> Result<(), Violation> {
         if laws != Laws::All || later.until <= later.from {
             return Ok(());
@@ -135,7 +137,7 @@ impl Mutex {
         if smallest < Some(count) { Err(Violation::TooMany { key, last: later, count }) } else { Ok(()) }
     }
 
-    /// Checks that the token of `later` exceeds the tokens known before `known` that it has to exceed.
+    /// Checks that the token of `later` exceeds all tokens known before `known` that it has to exceed.
     fn is_above(&self, key: u32, later: Claim, known: TimeUs) -> Result<(), Violation> {
         match self.highest.floor_of(later.mode, known) {
             before if later.token <= before => Err(Violation::TokenOrder { key, before, later }),
@@ -157,7 +159,7 @@ impl Mutex {
         laws: Laws,
     ) -> Result<(), Violation> {
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.who == who) else {
-            // The holder does not know yet that its lock was broken.
+            // The holder does not know yet that an operator broke its lock.
             return if self.was_taken_away(token) { Ok(()) } else { Err(Violation::Revived { key, who }) };
         };
         if token < claim.token {
@@ -169,7 +171,7 @@ impl Mutex {
         Ok(())
     }
 
-    /// Changes the mode of a claim at `at`. To others, the holder began to rely on the lock at that moment.
+    /// Changes the mode of a claim at `at`. For the other holders, this holder's claim begins at that moment.
     fn convert(
         &mut self,
         key: u32,
@@ -187,7 +189,7 @@ impl Mutex {
         if token < before.token {
             return Err(Violation::TokenFell { key, claim: before, to: token });
         }
-        // If its node never heard of the conversion, a writer that became a reader still counts as the writer.
+        // If the node does not know of the conversion, a writer that became a reader still counts as the writer there.
         let was_writer = token == before.token && self.highest.is_of_last_writer(token);
         if mode == HeldAs::Exclusive && before.mode != mode && !was_writer {
             self.is_beside(key, later, laws)?;
@@ -198,12 +200,12 @@ impl Mutex {
         Ok(())
     }
 
-    /// Returns whether the register accepts a write with this token: it refuses a token that is smaller than what it
-    /// has seen requires. The order of tokens implies that an older holder is always refused. This function checks that
-    /// the current holder is never refused.
+    /// Returns true if the register accepts a write with this token. The register refuses a token that is smaller than
+    /// a conflicting one that it has seen. The order of tokens implies that it always refuses an older holder. This
+    /// function checks that it never refuses the current holder.
     fn write(&mut self, key: u32, who: Holder, token: u64, mode: HeldAs, laws: Laws) -> Result<bool, Violation> {
         let Err(seen) = self.register.pass(mode.mode(), token) else { return Ok(true) };
-        // A write sent before the token rose, or before the holder became a reader, may arrive too late.
+        // A write may arrive too late if the holder sent it before its token rose, or before it became a reader.
         let is_present = |claim: &&Claim| claim.who == who && (claim.token, claim.mode) == (token, mode);
         match self.claims.iter().find(is_present) {
             Some(&claim) if laws == Laws::All => Err(Violation::FencedOut { key, claim, seen }),
@@ -235,7 +237,8 @@ mod tests {
         HeldAs::Permit { number, limit }
     }
 
-    /// Checks which modes are compatible, which tokens need no order, and what happens to a writer that reads.
+    /// Lists which modes are compatible, which tokens need no order, and what happens to a writer that becomes a
+    /// reader.
     #[test]
     fn each_mode_has_its_conflicts() {
         use HeldAs::{Exclusive, Shared};
@@ -327,14 +330,14 @@ mod tests {
             (&[(1, A, held(0, 9, 5)), (9, B, held(1, 20, 6))], None, None),
             (&[(1, A, held(0, 9, 5)), (8, B, held(1, 20, 6))], Some("exclusion"), None),
             (&[(1, A, held(0, 9, 5)), (3, A, Ended), (4, B, held(1, 20, 6))], None, None),
-            // Extended in time, and too late.
+            // The lock is extended in time, and then too late.
             (
                 &[(1, A, held(0, 9, 5)), (8, A, Extended { until: 15, token: 5 }), (14, B, held(10, 20, 6))],
                 Some("exclusion"),
                 None,
             ),
             (&[(1, A, held(0, 9, 5)), (9, A, Extended { until: 15, token: 5 })], Some("exclusion"), Some("exclusion")),
-            // Tokens grow, even when one is raised.
+            // Tokens grow, even if a token was raised.
             (&[(1, A, held(0, 9, 5)), (9, B, held(2, 20, 5))], Some("token order"), Some("token order")),
             (&[(1, A, held(0, 9, 5)), (9, B, held(0, 20, 5))], Some("token order"), None),
             (
@@ -357,7 +360,8 @@ mod tests {
         }
     }
 
-    /// The holder does not know, and may learn of its grant only then; later requests get a larger token.
+    /// A holder that does not know that an operator took its lock away may learn of its grant only then. Later requests
+    /// get a larger token.
     #[test]
     fn what_an_operator_took_away_is_held_by_the_next_with_a_larger_token() {
         let see = |events: &[(TimeUs, Holder, Occurrence)]| {

@@ -1,8 +1,8 @@
-//! The rules that make a lock safe. Each can be switched off, to show that it is needed and that its absence is
-//! detected.
+//! The rules that make a lock safe. Each can be switched off, to show that it is needed and that the checks detect its
+//! absence.
 //!
-//! No rule of `palisade-core` knows of a switch. A rule is switched off where its inputs and outputs pass between the
-//! rules and this crate's nodes, holders and network.
+//! The rules of `palisade-core` have no switches. A rule is switched off at the border between `palisade-core` and this
+//! crate's nodes, clients and network, by changing the rule's inputs or outputs.
 
 use clap::ValueEnum;
 
@@ -127,13 +127,13 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Returns the rule's sentence.
+    /// Returns the description of the rule.
     pub fn sentence(self) -> String {
         sentence(self)
     }
 }
 
-/// Returns the documentation of a rule as text.
+/// Returns the doc comment of a rule as text.
 pub(crate) fn sentence(rule: impl ValueEnum) -> String {
     rule.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
 }

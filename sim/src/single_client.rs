@@ -1,7 +1,7 @@
-//! A client that locks on one node: it waits in that node's queue, re-enters, extends, and repeats a request whose
-//! answer was lost.
+//! A client that locks on one node: waits in that node's queue, re-enters and extends its lock, and repeats a request
+//! whose answer was lost.
 //!
-//! It takes one lock at a time, and awaits one answer at a time. Times are those of its own clocks.
+//! The client takes one lock at a time, and waits for one answer at a time. Times are those of its own clocks.
 
 use palisade_core::quorum::{granted_after, valid_until};
 use palisade_core::{BootTime, Now, WaiterId, Wanted};
@@ -11,15 +11,15 @@ use crate::history::{HeldAs, Holder};
 use crate::messages::{Command, Hears, Payload, Replied, Reply, Request};
 use crate::rules::{Rule, Without};
 
-/// The number of the first such client; other clients have smaller ones.
+/// The number of the first client that locks on one node. Other clients have smaller numbers.
 pub const FIRST: u32 = 100;
 
-/// Returns true if the request that waits by the name `id` comes from such a client.
+/// Returns true if the request that waits as `id` comes from a client that locks on one node.
 pub fn is_one(id: WaiterId) -> bool {
     id.0 >> 32 >= u64::from(FIRST)
 }
 
-/// Returns the owner's part of a name that was made from it.
+/// Returns the owner that is part of the name `name`.
 pub fn owner_of(name: &[u8]) -> &[u8] {
     &name[..name.len().min(8)]
 }
@@ -58,13 +58,13 @@ pub struct SingleClient {
     key: u32,
     ttl_ms: u32,
     without: Without,
-    /// The requested mode, and the one in which the client relies on its lock.
+    /// The requested mode, and the mode in which the client relies on its lock.
     wanted: Wanted,
     mode: HeldAs,
     stage: Stage,
     open: Option<Open>,
     requests: u32,
-    /// True if no answer was missed and the node is in the same incarnation, so the client knows its number of holds.
+    /// True if the client knows its number of holds: no answer was missed, and the node is in the same incarnation.
     is_sure: bool,
     wrong: Option<&'static str>,
 }
@@ -75,12 +75,12 @@ impl SingleClient {
         Self { number, node, ttl_ms, without, is_sure: true, ..Self::default() }
     }
 
-    /// Returns the current acquisition, or else the last one.
+    /// Returns the current acquisition, or the last one if there is no current one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Returns the lock of that acquisition.
+    /// Returns the lock of the acquisition [`who`](Self::who).
     pub fn key(&self) -> u32 {
         self.key
     }
@@ -110,8 +110,8 @@ impl SingleClient {
         self.open.is_some_and(|open| open.number == number)
     }
 
-    /// Returns when the client began to ask, how long it relies on the lock, the token, and the number of holds by its
-    /// own count.
+    /// Returns the time at which the client began to ask, the time until which it relies on the lock, the token, and
+    /// the number of holds by its own count.
     pub fn holding(&self) -> Option<(BootTime, BootTime, u64, u32)> {
         match self.stage {
             Stage::Holding { since, until, token, level } => Some((since, until, token, level)),
@@ -119,19 +119,19 @@ impl SingleClient {
         }
     }
 
-    /// Returns a description of an answer that no correct node gives, if one came.
+    /// Describes an answer that no correct node gives, if the client received one.
     pub fn wrong(&self) -> Option<&'static str> {
         self.wrong
     }
 
-    /// Records that the connection ended: the node may have lost the last actions.
+    /// Records that the connection ended. The node may not have received the last requests.
     pub fn is_cut_off(&mut self) {
         self.is_sure = false;
     }
 
     // Actions of the client.
 
-    /// Begins to take `key` in this mode, and waits up to `wait_ms`.
+    /// Begins to take `key` in this mode. Waits up to `wait_ms`.
     pub fn acquire(&mut self, key: u32, wanted: Wanted, wait_ms: u32, now: Now) -> Step {
         self.acquisition += 1;
         (self.key, self.wanted, self.is_sure) = (key, wanted, true);
@@ -148,7 +148,7 @@ impl SingleClient {
                 let repeated = Command::Acquire { ttl_ms: self.ttl_ms, wait_ms, retry: true };
                 self.send(repeated, now)
             }
-            // A request for one more hold, sent twice, would add two.
+            // Sending a request for one more hold twice would add two holds.
             (_, Command::Reenter { level: None, .. }) => Step::default(),
             (_, command) => self.send(command, now),
         }
@@ -159,13 +159,14 @@ impl SingleClient {
         self.send(Command::Extend { ttl_ms: self.ttl_ms }, now)
     }
 
-    /// Turns a writer into a reader. The client counts as a reader from now on, whenever the node learns of it.
+    /// Turns a writer into a reader. The client counts as a reader from now on, even if the node has not received the
+    /// request.
     pub fn share(&mut self, now: Now) -> Step {
         self.mode = HeldAs::Shared;
         Step { says: Some(Status::Converted), ..self.send(Command::Convert { shares: true }, now) }
     }
 
-    /// Asks to become the writer, as a reader; this succeeds if nobody else reads.
+    /// Asks, as a reader, to become the writer. The node agrees if there is no other reader.
     pub fn convert_up(&mut self, now: Now) -> Step {
         self.send(Command::Convert { shares: false }, now)
     }
@@ -176,7 +177,7 @@ impl SingleClient {
         self.send(Command::Reenter { level, ttl_ms: extends.then_some(self.ttl_ms) }, now)
     }
 
-    /// Releases one hold; the last one stays.
+    /// Releases one hold, unless it is the last.
     pub fn release_one(&mut self, now: Now) -> Step {
         let Some((.., level)) = self.holding().filter(|(.., level)| *level > 1) else { return Step::default() };
         self.send(Command::Release { level }, now)
@@ -200,7 +201,7 @@ impl SingleClient {
         Step { says, ..step }
     }
 
-    /// Stops relying on the lock, and asks for one more hold of it.
+    /// Stops relying on the lock, and then asks for one more hold of it.
     pub fn reenters_too_late(&mut self, now: Now) -> Step {
         let step = self.send(Command::Reenter { level: None, ttl_ms: Some(self.ttl_ms) }, now);
         self.open = None;
@@ -250,7 +251,7 @@ impl SingleClient {
                     _ => None,
                 };
                 let later = asked_ms.map_or(until, |ttl_ms| valid_until(sent, ttl_ms).max(until));
-                // The lock was lost before.
+                // The lock was lost before the answer came.
                 if now.boot >= until {
                     return self.release(now);
                 }
@@ -268,7 +269,7 @@ impl SingleClient {
                 }
                 Step { sends: vec![], says: is_writer.then_some(Status::Converted) }
             }
-            // Others read.
+            // There are other readers.
             (Stage::Holding { .. }, Replied::Null) if command == (Command::Convert { shares: false }) => {
                 Step::default()
             }
@@ -292,7 +293,8 @@ impl SingleClient {
         meant
     }
 
-    /// Returns the earliest start of the lease, given how long the request waited according to the node.
+    /// Returns the earliest start of the lease. `waited_ms` is the time for which the request waited, according to the
+    /// node.
     fn granted(&self, sent: BootTime, waited_ms: u64) -> BootTime {
         if self.without.is(Rule::WaitLessDrift) {
             sent.plus_us(waited_ms * 1_000)
@@ -301,7 +303,7 @@ impl SingleClient {
         }
     }
 
-    /// Reads the clock: a lock whose validity has ended is lost.
+    /// Checks the clock: a lock whose validity has ended is lost.
     pub fn look(&mut self, now: Now) -> Step {
         match self.stage {
             Stage::Holding { until, .. } if now.boot >= until => self.release(now),

@@ -1,10 +1,10 @@
-//! The laws that a history can break, with descriptions.
+//! The laws that a history can break, each with a description.
 
 use std::fmt;
 
 use crate::history::{HeldAs, Holder, TimeUs};
 
-/// A client's reliance on a lock, with its end.
+/// A client's reliance on a lock during a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The holder.
@@ -28,7 +28,7 @@ pub enum Violation {
     TokenOrder { key: u32, before: u64, later: Claim },
     /// A holder's token fell while it held the lock.
     TokenFell { key: u32, claim: Claim, to: u64 },
-    /// More permits are held than the smallest limit among their holders.
+    /// More permits are held than the smallest limit of their holders allows.
     TooMany { key: u32, last: Claim, count: usize },
     /// A holder relied again on a lock that it had lost.
     Revived { key: u32, who: Holder },

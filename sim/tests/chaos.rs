@@ -1,6 +1,6 @@
-//! A short fault campaign: it passes if no law is broken and everything works once the last fault is healed. Its faults
-//! differ each time. The seed is printed; `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=` does so
-//! for longer.
+//! A short fault campaign: it passes if no law is broken and everything works once the last fault is healed. The faults
+//! differ each time. The test prints its seed; `PALISADE_SEED=` makes the same choices again, and `make chaos SEED=`
+//! does so for longer.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,23 +8,22 @@ use std::process::Command;
 /// The length of the faults, in seconds.
 const SECONDS: &str = "15";
 
-/// The faults used here, among those that can be left out of a campaign.
+/// The faults that the test includes, of those that a campaign can leave out.
 const FAULTS: &[&str] =
     &["flush-one-database", "lift-and-crash", "bursts-and-stalls", "outages-under-elect", "release-of-a-lost-lock"];
 
-/// The length on a cluster, in seconds. The campaign lasts until a replica has taken over and its guard has ended, and
-/// a slot has moved.
+/// The length of the campaign on a cluster, in seconds. The campaign lasts longer until a replica has taken over and
+/// its guard has ended, and until a slot has moved.
 const BRIEF_SECONDS: &str = "2";
 
-/// `lock.max-ttl` on the cluster: leases outlast the promotion by at least a second, and the guard is as short as
-/// possible.
+/// `lock.max-ttl` on the cluster. Leases outlast the promotion by at least a second, and the guard is as short as that
+/// permits.
 const MAX_TTL: &str = "4000";
 
 /// `lock.max-clock-skew` on the cluster, which lengthens the guard.
 const MAX_SKEW: &str = "500";
 
-/// Builds a file from the package of this name, and returns its path: Cargo does not build it for the tests of another
-/// package.
+/// Builds a file of this package, and returns its path. Cargo does not build it for the tests of another package.
 fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", package]).current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -40,7 +39,7 @@ fn module() -> PathBuf {
     std::env::var_os("PALISADE_MODULE").map_or_else(|| built("palisade", "libpalisade.so"), PathBuf::from)
 }
 
-/// Runs a campaign with these additional arguments. Returns its report.
+/// Runs a campaign with these additional arguments. Returns the report.
 fn campaign(arguments: &[&str]) -> String {
     let out = tempfile::Builder::new().prefix("palisade-chaos-report-").tempdir().unwrap();
     let folder = out.path().join("report");
@@ -55,7 +54,7 @@ fn campaign(arguments: &[&str]) -> String {
     let said = String::from_utf8_lossy(&run.stdout);
     let report = std::fs::read_to_string(folder.join("report.md")).unwrap_or_default();
     if !run.status.success() {
-        // The files needed to find the cause stay.
+        // The files that help to find the cause stay.
         let kept = out.keep();
         let again = "cargo test --package palisade-sim --test chaos, with the PALISADE_SEED that is named first";
         panic!(
@@ -81,8 +80,8 @@ fn nothing_is_wrong_after_a_short_campaign() {
     }
 }
 
-/// A master dies with a grant unknown to its replica, the replica takes over, and a slot moves with its locks, and comes
-/// back at once.
+/// A master dies after a grant that its replica does not know, and the replica takes over. A slot moves with its locks,
+/// and moves back at once.
 #[test]
 fn nothing_is_wrong_after_a_short_campaign_on_a_cluster() {
     let report = campaign(&[

@@ -1,10 +1,10 @@
-//! The models: nothing is found with every rule on, and something with each rule switched off.
+//! The models find nothing with every rule on, and something with each rule switched off.
 
 use std::fmt::Debug;
 
 use palisade_sim::{Bounded, family, members, model, queue};
 
-/// Checks that nothing is broken in the first states of each model.
+/// Checks that no rule is broken in the first states of each model.
 fn are_sound(models: &[Bounded<&str>], states_max: usize) {
     for model in models {
         let outcome = model.exhaust(states_max, 2);
@@ -13,7 +13,7 @@ fn are_sound(models: &[Bounded<&str>], states_max: usize) {
     }
 }
 
-/// Checks that something is broken without any one of the rules.
+/// Checks that each model, without its rule, reaches a state that breaks something.
 fn are_needed<R: Debug>(models: &[Bounded<R>], states_max: usize) {
     for model in models {
         let outcome = model.find(states_max);

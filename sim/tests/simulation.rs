@@ -1,4 +1,4 @@
-//! The simulation: every law holds in any run, a seed determines its run, and plans that once failed are kept.
+//! The simulation: every law holds in all runs, a seed determines its run, and plans that once failed are kept.
 
 use palisade_sim::rules::{Rule, Without};
 use palisade_sim::simulation::{Failure, Fault, Keeps, Kind, Plan, Totals, run, smallest, tell};
@@ -42,8 +42,8 @@ fn every_law_is_kept() {
     assert!(all.had_in_time > 50 && all.kept > 500, "{} and {} are not a test", all.had_in_time, all.kept);
 }
 
-/// Returns the first failure without `rule` among plans whose only faults are `is_meant`, and checks that none fails
-/// with it.
+/// Returns the first failure without `rule` among the plans whose faults all satisfy `is_meant`. Checks that none of
+/// these plans fails with the rule.
 fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     let alone = |seed| {
         let mut plan = Plan::draw(seed);
@@ -55,8 +55,8 @@ fn found(rule: Rule, is_meant: impl Fn(&Kind) -> bool) -> Failure {
     run(&plan, Without(Some(rule))).1.expect("it fails again")
 }
 
-/// Checks that `law` is broken without `rule` in one of these plans, and that no law is broken with it. Another law may
-/// be broken in an earlier plan.
+/// Checks that one of these plans breaks `law` without `rule`, and that none breaks a law with the rule. An earlier
+/// plan may break another law.
 fn breaks(rule: Rule, law: &str) {
     let is_it = |plan: &Plan| run(plan, Without(Some(rule))).1.is_some_and(|failure| failure.law() == law);
     let plan = (0..2_000).map(Plan::draw).find(is_it).unwrap_or_else(|| panic!("{rule:?}: {law} holds"));
@@ -75,8 +75,8 @@ fn every_way_in_which_a_slot_loses_its_locks_needs_its_guard() {
     }
 }
 
-/// A node gains a slot without its locks, and is killed before their leases have ended. Its disk then proves that it
-/// remembers its own grants, but not those of the slot's former owner.
+/// A node gains a slot without its locks, and is killed before their leases have ended. Its disk then proves that the
+/// node remembers its own grants, but not those of the slot's former owner.
 #[test]
 fn the_guard_of_a_slot_outlasts_a_crash() {
     for seed in 0..20 {
@@ -116,7 +116,7 @@ fn through_stalls_a_lock_is_kept_by_rounds_in_time_that_are_repeated() {
     assert!(matches!(found(Rule::RoundsInTime, is_meant), Failure::Lost { .. }));
 }
 
-/// With no faults but bursts, stalls and broken locks, no other lock is lost, and every caller gets a free lock.
+/// If the only faults are bursts, stalls and broken locks, no other lock is lost, and every caller gets a free lock.
 #[test]
 fn through_moments_alone_locks_are_kept_and_had() {
     let is_meant = |kind: &Kind| {
@@ -136,7 +136,7 @@ fn through_moments_alone_locks_are_kept_and_had() {
     assert!(all.noticed > 20, "{} holders whose lock was broken are not a test", all.noticed);
 }
 
-/// The machines that take and keep locks: each rule, with the law that is broken without it.
+/// The rules of the machines that take and keep locks. Each is listed with the law that is broken without it.
 #[test]
 fn every_rule_of_callers_and_holders_is_needed() {
     let rules = [
@@ -153,8 +153,8 @@ fn every_rule_of_callers_and_holders_is_needed() {
     }
 }
 
-/// Locks on one node, their queues, and the acts of operators and the server: each rule, with the law that is broken
-/// without it.
+/// The rules of locks on one node, their queues, and the actions of operators and the server. Each is listed with the
+/// law that is broken without it.
 #[test]
 fn every_rule_of_locks_on_one_node_is_needed() {
     let rules = [
@@ -176,7 +176,8 @@ fn every_rule_of_locks_on_one_node_is_needed() {
     assert_eq!(found(Rule::EvictedUnproved, is_meant).law(), "exclusion");
 }
 
-/// Readers, writers and permits, on one node or on several: each rule, with the law that is broken without it.
+/// The rules of readers, writers and permits, on one node or on several. Each is listed with the law that is broken
+/// without it.
 #[test]
 fn every_rule_of_locks_that_are_held_together_is_needed() {
     let rules = [
@@ -193,8 +194,8 @@ fn every_rule_of_locks_that_are_held_together_is_needed() {
     }
 }
 
-/// A set of nodes that changes while locks are held: each rule, with the law that is broken without it, in one of a
-/// hundred seeds from this one on.
+/// The rules of a set of nodes that changes while locks are held. Each is listed with the law that is broken without
+/// it, in one of a hundred seeds from the given one on.
 #[test]
 fn every_rule_of_a_set_that_changes_is_needed() {
     let rules = [
@@ -219,7 +220,7 @@ fn every_rule_of_a_set_that_changes_is_needed() {
     }
 }
 
-/// A round of extension is in progress, of which no node heard, and an answer to the previous one arrives.
+/// An answer to one round of extension arrives during the next, whose requests no node received.
 #[test]
 fn an_answer_counts_for_its_own_round() {
     let is_meant = |kind: &Kind| matches!(kind, Kind::LateAnswers { .. } | Kind::Cut { .. });

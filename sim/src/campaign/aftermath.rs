@@ -18,7 +18,8 @@ use super::watch;
 use super::world::{CLIENTS, CONTENDED_KEYS, NODES, World};
 use crate::history::{Event, HeldAs, Holder, Occurrence};
 
-/// The most memory of a server that holds no lock: a few MiB for itself, and buffers of connections and replication.
+/// The memory limit of a server that holds no lock: a few MiB for the server itself, and buffers of connections and
+/// replication.
 const MEMORY_MAX: u64 = 64 << 20;
 
 /// Words that no log may contain.
@@ -39,13 +40,13 @@ pub struct EndState {
     pub name: String,
     /// The server's version.
     pub version: String,
-    /// Memory, in bytes.
+    /// The numbers of locks, deadline entries and waiters that remain.
     pub memory: u64,
     /// The numbers of locks, deadline entries and waiters that are left over.
     pub left: (u64, u64, u64),
 }
 
-/// Lets every client finish; one that cannot is stuck.
+/// Lets every client finish. A client that does not finish in time is a finding.
 pub async fn finish(world: &World) {
     for client in world.clients() {
         client.lock().await.finish();
@@ -59,11 +60,11 @@ pub async fn finish(world: &World) {
     }
 }
 
-/// The longest time in which a free lock must be acquired while the nodes that are up serve.
+/// The longest time until a free lock must be acquired while enough nodes serve.
 const OBTAINED: Duration = Duration::from_secs(20);
 
-/// Takes every lock while any one or two nodes are unreachable: the others are a healthy majority. Returns the number
-/// of majorities that succeeded.
+/// Takes every lock while one or two nodes are unreachable, for each choice of these nodes: the others are a healthy
+/// majority. Returns the number of majorities that succeeded.
 pub async fn majorities(world: &World, history: &mut History) -> usize {
     let keys = CONTENDED_KEYS + CLIENTS as u32;
     each_majority(world, async |client, options, number| {
@@ -76,8 +77,8 @@ pub async fn majorities(world: &World, history: &mut History) -> usize {
     .await
 }
 
-/// Takes one key that nobody else wants on each majority, while the clients continue. Returns the number of majorities
-/// that succeeded.
+/// Takes a key that no client wants on each majority, while the clients continue. Returns the number of majorities that
+/// succeeded.
 pub async fn majorities_in_calm(world: &World) -> usize {
     each_majority(world, async |client, options, _| match client.with(options).lock("chaos:majority").await {
         Ok(guard) => {
@@ -104,7 +105,7 @@ async fn each_majority(
     // Addresses of this machine where nothing listens.
     let Ok(closed) = free_port() else { return 0 };
     let ttl = Duration::from_millis(world.settings.max_ttl_ms);
-    // The longest time that a node may take on a busy machine.
+    // The time for a node to answer, which is long because the machine is busy.
     let options = Options::new().ttl(ttl).wait(OBTAINED).node_timeout(ttl / 5);
     let away: Vec<(usize, usize)> = (0..NODES).flat_map(|one| (one..NODES).map(move |other| (one, other))).collect();
     for (number, &(one, other)) in away.iter().enumerate() {
@@ -123,7 +124,7 @@ async fn each_majority(
     away.len()
 }
 
-/// Takes every lock once more, and expects a token larger than any before.
+/// Takes every lock once more, and expects a token larger than all before.
 pub async fn probe(world: &World, history: &mut History) {
     let client = world.client();
     let options = Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).wait(PATIENCE);
@@ -135,7 +136,7 @@ pub async fn probe(world: &World, history: &mut History) {
     }
 }
 
-/// Takes a lock for a moment, and records it for the referee.
+/// Takes a lock, records it for the referee, and releases it at once.
 async fn take(
     client: &Client,
     options: &Options,
@@ -159,7 +160,7 @@ async fn take(
         at,
         Occurrence::Held { since, until: at + guard.valid_for().as_micros() as u64, token, mode: HeldAs::Exclusive },
     );
-    // At one moment, ends come first.
+    // Ends come before beginnings at the same microsecond, so the end is at least one later.
     see(now_us().max(at + 1), Occurrence::Ended);
     guard.release().await;
     Ok(())
@@ -209,7 +210,8 @@ fn scan_logs(world: &World) {
     }
 }
 
-/// Returns the number of starts that proved that they remember every grant, and the number of those that did not.
+/// Returns the number of starts whose state file proved that the node remembers every grant, and the number of other
+/// starts.
 pub fn starts(world: &World) -> (usize, usize) {
     let logs = fs::read_dir(&world.common.logs).into_iter().flatten().flatten();
     let logs: String =

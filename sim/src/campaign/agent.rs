@@ -1,11 +1,11 @@
-//! An agent of a campaign: `palisade agent`, run in a process of this program.
+//! An agent of a campaign: runs `palisade agent` in a process of this program.
 
 use palisade_agent::{Agent, Config, OnEnd};
 use palisade_client::Client;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-/// A limit that admits the connections of all clients, with some to spare.
+/// A limit above the number of connections of all clients.
 const CONNECTIONS_MAX: usize = 256;
 
 /// The settings of an agent.

@@ -18,19 +18,19 @@ pub const FIRST_KEY: u32 = 200;
 /// The number of elections.
 pub const ELECTIONS: u32 = 2;
 
-/// The interval at which an observer checks whether to finish.
+/// The interval at which an observer checks whether it has to finish.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn name(election: u32) -> String {
     format!("chaos:election:{election}")
 }
 
-/// Returns what a candidate proclaims: its identity.
+/// Returns the value that a candidate proclaims: its identity.
 fn value(who: Holder) -> String {
     format!("{}.{}", who.client, who.acquisition)
 }
 
-/// Returns the candidate that proclaims `value`.
+/// Returns the candidate whose proclamation is `value`.
 fn whose(value: &[u8]) -> Option<Holder> {
     let (client, acquisition) = std::str::from_utf8(value).ok()?.split_once('.')?;
     Some(Holder { client: client.parse().ok()?, acquisition: acquisition.parse().ok()? })
@@ -67,7 +67,7 @@ impl Task {
                 }
                 sleep(self.ms(5, 150)).await;
             }
-            // The rest only drop it.
+            // The other candidates drop their leadership without resigning.
             if self.dice.random_ratio(3, 4) {
                 leadership.resign().await;
             }

@@ -1,4 +1,4 @@
-//! A connection to a node or an agent, for requests that are written by hand.
+//! A connection to a node or an agent, for commands that a task of the campaign composes itself.
 
 use std::time::Duration;
 

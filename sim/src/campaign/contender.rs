@@ -1,12 +1,12 @@
-//! A client process: several tasks that take locks, access the register under them, and record what they rely on. It
-//! makes no effort to survive the nemesis.
+//! A client process: several tasks that take locks, access the register under the locks, and record what they rely on.
+//! The process takes no precautions against faults.
 //!
-//! A recorded claim is never shorter than what the client crate promises. A claim lasts until `valid_for`, read once,
-//! after which the clock is read *again*. A clock reading from before would end the claim too early by the time between
-//! the two, and an overlap in that time would go unseen. But a process that is stopped between the two must not claim
-//! seconds that it was never promised. So the clock is read on both sides, and everything is repeated unless the
-//! readings are close. The limit is [`CLAIM_SLACK_US`], a twentieth of the 2 ms that nodes keep a lock for longer than
-//! its holder relies on it.
+//! A recorded claim is never shorter than the client crate's promise. A claim lasts until the clock plus `valid_for`,
+//! which is read once. The clock is read *after* it: a clock reading from before would end the claim too early by the
+//! time between the two, and an overlap in that time would go unseen. But a process that is stopped between the two
+//! must not claim seconds that it was never promised. So the clock is read before and after, and everything is repeated
+//! unless the two readings are close. The limit is [`CLAIM_SLACK_US`], a twentieth of the 2 ms by which nodes keep a
+//! lock for longer than its holder relies on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use super::through::{self, Through};
 use super::world::connect;
 use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 
-/// The most by which a claim exceeds what the crate promises, in microseconds.
+/// The longest time by which a claim exceeds the crate's promise, in microseconds.
 pub const CLAIM_SLACK_US: u64 = 100;
 
-/// The largest difference between two readings of one validity, in microseconds.
+/// The largest difference between two readings of the same validity, in microseconds.
 const SAME_US: u64 = 2 * CLAIM_SLACK_US;
 
 /// The interval at which a holder's validity and token are checked.
@@ -39,7 +39,7 @@ const TTL_MIN_MS: u64 = 200;
 /// The longest pause of a task before its next lock.
 const PAUSE_MAX_MS: u64 = 40;
 
-/// The most permits of a lock. Clients that ask for one disagree about the limit.
+/// The most permits of a lock. The clients do not agree on the limit.
 const PERMITS_MAX: u16 = 4;
 
 /// The longest time for which the client's own key is kept: longer than the restart of several nodes.
@@ -83,11 +83,11 @@ impl Aim {
     }
 }
 
-/// Runs until standard input ends, then until every task has released what it holds and acquired what it waits for.
+/// Runs until standard input ends and every task has then released its locks and acquired those that it waits for.
 ///
 /// # Panics
 ///
-/// If the register or the journal is gone.
+/// If the register or the journal cannot be reached.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub async fn run(settings: Settings) {
     let journal = Journal::create(&settings.journal).expect("the journal can be made");
@@ -102,7 +102,7 @@ pub async fn run(settings: Settings) {
     for number in 0..shared.settings.tasks.into() {
         tasks.spawn(Contender { task: Task::new(&shared, number).await, own: number == 0 }.run());
     }
-    // Both kinds of task speak to one node or agent, and follow no redirection.
+    // Keepers speak to one node, and the other tasks to an agent. Neither follows a cluster's redirections.
     let (keepers, through) = if shared.settings.cluster { (0, 0) } else { (KEEPERS, through::TASKS) };
     for keeper in 0..keepers {
         tasks.spawn(Task::new(&shared, 500 + keeper).await.keep());
@@ -117,7 +117,7 @@ pub async fn run(settings: Settings) {
 
 struct Contender {
     task: Task,
-    /// True for a task that keeps the client's own key for a long time, whatever happens to the nodes.
+    /// True for a task that keeps the client's own key for a long time, even through faults of nodes.
     own: bool,
 }
 
@@ -192,7 +192,7 @@ impl Contender {
 
     async fn hold(&mut self, key: u32, since: TimeUs, guard: Guard, mode: HeldAs, ttl: Duration) {
         let who = self.task.set_out();
-        // A process that was stopped in the meantime has nothing to rely on.
+        // A process that was stopped for long has no promise left to rely on.
         let Some(known) = claim(&guard) else { return };
         let held = Occurrence::Held { since, until: known.until, token: known.token, mode };
         self.task.write(Line::Event(Event { at: known.read_at, key, who, what: held }));
@@ -201,7 +201,7 @@ impl Contender {
         let observer = Observer { shared: Arc::clone(&self.task.shared), key, who, guard: Arc::clone(&guard), known };
         let observer = tokio::spawn(observer.run(stopped));
         let longest = if self.own { LONG_HOLD_MAX_MS } else { 2 * ttl.as_millis() as u64 };
-        // Mostly short, so that locks change hands often; sometimes longer than the faults of nodes.
+        // The time is mostly short, so that locks change hands often. Sometimes it is longer than a node's fault.
         let part = self.task.dice.random_range(0.0_f64..1.0).powi(if self.own || self.task.once_in(4) { 1 } else { 6 });
         let end = now_us() + (longest as f64 * part * 1_000.0) as u64;
         while now_us() < end && !observer.is_finished() && !self.task.shared.is_to_finish() {
@@ -211,7 +211,8 @@ impl Contender {
         let _ = stop.send(());
         let lost = observer.await.expect("the observer does not fail");
         if lost {
-            // A holder that does not check its lock: the register refuses it as soon as there is a newer holder.
+            // This holder does not check its lock first. The register refuses its access as soon as there is a newer
+            // holder.
             if self.task.once_in(2) {
                 sleep(self.task.ms(0, 300)).await;
                 let token = guard.token();
@@ -239,7 +240,8 @@ impl Contender {
     /// Works under the lock.
     async fn at_work(&mut self, key: u32, who: (Holder, HeldAs), guard: &Guard, ttl: Duration) {
         match self.task.dice.random_range(0..20) {
-            // The critical section: read, pause, write one more. A reader must find the same value twice.
+            // The critical section reads, pauses, and writes the number plus one. A reader must find the same number
+            // twice.
             0..8 => {
                 if !guard.is_valid() {
                     return;
@@ -249,7 +251,7 @@ impl Contender {
                 if self.task.once_in(3) {
                     sleep(self.task.ms(0, 60)).await;
                 }
-                // The token at the time of the check. The lock may be long gone when the write arrives.
+                // The token is read at the time of the check. The lock may have ended long before the write arrives.
                 let (valid, token) = (guard.is_valid(), guard.token());
                 if self.task.once_in(12) {
                     sleep(ttl.mul_f64(self.task.dice.random_range(0.1..1.5))).await;
@@ -279,8 +281,7 @@ impl Contender {
     }
 }
 
-/// A task that records a holder's promises as they change, and the loss of the lock, whatever the holder does
-/// meanwhile.
+/// A task that records a holder's promises as they change, and the loss of the lock, while the holder works.
 struct Observer {
     shared: Arc<Shared>,
     key: u32,
@@ -290,7 +291,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// Runs until the lock is lost (returns true), or until `stopped`.
+    /// Runs until the lock is lost (returns true) or until `stopped` (returns false).
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> bool {
         let Self { key, who, .. } = self;
         let event = |at, what| Line::Event(Event { at, key, who, what });
@@ -309,7 +310,8 @@ impl Observer {
                     return true;
                 }
                 Some(now) if now.token != self.known.token || now.until.abs_diff(self.known.until) > SAME_US => {
-                    // The lock was extended while it was valid, or it would be lost: at the latest just before its end.
+                    // The lock was extended while it was still valid, since otherwise it would be lost. So the
+                    // extension happened before the old end.
                     let at = now.read_at.min(self.known.until - 1);
                     self.write(event(at, Occurrence::Extended { until: now.until, token: now.token }));
                     self.known = now;

@@ -1,12 +1,12 @@
-//! A node's disk: a small file system in memory, which can fill up. Where mounting is not permitted, it is a plain
-//! folder, which never fills up.
+//! A node's disk: a small file system in memory, which can fill up. If mounting is not permitted, it is a plain folder,
+//! which never fills up.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The size: room for a few rewrites of the AOF, and the state file.
+/// The size, which suffices for the state file and a few rewrites of the AOF.
 const SIZE: &str = "size=24m";
 
 /// The file that fills the disk.

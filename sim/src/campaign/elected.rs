@@ -1,4 +1,5 @@
-//! Judges elections: one leader per term, terms that never fall for an observer, and no leader that did not win.
+//! Judges elections: each term has one leader, an observer never sees a smaller term, and every observed leader has
+//! won.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::history::{Holder, TimeUs};
 pub struct Elections {
     /// Terms whose leader knew that it had won.
     pub terms: usize,
-    /// Proclamations after the first of a term, of the same or another value.
+    /// Proclamations after a term's first, with the same value or another one.
     pub proclaimed: usize,
     /// Leaders and proclamations that observers received.
     pub observed: usize,
@@ -51,7 +52,7 @@ pub fn judge(lines: &[Line]) -> Elections {
             wins.push((begun.get(&who).map_or(at, |(since, _)| *since), at, election, term, who));
         }
     }
-    // A term that began after another was won has a larger number.
+    // A term that began after another term was won must have a larger number.
     wins.sort_unstable();
     for (since, at, election, term, who) in &wins {
         let earlier = wins.iter().filter(|win| win.2 == *election && win.1 < *since).map(|win| win.3).max();
@@ -74,7 +75,7 @@ pub fn judge(lines: &[Line]) -> Elections {
         let campaigned = begun.get(&leader).is_some_and(|(since, of)| *since < at && *of == election);
         match won.get(&leader) {
             Some(won) if *won == term => {}
-            // The candidate lost an earlier term before it knew that it had won, or it was killed.
+            // The candidate lost this term before it knew that it had won, and won a later one.
             Some(won) if campaigned && term < *won => all.unfinished += 1,
             None if campaigned => all.unfinished += 1,
             won => {

@@ -1,10 +1,11 @@
-//! An exam of a single node: it grants a lock that nobody else wants, something happens to it, and it is asked again.
+//! An exam of a single node: the node grants a lock that no client wants, a fault happens to the node, and the exam
+//! asks for the lock again.
 //!
-//! The node must keep the promises of a lock by itself: while the lease of the first grant runs, nobody else gets the
-//! lock, and the token of the second grant is larger. Both bounds are sharp except for the duration of a request: the
-//! lease counts from before the first request was sent, and the second grant from when its answer came. So a finding is
-//! a broken promise of that node, whatever else happens to it meanwhile. (Nothing here uses the contract's exception,
-//! taking a lock away by hand; a flush is guarded.)
+//! A node alone must keep two promises. While the lease of the first grant runs, no other owner gets the lock; and the
+//! token of the second grant is larger. Both checks are exact except for the duration of a request: the lease counts
+//! from before the first request was sent, and the second grant from the moment of its answer. So a finding is a broken
+//! promise of that node, even if other faults happen to it as well. (The contract excepts locks that a person takes
+//! away. An exam never does that, and a flush arms the guard.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -24,17 +25,17 @@ pub const GUARD: Duration = Duration::from_secs(8);
 /// The longest time that one question may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// The least distance, in microseconds, between the clock plus twice the greatest skew and the first token of a node
-/// that starts without a state file.
+/// The least lead, in microseconds, of the first token of a node without a state file over the clock plus twice the
+/// greatest skew.
 const START_AHEAD_US: u64 = 5_000_000;
 
-/// The allowance, in microseconds, for tokens that were granted just now and are not known yet.
+/// The allowance, in microseconds, for recent tokens that are not in the campaign's record yet.
 const UNSEEN_US: u64 = 1_000_000;
 
 /// A lock that a node granted.
 #[derive(Clone, Debug)]
 pub struct Exam {
-    /// Parameters of the connection: the user and the database.
+    /// The parameters of the connection: the user and the database.
     as_whom: &'static str,
     /// The key.
     key: String,
@@ -82,10 +83,10 @@ impl Exam {
         self.until = 0;
     }
 
-    /// Asks the node again until it grants the lock, for at most `patience`. With `tokens`, also checks the order of
-    /// tokens.
+    /// Asks the node for the lock again until it grants it, for at most `patience`. With `tokens`, also checks that the
+    /// new token is larger.
     pub async fn examine(&self, world: &World, socket: &Path, patience: Duration, tokens: bool, after: &str) -> Second {
-        // The second grant is short, and its owner's name differs from the first one's.
+        // The second grant is short, and has another owner name than the first.
         let again = until!(patience, acquire(self.as_whom, socket, &self.key, now_us(), 1).await.ok().flatten());
         again.map_or(Second::None, |token| self.judge(world, token, tokens, after))
     }
@@ -121,18 +122,18 @@ fn owner(sent: TimeUs) -> String {
     format!("exam {sent}")
 }
 
-/// Returns true if a node that starts now with a correct clock, but without any memory, starts above every token that
-/// exists. The contract requires this before a state file may be lost.
+/// Returns true if a node that starts now, with a correct clock and no memory, starts above every existing token. The
+/// contract requires this before a state file may be lost.
 pub fn starts_above_all(world: &World) -> bool {
     !world.is_wild() && starts_above(world, world.highest_token.load(Ordering::Relaxed) + UNSEEN_US)
 }
 
-/// Returns true if such a node starts above `token`.
+/// Returns true if a node that starts now, with a correct clock and no memory, starts above `token`.
 pub fn starts_above(world: &World, token: u64) -> bool {
     token <= wall_us() + 2 * world.settings.skew_ms * 1_000 + START_AHEAD_US
 }
 
-/// Sends a command as `who`, and ignores the answer.
+/// Sends a command as `who`. Ignores the answer.
 pub async fn say_as(who: &'static str, socket: &Path, words: &[&str]) {
     let _ = ask_as::<Value>(who, socket, words, ANSWER).await;
 }

@@ -1,4 +1,4 @@
-//! The faults that the nemesis injected, and the findings other than the referee's.
+//! The faults that the nemesis (the part that injects faults) injected, and findings other than the referee's.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::journal::now_us;
 use crate::history::TimeUs;
 
-/// The target of a fault; nodes and clients are numbered from 0, and shown from 1.
+/// The target of a fault. Nodes and clients are numbered from 0, and shown from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum On {
     /// A node.
@@ -21,7 +21,7 @@ pub enum On {
     Link { client: usize, node: usize },
     /// All nodes at once.
     AllNodes,
-    /// Servers beside the nodes.
+    /// Servers that are not nodes of the campaign.
     Others,
 }
 
@@ -68,7 +68,7 @@ pub struct Wrong {
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<(Vec<Fault>, Vec<Wrong>)>>);
 
-/// A fault that lasts until this is dropped.
+/// A fault that lasts until this value is dropped.
 #[derive(Debug)]
 #[must_use = "a fault is healed when this is dropped"]
 pub struct Lasting<'a> {

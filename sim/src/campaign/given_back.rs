@@ -1,8 +1,9 @@
-//! Judges what agents answer to RELEASE: an owner that had lost the lock must not hear that it held it until now.
+//! Judges the answers of agents to RELEASE: an owner that had lost the lock must not receive the answer that it held
+//! the lock until now.
 //!
-//! The answer 0 says that the owner held the lock at some moment between its request and the answer. It is wrong if
-//! another holder relied on the lock in a conflicting mode for all of that time: the other one had a majority of the
-//! nodes throughout.
+//! The answer 0 says that the owner held the lock at some moment between its request and the answer. This is wrong if
+//! another holder relied on the lock in a conflicting mode during all of that time, since that holder then had a
+//! majority of the nodes throughout.
 
 use super::faults::Wrong;
 use super::journal::Line;
@@ -13,7 +14,7 @@ use super::judge::{Claim, JudgedEvent, claims};
 pub struct GivenBack {
     /// Answers that the owner held the lock until now.
     pub held: usize,
-    /// Such answers to owners whose validity was over.
+    /// Answers that the owner held the lock until now, to owners whose validity was over.
     pub late: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,

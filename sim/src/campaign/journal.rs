@@ -1,5 +1,5 @@
-//! The journal of a campaign's process: a file of lines, each written by one call. So a killed process leaves only
-//! whole lines, and everything that it did before is recorded.
+//! The journal of a process of the campaign: a file of lines, each written by one call. A killed process thus leaves
+//! only whole lines, and has recorded everything that it did before.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Holder, TimeUs};
 
-/// Returns the boot clock in microseconds: one clock for all processes of a machine, which nobody can set. It is a
-/// campaign's true time.
+/// Returns the boot clock in microseconds, which is one clock for all processes of a machine, and which no process can
+/// set. The campaign uses it as true time.
 pub fn now_us() -> TimeUs {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
@@ -50,9 +50,9 @@ pub enum Ended {
     Lost,
     /// The connection broke, or the node gave an unexpected answer.
     Unknown,
-    /// The holder closed its connection, and the lease ended in time.
+    /// The holder closed its connection, and the lease ended in time afterwards.
     LeftAndOver,
-    /// The holder closed its connection, and the lease did not end in time.
+    /// The holder closed its connection, but the lease did not end in time.
     LeftAndHeld,
 }
 
@@ -63,13 +63,13 @@ pub enum Line {
     Event(Event),
     /// A lock was requested with `lock` (`waits`) or `try_lock`; the answer is `held`, or the kind of error.
     Asked { at: TimeUs, key: u32, waits: bool, took_us: u64, answer: String },
-    /// The holder learned that its lock was lost; it had relied on it until `until`.
+    /// The holder learned that its lock was lost. It had relied on the lock until `until`.
     Lost { at: TimeUs, key: u32, who: Holder, until: TimeUs },
     /// A lock was released; the answer is `Released`, `AlreadyExpired` and so on.
     Released { at: TimeUs, answer: String },
-    /// An agent answered a RELEASE, sent at `sent`: the owner held the lock until now.
+    /// An agent answered a RELEASE, sent at `sent`, that the owner had held the lock until now.
     ToldHeld { sent: TimeUs, at: TimeUs, key: u32, who: Holder },
-    /// A lease that KEEPALIVE keeps begins.
+    /// A lease begins that KEEPALIVE keeps.
     Kept(KeptLease),
     /// A kept lease ended.
     KeptEnded { at: TimeUs, who: Holder, how: Ended },
@@ -77,9 +77,9 @@ pub enum Line {
     Campaigns { at: TimeUs, election: u32, who: Holder },
     /// A candidate leads.
     Won { at: TimeUs, election: u32, who: Holder, term: u64 },
-    /// A leader proclaimed once more.
+    /// A leader proclaimed a value again.
     Proclaimed { at: TimeUs, who: Holder },
-    /// An observer learned of a leader, with the number of the leader's proclamation.
+    /// An observer learned of a leader. `sequence` is the number of the leader's proclamation.
     Observed { at: TimeUs, election: u32, observer: Holder, leader: Holder, term: u64, sequence: u64 },
     /// A violation that the process itself observed.
     Wrong { at: TimeUs, what: String },
@@ -121,7 +121,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Opens a journal, to be read from its beginning.
+    /// Opens a journal for reading from its beginning.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! Merges what all processes recorded in the order of true time, and hands it to the referee: while the campaign runs,
-//! from the beginning each time, and once more at its end.
+//! Merges the records of all processes in the order of true time, and hands them to the referee. It does so from the
+//! beginning each time: repeatedly while the campaign runs, and once at its end.
 //!
-//! A missing line can only hide a violation, never cause a false one: a holder records its end before it begins to
-//! release the lock, so that line is always there before the next holder's. So a finding made while the campaign runs
-//! stands.
+//! A missing line can only hide a violation, never cause a false one. A holder records its end before it begins to
+//! release the lock, so that line always exists before the next holder's. A finding made while the campaign runs is
+//! therefore final.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use super::world::World;
 use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 use crate::referee::{Laws, Referee};
 
-/// The age from which events are judged: lines of younger ones may still be on their way.
+/// The age from which events are judged. Lines about later events may not have been written yet.
 pub const LAG: Duration = Duration::from_millis(500);
 
 /// An event and, for an access to the register, whether it was accepted.
@@ -28,7 +28,7 @@ pub struct JudgedEvent {
     pub arrival: Option<Arrival>,
 }
 
-/// A time during which somebody relied on a lock.
+/// A period in which a holder relied on a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// The lock.
@@ -47,7 +47,7 @@ pub struct Claim {
     pub valid_until: TimeUs,
 }
 
-/// Returns what each holder relied on, in the order in which they began.
+/// Returns the claims of all holders, in the order of their beginnings.
 pub fn claims(seen: &[JudgedEvent]) -> Vec<Claim> {
     let mut all: Vec<Claim> = vec![];
     let mut places: BTreeMap<Holder, usize> = BTreeMap::new();
@@ -63,7 +63,7 @@ pub fn claims(seen: &[JudgedEvent]) -> Vec<Claim> {
                 claim.token = token;
             }
             Occurrence::Ended => claim.until = claim.until.min(at),
-            // No client of a campaign converts.
+            // The clients of a campaign never convert a lock to another mode.
             Occurrence::Held { .. } | Occurrence::Converted { .. } | Occurrence::Wrote { .. } => {}
         }
     }
@@ -122,7 +122,7 @@ impl History {
         first
     }
 
-    /// Sorts everything by true time. At one moment, ends come before beginnings, and accesses stay in the register's
+    /// Sorts everything by true time. At the same time, ends come before beginnings, and accesses keep the register's
     /// order.
     pub fn sort(&mut self) {
         let rank = |what: Occurrence| match what {
@@ -177,7 +177,7 @@ impl History {
         wrong
     }
 
-    /// Judges everything old enough to be complete.
+    /// Judges all events that are old enough for their record to be complete.
     pub fn judge_settled(&mut self, world: &World) -> Vec<Wrong> {
         let until = now_us() - LAG.as_micros() as u64;
         self.read(world);

@@ -1,6 +1,6 @@
-//! A task of a client process that holds locks of one node by KEEPALIVE. It extends nothing, and asks LOCK.CHECK before
-//! each write. Some tasks wait, some are silent for seconds, and some leave without a word, so that their connection
-//! ends.
+//! A task of a client process that locks on one node with KEEPALIVE. It does not extend its leases, and sends
+//! LOCK.CHECK before each write. Sometimes the task waits for the lock, is silent for seconds, or closes its connection
+//! without a release.
 
 use std::time::Duration;
 
@@ -23,14 +23,15 @@ const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=2_000;
 /// The longest time for a reachable node to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time after its ttl by which a lease whose connection ended is over, however slow this machine is.
+/// The time after its ttl within which a lease whose connection closed must have ended. The allowance covers a slow
+/// machine.
 const OVER: Duration = Duration::from_millis(500);
 
 impl Task {
-    /// Keeps one lock after another.
+    /// Takes and keeps one lock after another.
     pub(super) async fn keep(mut self) {
         while !self.is_to_finish() {
-            // After a failure, the task begins with the next lock.
+            // After an error, the task goes on with the next lock.
             let _ = self.keep_one().await;
             sleep(self.ms(50, 500)).await;
         }
@@ -47,7 +48,7 @@ impl Task {
         let mut node_says = Connection::open(&address).await?;
         let since = now_us();
         let asked = ["LOCK.ACQUIRE", &name, &owner, &ttl, "KEEPALIVE", &keep, "WAIT", wait];
-        // The token, and how long the request waited.
+        // The answer has the token, and the time for which the request waited.
         let token = match node_says.ask(&asked, PATIENCE + Duration::from_secs(3)).await? {
             Reply::List(list) => list[0],
             Reply::Number(_) | Reply::Null => return Ok(()),
@@ -84,7 +85,7 @@ impl Task {
         Ok(())
     }
 
-    /// Works under the lock until `end`. Returns how the lock ended, if it ended before that.
+    /// Works under the lock until `end`. Returns how the lock ended, if it ended earlier.
     async fn holds(
         &mut self,
         node_says: &mut Connection,

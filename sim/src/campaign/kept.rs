@@ -1,5 +1,5 @@
-//! Judges KEEPALIVE's promises: while the connection is open and nothing is done to its node, a lease does not end
-//! before KEEPALIVE does. When the connection ends, the lease ends too.
+//! Judges the promises of KEEPALIVE. While the connection is open and no fault affects the node, a lease does not end
+//! before its KEEPALIVE does. When the connection closes, the lease ends too.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::journal::{Ended, KeptLease, Line};
 
 use crate::history::{Holder, TimeUs};
 
-/// The largest distance between a fault and its record, in microseconds.
+/// The longest time between a fault and its record, in microseconds.
 const NEAR_US: u64 = 200_000;
 
-/// The most by which a lease may end before KEEPALIVE does, in microseconds: the node counts in milliseconds.
+/// The time by which a lease may end too early, in microseconds: nodes count in milliseconds.
 const ROUNDED_US: u64 = 2_000;
 
-/// Faults of a node, its links or a client that excuse no lost lease.
+/// Faults of a node, its links or a client that do not excuse a lost lease.
 const HARMLESS: [&str; 6] = ["wall clock stepped", "BGSAVE", "BGREWRITEAOF", "CONFIG SET", "delay", "client stopped"];
 
 /// The result of all kept leases.
@@ -22,17 +22,18 @@ const HARMLESS: [&str; 6] = ["wall clock stepped", "BGSAVE", "BGREWRITEAOF", "CO
 pub struct KeptLeases {
     /// The number of kept leases.
     pub kept: usize,
-    /// Leases whose node and connection no fault affected: they had to last.
+    /// Leases whose node and connection were affected by no fault, so that they had to last.
     pub judged: usize,
     /// Judged leases that were held for longer than their ttl.
     pub prolonged: usize,
-    /// Leases whose connection ended, without a fault until they were over.
+    /// Leases whose connection closed, and which no fault affected until they ended.
     pub left: usize,
     /// The violations.
     pub wrong: Vec<Wrong>,
 }
 
-/// Judges all kept leases. `lives` has the client of each process, from life 1 on.
+/// Judges all kept leases. `lives` has the client of each life (a run of a client process from its start to its end),
+/// from life 1 on.
 pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let kept = lines.iter().filter_map(|line| if let Line::Kept(kept) = line { Some(*kept) } else { None });
     let ends: BTreeMap<Holder, (TimeUs, Ended)> = lines
@@ -42,7 +43,7 @@ pub fn judge(lines: &[Line], faults: &[Fault], lives: &[usize]) -> KeptLeases {
     let mut all = KeptLeases::default();
     for kept in kept {
         all.kept += 1;
-        // A killed process records no end: its connection ended with it.
+        // A killed process records no end: its connection closed with it.
         let Some(&(at, how)) = ends.get(&kept.who) else { continue };
         let client = lives.get(kept.who.client as usize - 1).copied().unwrap_or(usize::MAX);
         if how == Ended::Unknown || faults.iter().any(|fault| is_done_to(fault, &kept, client, at)) {

@@ -7,13 +7,13 @@ use clap::ValueEnum;
 /// A fault; its name on the command line is the same in kebab case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Kind {
-    /// A server finds an older copy of its folder, or of a part of it.
+    /// A server starts on an older copy of its folder or of a part of it.
     CopiedFolders,
-    /// A server lives for a while with another state file, or with none.
+    /// A server runs for a while with another state file, or without one.
     OtherStateFile,
-    /// A client with access to some keys only raises their tokens as far as it can.
+    /// A client with access to a few keys raises their tokens as far as it can.
     HostileFence,
-    /// A node's wall clock shows a year that tokens have no room for.
+    /// A node's wall clock shows a year that is too late for tokens.
     #[value(name = "clock-beyond-2112")]
     ClockBeyond2112,
     /// A database without any of the campaign's locks is emptied on all nodes.
@@ -24,9 +24,9 @@ pub enum Kind {
     BurstsAndStalls,
     /// A majority is away for longer than the lease of a leader under `palisade elect`.
     OutagesUnderElect,
-    /// An owner that lost its lock gives it back through an agent, while a minority of the nodes still has it.
+    /// An owner that lost its lock releases it through an agent, while a minority of the nodes still has it.
     ReleaseOfALostLock,
-    /// The slots of a dead master of a cluster are given to another.
+    /// The slots of a cluster's dead master are given to another master.
     SlotsGivenAway,
 }
 

@@ -1,8 +1,8 @@
-//! The connection of a client process to a node: a proxy that can cut, swallow, hold and delay the bytes that pass
-//! through.
+//! The connection of a client process to a node: a proxy that can close connections, and drop, hold back or delay the
+//! bytes that pass.
 //!
-//! It does only what a network can do to TCP. A connection that lost a byte delivers no later one: a connection whose
-//! bytes were swallowed is dead, and ends when the network has recovered. Bytes that are held arrive late, in order.
+//! The proxy does only what a network can do to TCP. A connection that lost a byte delivers no later byte: it is dead,
+//! and ends when the network has recovered. Bytes that are held back arrive late, in order.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::sleep;
 
-/// A link's treatment of the bytes that pass through.
+/// The way in which a link treats the bytes that pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
@@ -21,20 +21,20 @@ pub enum Mode {
     Pass,
     /// Closes every connection, and accepts no new one.
     Cut,
-    /// Resets every connection at once, and accepts new ones.
+    /// Resets every connection at once, and accepts new connections.
     Reset,
-    /// Swallows requests and answers.
+    /// Drops requests and answers.
     Swallow,
-    /// Swallows requests.
+    /// Drops requests.
     SwallowRequests,
-    /// Swallows answers.
+    /// Drops answers.
     SwallowAnswers,
-    /// Holds everything back, and delivers it when the link passes again.
+    /// Holds everything back, and delivers it when the link lets everything pass again.
     Hold,
 }
 
 impl Mode {
-    /// The modes that do harm.
+    /// The modes that are faults.
     pub const FAULTS: [Self; 6] =
         [Self::Cut, Self::Reset, Self::Swallow, Self::SwallowRequests, Self::SwallowAnswers, Self::Hold];
 
@@ -52,10 +52,10 @@ impl Mode {
     }
 }
 
-/// The interval at which a held connection checks whether the link passes again.
+/// The interval at which a connection whose bytes are held back checks whether they may pass again.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// The server that a node's links currently lead to.
+/// The server to which a node's links lead now.
 pub type Target = Arc<Mutex<PathBuf>>;
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ enum Way {
     Answers,
 }
 
-/// A link; its connections end with it.
+/// A link. Its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Link {
     port: u16,
@@ -116,7 +116,7 @@ impl Link {
         self.port
     }
 
-    /// Returns the link's address, as a client takes it.
+    /// Returns the link's address, in the form that a client takes.
     pub fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -154,7 +154,7 @@ async fn carry(mut client: TcpStream, server: UnixStream, state: Arc<State>) {
         () = closed => {}
     }
     if state.is(Mode::Reset) {
-        // A connection that is closed without lingering shows the client a reset, not an end.
+        // Closing without lingering shows the client a reset instead of an end.
         let _ = client.set_zero_linger();
     }
 }
@@ -165,7 +165,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     loop {
         let count = tokio::select! {
             count = from.read(&mut buffer) => count.unwrap_or(0),
-            // The other end does not know of the lost byte; it ends the connection when it hears from this end again.
+            // The other end does not know of the lost byte. It ends the connection at the next byte from this end.
             () = passes(state, way), if dead => return,
         };
         let delay = state.delay_us.load(Ordering::Relaxed);
@@ -176,7 +176,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             sleep(LOOK_AGAIN).await;
         }
         if count == 0 {
-            // The close does not arrive either.
+            // The close is not delivered either.
             while swallows(state, way) {
                 sleep(LOOK_AGAIN).await;
             }
@@ -195,7 +195,7 @@ fn swallows(state: &State, way: Way) -> bool {
         || (way == Way::Answers && state.is(Mode::SwallowAnswers))
 }
 
-/// Returns when nothing is swallowed this way any longer.
+/// Waits until bytes pass in this direction.
 async fn passes(state: &State, way: Way) {
     while swallows(state, way) {
         sleep(LOOK_AGAIN).await;

@@ -1,4 +1,5 @@
-//! A server process with the module, in its own folder. The nemesis starts, kills and restarts it.
+//! A server process with the module, in its own folder. The nemesis (the part that injects faults) starts, kills and
+//! restarts it.
 
 use std::fs;
 use std::io;
@@ -56,7 +57,7 @@ pub struct Common {
     pub server: PathBuf,
     /// The module.
     pub module: PathBuf,
-    /// The library that lets their wall clocks be stepped.
+    /// The library that makes it possible to step the servers' wall clocks.
     pub shim: PathBuf,
     /// `lock.max-ttl`.
     pub max_ttl_ms: u64,
@@ -81,12 +82,13 @@ impl WallClock {
         Ok(Self(path))
     }
 
-    /// Makes the clock show `seconds` more than the truth from now on.
+    /// Makes the clock show `seconds` more than the correct time.
     ///
     /// # Panics
-    /// The clock's file is gone.
+    ///
+    /// If the clock's file does not exist.
     pub fn set(&self, seconds: i64) {
-        // Written in place: the file stays mapped.
+        // The file is written in place, because processes have mapped it.
         let file = fs::OpenOptions::new().write(true).open(&self.0).expect("the clock's file is there");
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the clock's file can be written");
     }
@@ -163,8 +165,8 @@ impl Machine {
     /// # Errors
     /// The server ended, or does not answer within [`PATIENCE`].
     pub async fn start(&mut self, common: &Common, replica_of: Option<u16>) -> Result<(), String> {
-        // Until the server listens, the socket of the last incarnation would answer "connection refused" and not
-        // "absent".
+        // The socket file of the last incarnation would make a connection fail with "refused" instead of "not found"
+        // until the server listens.
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&common.server);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--loglevel", "notice"]);
@@ -172,7 +174,7 @@ impl Machine {
         command.arg("--logfile").arg(common.logs.join(format!("{}.log", self.name)));
         command.args(self.durability.options());
         command.args(["--appendfsync", "always", "--no-appendfsync-on-rewrite", "no"]);
-        // Small, so that files are rewritten while locks are taken.
+        // The size is small, so that the AOF is rewritten while locks are taken.
         command.args(["--auto-aof-rewrite-min-size", "512kb"]);
         command.args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
         command.args(&self.options);
@@ -203,7 +205,7 @@ impl Machine {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
-    /// Sends a signal; does nothing if the process does not run.
+    /// Sends a signal. Does nothing if the process does not run.
     pub fn signal(&self, signal: Signal) {
         signal_to(self.child.as_ref(), signal);
     }
@@ -254,11 +256,11 @@ pub async fn ask_as<T: FromRedisValue>(who: &str, socket: &Path, words: &[&str],
     answer.map_err(|why| why.to_string())
 }
 
-/// Ports of servers: below those that the system gives to connections (32 768 and up), so that no connection takes the
-/// port of a server that is down.
+/// Ports of servers. They are below the range that the system gives to connections (32 768 and up), so no connection
+/// takes the port of a server that is down.
 const PORTS: Range<u16> = 12_000..21_000;
 
-/// Returns a port on which nobody listens. Two calls at once return different ports.
+/// Returns a port on which no process listens. Two simultaneous calls return different ports.
 ///
 /// # Errors
 ///
@@ -267,7 +269,7 @@ pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.len() as u32;
     let mut ports = (0..span).map(|_| {
-        // Campaigns that run side by side start at different ports.
+        // Campaigns that run at the same time start at different ports.
         let step = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         PORTS.start + (step % span) as u16
     });
@@ -275,14 +277,14 @@ pub fn free_port() -> io::Result<u16> {
     ports.find(is_free).ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse))
 }
 
-/// Kills `child` and waits for its end; does nothing if it does not run.
+/// Kills `child` and waits for its end. Does nothing if it does not run.
 pub async fn kill(child: &mut Option<Child>) {
     if let Some(child) = child {
         let _ = child.kill().await;
     }
 }
 
-/// Sends `child` a signal; does nothing if it does not run.
+/// Sends `child` a signal. Does nothing if it does not run.
 pub fn signal_to(child: Option<&Child>, signal: Signal) {
     if let Some(pid) = child.and_then(Child::id).and_then(|id| Pid::from_raw(id as i32)) {
         let _ = kill_process(pid, signal);

@@ -1,11 +1,12 @@
-//! The fault campaign: real servers, real client processes, and a nemesis that does to them what the world does.
+//! The fault campaign: real servers, real client processes, and a nemesis, which injects faults.
 //!
 //! Several client processes ([`contender`]) reach five servers with the module (`machine`) over links that can fail
-//! (`link`). Clients take locks and access a register under them (`register`); each records what it relies on
-//! (`journal`). The `nemesis` kills, stops, cuts, fills and sets clocks, at random from a seed. The records of all are
-//! merged and judged by the referee, while the campaign runs and at the end (`judge`). An `exam` checks what a node by
-//! itself must not forget, `drills` test what can only be judged in calm, and `aftermath` checks what must hold once
-//! everything is healed. docs/chaos.md tells users what this shows.
+//! (`link`). Clients take locks and access a register under them (`register`). Each client records what it relies on
+//! (`journal`). The `nemesis` kills and stops processes, cuts links, fills disks and sets clocks, at random from a
+//! seed. The records of all processes are merged and judged by the referee, while the campaign runs and at the end
+//! (`judge`). An `exam` checks the promises of a single node, `drills` test promises that can only be judged without
+//! faults, and `aftermath` checks the conditions that must hold once everything is healed. docs/chaos.md tells users
+//! what a campaign shows.
 
 mod aftermath;
 pub mod agent;
@@ -56,10 +57,11 @@ use world::{CONTENDED_KEYS, World};
 
 use crate::history::TimeUs;
 
-/// The time for which the nemesis works before everything is healed and locks must be available again.
+/// The length of a storm, in which the nemesis injects faults. Afterwards everything is healed, and locks must become
+/// available again.
 const STORM: Duration = Duration::from_secs(30);
 
-/// The calm time after that.
+/// The length of the calm period between storms.
 const CALM: Duration = Duration::from_secs(2);
 
 /// The pause between two checks.
@@ -93,17 +95,18 @@ pub struct Outcome {
     pub wrong: Vec<Wrong>,
     /// The moment at which the first finding was noticed.
     pub noticed: Option<TimeUs>,
-    /// All guards that were observed.
+    /// All guards that the campaign observed.
     pub guards: Vec<Guarded>,
     /// The recoveries, one per healing.
     pub recoveries: Vec<Recovery>,
-    /// The number of majorities that granted every key at the end, each on its own.
+    /// The number of majorities that granted every key at the end, while the other nodes were unreachable.
     pub majorities: usize,
     /// The servers at the end.
     pub ends: Vec<EndState>,
-    /// The number of starts that proved that they remember every grant, and the number of those that did not.
+    /// The number of starts whose state file proved that the node remembers every grant, and the number of other
+    /// starts.
     pub starts: (usize, usize),
-    /// The client of each life of a client process, from life 1 on.
+    /// The client of each life (a run of a client process from its start to its end), from life 1 on.
     pub lives: Vec<usize>,
     /// Leases that KEEPALIVE kept.
     pub kept: kept::KeptLeases,
@@ -138,7 +141,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     let recoveries = campaign.storms(&mut tell).await;
     tell("all faults are healed: every client finishes".to_owned());
     let Campaign { world, guards, mut history, from, noticed } = campaign;
-    // A process that ends from here on was asked to end.
+    // A process that ends after this point was asked to end.
     watchers.shutdown().await;
     aftermath::finish(&world).await;
     history.read(&world);
@@ -179,7 +182,7 @@ pub async fn run(settings: Settings, mut tell: impl FnMut(String)) -> Result<Out
     })
 }
 
-/// Checks that every register's number equals its count of accepted updates.
+/// Checks that every register's number equals the number of its accepted updates.
 fn counters(world: &World, history: &History) -> Vec<Wrong> {
     let taken = |key: u32| {
         let of_key = history.seen.iter().filter_map(|seen| seen.arrival).filter(|arrival| arrival.event.key == key);
@@ -205,12 +208,12 @@ impl Campaign {
     async fn storms(&mut self, tell: &mut impl FnMut(String)) -> Vec<Recovery> {
         let seconds = self.world.settings.seconds;
         let (half, end) = (self.from + seconds * 500_000, self.from + seconds * 1_000_000);
-        // New nodes are guarded; the first storm begins once they serve.
+        // New nodes are guarded. The first storm begins once they serve.
         let mut recoveries = vec![self.recover(tell).await];
         let mut drills = Drills::of(&self.world);
         for era in 0.. {
             let left = end.saturating_sub(now_us());
-            // On a busy machine, the guards of new nodes may use up all the time; some faults are injected even so.
+            // On a busy machine, the guards of new nodes may use up the whole time. At least one storm runs even so.
             if left == 0 && era > 0 {
                 break;
             }
@@ -232,7 +235,7 @@ impl Campaign {
                     _ = tokio::signal::ctrl_c() => interrupted = true,
                     () = sleep(Duration::from_secs(2)) => self.progress(tell),
                 }
-                // Halfway through, clocks become wild, so that even short campaigns have both phases.
+                // From half of the time on, clocks may be stepped by hours. Even a short campaign thus has both phases.
                 self.world.wild_clocks.store(now_us() > half, Ordering::Relaxed);
                 if now_us() >= storm_ends || interrupted {
                     self.world.storm.store(false, Ordering::Relaxed);
@@ -245,7 +248,7 @@ impl Campaign {
             }
             drills.next(&self.world).await;
             if now_us() < end && self.world.cluster.is_none() {
-                // At the end, every majority is asked for every key.
+                // At the end, every majority must grant every key.
                 aftermath::majorities_in_calm(&self.world).await;
             }
             self.progress(tell);
@@ -266,7 +269,7 @@ impl Campaign {
             left.push(watch::guard_left_ms(&slot.socket()).await);
         }
         left.sort_unstable();
-        // A majority serves, or every master of a cluster does.
+        // This is a majority of the nodes, or every master of a cluster.
         let needed = if self.world.cluster.is_some() { left.len() - 1 } else { left.len() / 2 };
         let guard_us = left[needed] * 1_000;
         loop {

@@ -1,15 +1,15 @@
-//! Waiting for conditions in a campaign.
+//! Waits for conditions in a campaign.
 
 use std::time::Duration;
 
-/// The longest time for anything that must happen; only reached when something is wrong.
+/// The longest wait for anything that must happen. A correct run never reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The pause between two checks.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Checks repeatedly until a value is there, for at most `$limit`; `None` at the limit. (A macro and not a function:
-/// the future of an async closure is not known to be `Send`.)
+/// Checks repeatedly until the expression is `Some`, for at most `$limit`; `None` at the limit. (This is a macro
+/// because the future of an async closure is not known to be `Send`.)
 macro_rules! until {
     ($limit:expr, $look:expr) => {{
         let begun = tokio::time::Instant::now();
@@ -23,7 +23,7 @@ macro_rules! until {
     }};
 }
 
-/// Waits like `until!`, for a condition that is true or false.
+/// Waits like `until!`, for a condition of type `bool`.
 macro_rules! comes_true {
     ($limit:expr, $look:expr) => {
         $crate::campaign::patience::until!($limit, ($look).then_some(())).is_some()

@@ -32,11 +32,11 @@ pub struct Settings {
     pub cluster: bool,
     /// The agents.
     pub agents: Vec<String>,
-    /// The number of keys, from 0 on, that all clients want.
+    /// The number of keys, from 0 on, for which all clients compete.
     pub contended_keys: u32,
-    /// One more key, which nobody else wants while this client lives.
+    /// One more key, which no other client wants.
     pub own_key: u32,
-    /// The number of tasks that take locks as the client crate does.
+    /// The number of tasks that take locks with the client crate.
     pub tasks: u32,
     /// The longest lease.
     pub max_ttl_ms: u64,
@@ -57,12 +57,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Returns the state of a process that has acquired nothing yet; `finish` turns true when it has to end.
+    /// Returns the state of a process that has acquired nothing yet. `finish` becomes true when the process has to end.
     pub(super) fn new(settings: Settings, client: Client, journal: Journal, finish: watch::Receiver<bool>) -> Self {
         Self { settings, client, journal, acquisitions: AtomicU32::new(0), finish }
     }
 
-    /// Returns true if held locks must be released and nothing new begun.
+    /// Returns true if the tasks must release their locks and begin nothing new.
     pub(super) fn is_to_finish(&self) -> bool {
         *self.finish.borrow()
     }
@@ -103,13 +103,13 @@ impl Task {
         self.shared.is_to_finish()
     }
 
-    /// Returns the next acquisition of this process.
+    /// Returns a new holder: the next acquisition of this process.
     pub(super) fn set_out(&self) -> Holder {
         let acquisition = self.shared.acquisitions.fetch_add(1, Ordering::Relaxed);
         Holder { client: self.shared.settings.number, acquisition }
     }
 
-    /// Reads or writes the register. Returns its present number, or `None` if the token is too small.
+    /// Reads or writes the register. Returns its current number, or `None` if the token is too small.
     pub(super) async fn access(&mut self, access: Access) -> Option<u64> {
         self.register.access(access).await.expect("the register is there")
     }

@@ -1,10 +1,10 @@
 //! The resource that the locks protect: a register for each key, in the campaign's own process, which clients reach
-//! over a socket. It keeps the largest token of any writer and the largest of any client. It refuses a write whose
-//! token is below the largest of any client, and a reader's access whose token is below the largest of any writer. Each
-//! permit has its own number and largest token there.
+//! over a socket. The register keeps the largest token of any writer and the largest token of any client. It refuses a
+//! write whose token is below the largest of any client, and a read whose token is below the largest of any writer.
+//! Each permit has a number and a largest token of its own there.
 //!
-//! A writer's reads carry its token too. A register that checks writes alone would lose updates: an old holder's write
-//! between the new holder's read and its write has a token that the register has no reason to refuse yet.
+//! A writer's reads carry its token too. If only writes had tokens, updates would be lost: an old holder's write may
+//! arrive after the new holder's read and before its write, when the register has not seen the larger token.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -60,14 +60,14 @@ struct Inner {
 
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// The numbers by permit; 0 is the one of writers and readers.
+    /// The numbers by permit. Number 0 is that of writers and readers.
     numbers: BTreeMap<u16, u64>,
     /// The largest tokens of the accesses so far.
     seen: Floors,
 }
 
 impl Register {
-    /// Serves clients at `path` as long as the runtime lives.
+    /// Serves clients at `path` until the runtime ends.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Register {
     /// Performs an access. Returns the current number, or `None` if the access is refused.
     pub fn access(&self, access: Access) -> Option<u64> {
         let mut inner = self.inner();
-        // Read under the lock, so that the order of times is the order of accesses.
+        // The clock is read under the mutex, so that the order of times is the order of accesses.
         let at = now_us();
         let Access { key, who, token, mode, write } = access;
         let cell = inner.cells.entry(key).or_default();
@@ -178,14 +178,14 @@ mod tests {
         assert_eq!(access(B, 6, None), Some(0));
         assert_eq!(access(A, 5, Some(1)), None);
         assert_eq!(access(B, 6, Some(1)), Some(1));
-        // Without the token in the read, this would happen.
+        // This would happen without the token in the read.
         assert_eq!(access(B, 6, Some(1)), Some(1));
         let arrivals = register.arrivals_from(0);
         assert_eq!(arrivals.iter().map(|arrival| arrival.taken).collect::<Vec<_>>(), [true, true, false, true, true]);
         assert_eq!(arrivals.iter().filter(|arrival| arrival.lost_update).count(), 1);
     }
 
-    /// Checks for accesses, each with a mode and a token, whether the register accepts them.
+    /// Lists accesses, each with a mode and a token, and whether the register accepts them.
     #[test]
     fn readers_and_permits_are_refused_what_is_older_than_a_writer_and_no_more() {
         let permit = |number| HeldAs::Permit { number, limit: 3 };

@@ -23,11 +23,11 @@ const AROUND_US: u64 = 2_000_000;
 /// The most lines shown around a violation.
 const AROUND_MAX: usize = 60;
 
-/// The most violations shown with the events around them.
+/// The most violations that are shown with the events around them.
 const SHOWN_MAX: usize = 10;
 
-/// The delay after the end of its validity, in microseconds, within which a loss counts as reported in time on a busy
-/// machine.
+/// The delay, in microseconds, up to which a loss that is reported after the end of the validity counts as in time on a
+/// busy machine.
 const IN_TIME_US: u64 = 20_000;
 
 /// The client crate's longest pause between two attempts to connect, in microseconds.
@@ -65,13 +65,13 @@ pub struct Numbers {
     pub shared: usize,
     /// Permits taken.
     pub permits: usize,
-    /// Locks taken by clients that had asked while another client held them.
+    /// Locks taken by clients that had begun to wait while another client held the lock.
     pub handed_over: usize,
     /// Extensions of leases, and tokens raised.
     pub extended: usize,
     /// The answers to requests for locks, by kind.
     pub answers: BTreeMap<String, usize>,
-    /// The waits of requests that were served, in microseconds, sorted.
+    /// The waits of requests that got the lock, in microseconds, sorted.
     pub waits_us: Vec<u64>,
     /// Locks that were lost while they were held.
     pub lost: usize,
@@ -97,7 +97,7 @@ impl Numbers {
                 }
                 Line::Lost { .. } => numbers.lost += 1,
                 Line::Released { answer, .. } => *numbers.released.entry(answer.clone()).or_default() += 1,
-                // The other lines have judges of their own.
+                // Other modules judge the other lines.
                 _ => {}
             }
         }
@@ -133,7 +133,7 @@ impl Numbers {
     }
 }
 
-/// Returns the value at this fraction of a sorted list.
+/// Returns the value at the fraction `part` of a sorted list.
 fn at<T: Copy + Default>(sorted: &[T], part: f64) -> T {
     let n = (sorted.len().saturating_sub(1)) as f64 * part;
     sorted.get(n.round() as usize).copied().unwrap_or_default()
@@ -260,8 +260,8 @@ fn markdown(outcome: &Outcome) -> String {
         );
     }
     if let Some(worst) = outcome.recoveries.iter().max_by_key(|recovery| recovery.took_us) {
-        // A majority serves, the longest lease of a dead holder ends, and a client reconnects after giving up a
-        // connection.
+        // The longest expected recovery: a majority must serve, the longest lease of a dead holder ends, and a client
+        // reconnects.
         let expected = worst.guard_us + settings.max_ttl_ms * 1_000 + RECONNECT_US;
         row(
             "recoveries",
@@ -309,8 +309,8 @@ fn markdown(outcome: &Outcome) -> String {
     text
 }
 
-/// Describes when losses were reported, relative to the end of the validity. A process that was stopped meanwhile can
-/// learn of its loss only when it continues.
+/// Describes when losses were reported, relative to the end of the validity. A process that was stopped learns of its
+/// loss only when it continues.
 fn losses(outcome: &Outcome) -> String {
     let (mut early, mut in_time, mut stopped, mut late) = (0, 0, 0, vec![]);
     for line in &outcome.history.lines {

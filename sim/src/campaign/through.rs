@@ -1,6 +1,6 @@
-//! A task of a client process that takes locks through agents, as a program in any language does: it knows its owner
-//! name and the clock, but no nodes. When its agent is killed, it goes to another, which continues with what the first
-//! took.
+//! A task of a client process that takes locks through agents, as a program in any language does. It knows its owner
+//! name and the clock, but no nodes. When its agent is killed, the task uses another agent, which continues with the
+//! locks that the first one took.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const TTL_MIN_MS: u64 = 300;
 /// The longest time for an agent to answer, on top of the time to wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The most permits of a lock. Clients that ask for one disagree about the limit.
+/// The most permits of a lock. The clients do not agree on the limit.
 const PERMITS_MAX: u16 = 4;
 
 /// Returns the end of the holder's validity for a lease that was requested at `sent`, as docs/agent.md says.
@@ -33,7 +33,7 @@ pub(super) fn valid_until(sent: TimeUs, waited_ms: u64, ttl_ms: u64) -> TimeUs {
 
 pub(super) struct Through {
     task: Task,
-    /// The connection to the agent asked last.
+    /// The connection to the last agent that was asked.
     agent: Option<Connection>,
 }
 
@@ -60,7 +60,7 @@ impl Through {
         }
     }
 
-    /// Asks the agent that the task is connected to, or else another one.
+    /// Asks the agent to which the task is connected, or another one if that fails.
     async fn ask(&mut self, words: &[&str]) -> RedisResult<Reply> {
         let mut agent = match self.agent.take().filter(|_| !self.task.once_in(20)) {
             Some(agent) => agent,
@@ -101,7 +101,7 @@ impl Through {
         }
         let since = now_us();
         let mut sent = since;
-        // A task whose agent went away asks another one, which may know the lock.
+        // If its agent fails, the task asks another one, which may know the lock.
         let mut reply = self.ask(&words).await;
         for _ in 0..2 {
             if reply.is_ok() {
@@ -133,7 +133,7 @@ impl Through {
             answer: answer.to_owned(),
         });
         let Some((token, waited_ms, number)) = granted else {
-            // A lock that a lost agent may have taken ends with its lease, or here.
+            // A lock that the failed agent may have taken ends with its lease, or with this release.
             if self.task.once_in(2) {
                 let _ = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
             }
@@ -153,13 +153,13 @@ impl Through {
         let held = self.hold(held, &name, &owner).await;
         let is_lost = now_us() >= held.until;
         self.task.write(Line::Event(Event { at: now_us().min(held.until), key, who, what: Occurrence::Ended }));
-        // A holder that lost the lock and does not check: another one may have it by then, with an extension that
-        // reached only some nodes still running.
+        // This holder has lost the lock and does not check. Another owner may have the lock by now, while an extension
+        // of the first still runs on some nodes.
         if is_lost && self.task.once_in(2) {
             let late = self.task.ms(0, held.ttl_ms);
             sleep(late).await;
         }
-        // The others leave without a word.
+        // Other tasks end without a release.
         if !self.task.once_in(6) {
             let sent = now_us();
             let reply = self.ask(&["LOCK.RELEASE", &name, &owner, "LEVEL", "1"]).await;
@@ -204,7 +204,7 @@ impl Through {
         }
     }
 
-    /// Extends the lock. Returns true if the task still holds it, to its knowledge.
+    /// Extends the lock. Returns true if the task still holds the lock as far as it knows.
     async fn extend(&mut self, held: &mut Held, name: &str, owner: &str) -> bool {
         let sent = now_us();
         let ttl = held.ttl_ms.to_string();
@@ -215,7 +215,7 @@ impl Through {
             let what = format!("{} had token {} of key {}, and was told {token}", held.who, held.token, held.key);
             self.task.write(Line::Wrong { at, what });
         }
-        // An answer that arrives after the lease has ended belongs to another lease: the task stops.
+        // An answer that arrives after the end of the lease may concern a later lease, so the task stops.
         if at >= held.until {
             return false;
         }

@@ -1,8 +1,8 @@
-//! The picture of a campaign: who held what when, and the faults at the time.
+//! Draws a campaign: the holders of each lock over time, and the faults.
 //!
-//! The top shows the whole run. Below it, windows of some seconds show the interesting moments: violations first, else
+//! The top shows the whole run. Below it, windows of some seconds show the interesting moments: violations first, then
 //! times with many faults. In a window, each lock is a row with its holders as bars, and each node is a row with its
-//! faults; the network and the clients follow.
+//! faults. The faults of the network and the clients follow.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ const WINDOW_US: u64 = 12_000_000;
 /// The number of windows.
 const WINDOWS: usize = 5;
 
-/// The approximate width of a letter.
+/// The approximate width of a letter in pixels.
 const LETTER: f64 = 5.6;
 
 const TEXT: &str = "#333";
@@ -61,7 +61,8 @@ pub fn write(outcome: &Outcome, path: &Path) -> io::Result<()> {
     svg::save(path, &document)
 }
 
-/// Returns where the windows begin: at violations, else where nodes had the most faults, at a distance from each other.
+/// Returns the beginnings of the windows: at violations, then where nodes had the most faults. They are at a distance
+/// from each other.
 fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut begins: Vec<TimeUs> = vec![];
     let last = outcome.until.saturating_sub(WINDOW_US).max(outcome.from);
@@ -83,7 +84,7 @@ fn windows(outcome: &Outcome) -> Vec<TimeUs> {
     let mut moments: Vec<TimeUs> = (outcome.from..last).step_by(WINDOW_US as usize).collect();
     moments.sort_by_cached_key(|&at| std::cmp::Reverse(refused(at) + faults(at)));
     moments.iter().for_each(|&at| add(at + WINDOW_US / 2));
-    // The last storm, and how it ended.
+    // One window shows the last storm and the recovery from it.
     if let Some(recovery) = outcome.recoveries.last() {
         add(recovery.from);
     }
@@ -130,13 +131,13 @@ impl Drawing {
         self.y += 10.0;
     }
 
-    /// Draws a bar with a tooltip, and with `text` in it where that fits.
+    /// Draws a bar with a tooltip. Draws `text` in the bar if it fits.
     fn bar(&mut self, x: (f64, f64), y: (f64, f64), fill: &str, text: &str, tip: String) {
         let width = (x.1 - x.0).max(1.0);
         let rectangle =
             Rectangle::new().set("x", x.0).set("y", y.0).set("width", width).set("height", y.1).set("fill", fill);
         let mut group = Group::new().add(Title::new(tip)).add(rectangle);
-        // The text that fits, in whole words if possible.
+        // The part of the text that fits, in whole words if possible.
         let room = (width / LETTER) as usize;
         if room > 3 && !text.is_empty() {
             let text: String = text.chars().take(room).collect();
@@ -312,7 +313,7 @@ impl Drawing {
             }
             let text = text(fault);
             let x0 = place(fault.from.max(from), from, until);
-            // Wide enough to be legible, even though a short fault looks longer; the tooltip has its true length.
+            // A bar is wide enough to be seen, so a short fault looks longer. The tooltip has its true length.
             let x1 = place(end.min(until), from, until).max(x0 + 4.0);
             let lane = ends.iter().position(|&end| end + 1.0 < x0).unwrap_or(ends.len());
             let room = if x1 - x0 < 40.0 { text.len().min(24) as f64 * LETTER } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Watches nodes and clients while a campaign runs: their guards, and processes that end by themselves.
+//! Watches nodes and clients while a campaign runs: guards of nodes, and processes that end by themselves.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub struct Guarded {
     /// The node.
     pub node: usize,
-    /// The moment at which the guard was first seen.
+    /// The moment at which the guard was first observed.
     pub from: TimeUs,
     /// The end of the guard, past or expected.
     pub until: TimeUs,
@@ -31,7 +31,7 @@ pub struct Guarded {
     pub reason: String,
 }
 
-/// All guards that were seen.
+/// All guards that were observed.
 #[derive(Clone, Debug, Default)]
 pub struct Guards(Arc<Mutex<Vec<Guarded>>>);
 
@@ -45,7 +45,7 @@ impl Guards {
         let now = now_us();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = all.iter_mut().rev().find(|guarded| guarded.node == node);
-        // A guard that was seen a moment ago and goes on counts as the same one.
+        // A guard that was observed a moment ago and still runs counts as the same one.
         match open {
             Some(open) if open.until >= now && left_ms == 0 => open.until = now,
             Some(open) if open.until + LOOK.as_micros() as u64 >= now && open.reason == reason && left_ms > 0 => {

@@ -36,39 +36,39 @@ pub const CLIENTS: usize = 4;
 /// The number of keys that all clients want.
 pub const CONTENDED_KEYS: u32 = 8;
 
-/// A node: a machine behind its links, which another machine may replace.
+/// A node: a server process (machine) behind its links. Another machine may replace it.
 #[derive(Debug)]
 pub struct Slot {
     /// The disk.
     pub disk: Disk,
-    /// The machine. The holder of this mutex acts on its process; an end seen by anybody else is not the nemesis's
-    /// doing.
+    /// The machine. A task that kills or stops the process holds this mutex. If the process ends while no task holds
+    /// it, the end is a finding.
     pub machine: tokio::sync::Mutex<Machine>,
-    /// The server that the links lead to.
+    /// The server to which the links lead.
     pub target: Target,
-    /// The port of the first machine, which bypasses the links; a node of a cluster has no other.
+    /// The port of the first machine, which bypasses the links. A node of a cluster has no other port.
     port: u16,
-    /// The wall clock of the machine that the links lead to.
+    /// The wall clock of the machine to which the links lead.
     clock: Mutex<WallClock>,
 }
 
 impl Slot {
-    /// Returns the socket of the machine that the links lead to.
+    /// Returns the socket of the machine to which the links lead.
     pub fn socket(&self) -> PathBuf {
         relock(&self.target).clone()
     }
 
-    /// Returns the port of the first machine, which bypasses the links; a node of a cluster has no other.
+    /// Returns the port of the first machine, which bypasses the links. A node of a cluster has no other port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the wall clock of the machine that the links lead to.
+    /// Returns the wall clock of the machine to which the links lead.
     pub fn clock(&self) -> WallClock {
         relock(&self.clock).clone()
     }
 
-    /// Makes the links lead to `machine` from now on.
+    /// Makes the links lead to `machine`.
     pub fn reach(&self, machine: &Machine) {
         *relock(&self.target) = machine.socket();
         *relock(&self.clock) = machine.clock.clone();
@@ -101,7 +101,7 @@ impl Process {
         self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Lets the process finish: it releases what it holds, and acquires what it waits for.
+    /// Asks the process to finish: to acquire the locks that it waits for, and to release all.
     pub fn finish(&mut self) {
         self.child.as_mut().map(|child| child.stdin.take());
     }
@@ -118,21 +118,21 @@ pub struct World {
     pub log: Log,
     /// The nodes.
     pub slots: Vec<Slot>,
-    /// The links by client, then by node. A server of a cluster announces one address to all, so there all clients
-    /// share one row.
+    /// The links by client, then by node. A server of a cluster announces one address to all clients, so there is one
+    /// row for all clients there.
     pub links: Vec<Vec<Link>>,
     /// The cluster, if the nodes are one.
     pub cluster: Option<Cluster>,
-    /// The client processes; then the agents, one beside each client, which every client uses. There are no agents in a
-    /// cluster.
+    /// The client processes, then the agents. One agent runs next to each client, and every client uses all agents. A
+    /// cluster has no agents.
     pub processes: Vec<tokio::sync::Mutex<Process>>,
     /// The resource that the locks protect.
     pub register: Register,
-    /// The largest token that any holder had so far.
+    /// The largest token of any holder so far.
     pub highest_token: AtomicU64,
-    /// True while the nemesis is at work.
+    /// True during a storm, the period in which faults are injected.
     pub storm: AtomicBool,
-    /// True once clocks may be stepped further than nodes tolerate; disks are lost only before.
+    /// True once clocks may be stepped further than nodes tolerate. Disks are lost only before that.
     pub wild_clocks: AtomicBool,
     lives: Mutex<Vec<(usize, PathBuf)>>,
     machines_made: AtomicU32,
@@ -140,12 +140,12 @@ pub struct World {
 }
 
 impl World {
-    /// Starts the server of a node.
+    /// Starts the server of node `node`.
     pub async fn start(&self, node: usize, machine: &mut Machine) {
         self.start_as(&format!("node {}", node + 1), machine).await;
     }
 
-    /// Starts a server of this name.
+    /// Starts a server named `who`.
     pub async fn start_as(&self, who: &str, machine: &mut Machine) {
         for _ in 0..STARTS {
             match machine.start(&self.common, None).await {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Creates the world and starts the servers on new disks, so they are guarded for a while.
+    /// Creates the world and starts the servers on new disks. They are guarded at first.
     ///
     /// # Errors
     ///
@@ -265,7 +265,8 @@ impl World {
         process.child = Some(command.spawn().expect("this program can be started again"));
     }
 
-    /// Returns the settings for the next life of a client. Its journal exists before anybody reads it.
+    /// Returns the settings for the next life of a client (a run of its process). Creates its journal, so that it can
+    /// be read at once.
     fn client_settings(&self, client: usize) -> process::Settings {
         let mut lives = relock(&self.lives);
         let number = lives.len() as u32 + 1;
@@ -297,8 +298,8 @@ impl World {
         &self.processes[CLIENTS..]
     }
 
-    /// Returns a node's machine, unless somebody else is at work on it. A machine that ended by itself is a finding,
-    /// and is restarted.
+    /// Returns a node's machine, unless another task acts on it. A machine that ended by itself is a finding, and is
+    /// restarted.
     pub async fn take_machine(&self, node: usize) -> Option<tokio::sync::MutexGuard<'_, Machine>> {
         let mut machine = self.slots[node].machine.try_lock().ok()?;
         if let Some(status) = machine.ended() {
@@ -308,7 +309,7 @@ impl World {
         Some(machine)
     }
 
-    /// Stops the servers of these nodes until the return value is dropped.
+    /// Stops the servers of these nodes until the returned value is dropped.
     pub async fn stop(&self, nodes: impl IntoIterator<Item = usize>) -> Stopped<'_> {
         let mut machines = vec![];
         for node in nodes {
@@ -331,7 +332,7 @@ impl World {
         connect(self.addresses(0), self.settings.cluster)
     }
 
-    /// Returns the addresses at which a client, and the agent beside it, reach the nodes.
+    /// Returns the addresses at which a client, and the agent next to it, reach the nodes.
     pub fn addresses(&self, client: usize) -> Vec<String> {
         self.links_of(client).iter().map(Link::address).collect()
     }
@@ -341,12 +342,12 @@ impl World {
         format!("unix://{}", self.folder.join(format!("agent-{}", agent + 1)).display())
     }
 
-    /// Returns the journals of all client processes so far, from number `first` on.
+    /// Returns the journals of all lives of client processes so far, from number `first` on.
     pub fn journals_from(&self, first: usize) -> Vec<PathBuf> {
         relock(&self.lives)[first..].iter().map(|(_, journal)| journal.clone()).collect()
     }
 
-    /// Returns the client of each life of a process, from life 1 on.
+    /// Returns the client of each life (a run of a client process), from life 1 on.
     pub fn lives(&self) -> Vec<usize> {
         relock(&self.lives).iter().map(|&(client, _)| client).collect()
     }
@@ -379,13 +380,13 @@ impl World {
         self.settings.does(kind)
     }
 
-    /// Returns true while the nemesis is active.
+    /// Returns true during a storm, the period in which faults are injected.
     pub fn storms(&self) -> bool {
         self.storm.load(Ordering::Relaxed)
     }
 }
 
-/// Servers that are stopped until this is dropped.
+/// Servers that are stopped until this value is dropped.
 pub struct Stopped<'a>(Vec<tokio::sync::MutexGuard<'a, Machine>>);
 
 impl Drop for Stopped<'_> {
@@ -394,7 +395,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Returns the name for files about a process.
+/// Returns the name of the files about a process.
 fn file_name(on: On) -> String {
     on.to_string().replace(' ', "-")
 }

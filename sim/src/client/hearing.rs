@@ -50,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Stops waiting for answers to the current attempt.
+    /// Stops waiting for answers to the requests of the current attempt.
     pub fn stop_asking(&mut self, now: Now) -> Step {
         let mut all = Step::default();
         while let Stage::Acquiring { .. } | Stage::Looking(_) = self.stage
@@ -106,7 +106,7 @@ impl Client {
     fn on_answer(&mut self, open: Open, id: Option<NodeId>, answer: Answer, now: Now) -> Step {
         let Payload::Ask(ask) = open.says else { return Step::default() };
         let (node, random) = (open.seat, self.random());
-        // Without the rule, an answer counts as if it had come at once.
+        // With `AnswersInTime` switched off, an answer counts as if it had come at once.
         let heard = if self.without.is(Rule::AnswersInTime) { open.sent } else { now.boot };
         match &mut self.stage {
             Stage::Acquiring { machine, since } => {
@@ -115,7 +115,7 @@ impl Client {
                     Progress::Goes(calls) => self.go_on(calls, now),
                     Progress::Held(held) => self.hold(held, since, now),
                     Progress::TooLate => self.give_back(Status::Refused(Refused::TooLate), now),
-                    // The obstacle may depend on nodes that have not answered.
+                    // The reason may change with the answers of other nodes.
                     Progress::Impossible => match machine.obstacle() {
                         None => Step::default(),
                         Some(obstacle) => self.give_back(Status::Refused(obstacle.refused()), now),
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Sends the machine's next calls. Without the second round, they count as done.
+    /// Sends the machine's next calls. With `SecondRound` switched off, they count as done.
     fn go_on(&mut self, calls: Vec<Call>, now: Now) -> Step {
         if self.without.is(Rule::SecondRound) {
             for call in &calls {
@@ -171,7 +171,8 @@ impl Client {
     }
 }
 
-/// Returns until when a client relies on a lock that is valid until `until`: without some rules, for longer.
+/// Returns until when a client relies on a lock that is valid until `until`. With some rules switched off, this is
+/// later than `until`.
 fn belief(until: BootTime, ttl_ms: u32, asked: BootTime, without: Without, now: Now) -> BootTime {
     match without.0 {
         Some(Rule::FromTheSend) => until.plus_us(now.boot.us_since(asked)),

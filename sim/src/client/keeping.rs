@@ -1,12 +1,12 @@
-//! Keeping a lock: by the shipped [`Keeper`], or by rounds that begin when the client's driver says so, even before the
-//! last one is over.
+//! Keeps a lock: by the shipped [`Keeper`], or by rounds of extension that begin when the client's driver says so, even
+//! before the last round is over.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Answer, Auto, Call, Held, Keeper, News, NodeId, ROUNDS_A_LEASE, WhyLost, Work};
 
 use crate::rules::{Rule, Without};
 
-/// A held lock.
+/// The way in which a held lock is extended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeping {
     ByHand(Held),

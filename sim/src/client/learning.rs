@@ -15,7 +15,8 @@ impl Client {
         self.works_with.version()
     }
 
-    /// Makes `set` the client's set of nodes: the held lock moves to it, and a pending acquisition or wait starts over.
+    /// Makes `set` the client's set of nodes. A held lock moves to that set, and a pending acquisition or wait starts
+    /// over.
     pub fn learn(&mut self, set: Arc<Set>, now: Now) -> Step {
         if set.version() <= self.version() {
             return Step::default();
@@ -38,7 +39,7 @@ impl Client {
         }
     }
 
-    /// Restarts the client after its process was killed, with the names in its configuration.
+    /// Restarts the client after its process was killed, with the node names in its configuration.
     pub fn start_from(&mut self, set: Arc<Set>) {
         self.works_with = set;
     }

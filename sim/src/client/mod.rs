@@ -1,7 +1,8 @@
-//! A client without sockets: the machines of `palisade_core::quorum`, with the work of the client crate around them.
+//! A client without sockets: the machines of `palisade_core::quorum`, surrounded by what the client crate does around
+//! them.
 //!
-//! It takes one lock at a time. The driver delivers what the client sends, decides when time passes, and reports to the
-//! referee what the client relies on. Times are those of the client's own clocks.
+//! The client takes one lock at a time. Its driver (a model or the simulation) delivers the client's requests, decides
+//! when time passes, and reports to the referee what the client relies on. Times are those of the client's own clocks.
 
 mod hearing;
 mod keeping;
@@ -22,10 +23,10 @@ use crate::rules::{Rule, Without};
 use keeping::Keeping;
 pub use set::Set;
 
-/// The time, in milliseconds, for which nodes keep the request of a client that waits once.
+/// The time, in milliseconds, for which nodes keep a waiting client's request.
 const WAIT_MS: u32 = 5_000;
 
-/// The result of an input.
+/// The result of an input to the client.
 #[derive(Debug, Default)]
 pub struct Step {
     /// The requests to send, each with a delay in milliseconds.
@@ -47,11 +48,12 @@ pub enum Status {
     Ended,
     /// An attempt was refused.
     Refused(Refused),
-    /// The client's turn in the queues came, with the reserved permit's number; `None` if the client left them.
+    /// The client's turn in the queues came. The number is that of the reserved permit; `None` if the client left the
+    /// queues.
     Told(Option<u16>),
-    /// A majority shows this permit as free; `None` if it shows none.
+    /// The number of a permit that a majority shows as free; `None` if it shows none.
     Shown(Option<u16>),
-    /// The client no longer wants anything.
+    /// The client no longer asks or waits for a lock.
     Left,
 }
 
@@ -89,8 +91,8 @@ pub struct Client {
     acquisition: u32,
     key: u32,
     ttl_ms: u32,
-    /// The node set that the client works with, and the one that its current acquisition asks: equal unless a rule is
-    /// switched off.
+    /// The node set that the client works with, and the node set that its current acquisition asks. They are equal
+    /// unless a rule is switched off.
     works_with: Arc<Set>,
     asks: Arc<Set>,
     without: Without,
@@ -99,18 +101,18 @@ pub struct Client {
     /// The highest token seen, for proposals.
     seen: u64,
     ticket: u64,
-    /// The requested mode, and the mode of the request, with a permit's number.
+    /// The requested mode, and the mode of the request that was sent, with a permit's number.
     wanted: Wanted,
     mode: HeldAs,
     stage: Stage,
     open: BTreeMap<u32, Open>,
     requests: u32,
-    /// The servers that answered under each name.
+    /// The ids of the servers that answered under each name.
     ids: BTreeMap<usize, NodeId>,
 }
 
 impl Client {
-    /// Returns client `number`, whose list has `nodes` names.
+    /// Returns client `number`, whose configuration has `nodes` names.
     pub fn new(number: u32, nodes: usize, ttl_ms: u32, without: Without) -> Self {
         let set = Arc::new(Set::of_names(nodes));
         Self { number, ttl_ms, works_with: Arc::clone(&set), asks: set, without, ..Self::default() }
@@ -121,22 +123,22 @@ impl Client {
         Self { in_background, ..self }
     }
 
-    /// Returns the current acquisition, or else the last one.
+    /// Returns the current acquisition, or the last one if there is no current one.
     pub fn who(&self) -> Holder {
         Holder { client: self.number, acquisition: self.acquisition }
     }
 
-    /// Returns the lock of that acquisition.
+    /// Returns the lock that [`who`](Self::who) is about.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// Returns the mode of that acquisition.
+    /// Returns the mode of the acquisition [`who`](Self::who).
     pub fn mode(&self) -> HeldAs {
         self.mode
     }
 
-    /// Returns the ticket, which determines the place in the queues.
+    /// Returns the ticket, which determines the client's place in the queues.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
@@ -156,7 +158,8 @@ impl Client {
         self.stage == Stage::Idle
     }
 
-    /// Returns the held lock, when the client began to ask for it, and until when the client relies on it.
+    /// Returns the held lock, the time at which the client began to ask for it, and the time until which the client
+    /// relies on it.
     pub fn holding(&self) -> Option<(&Held, BootTime, BootTime)> {
         match &self.stage {
             Stage::Holding { keeping, since, until } => Some((keeping.held(), *since, *until)),
@@ -164,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Returns the moment to wake the client, so that it extends its lock in the background.
+    /// Returns the moment at which to wake the client, so that it extends its lock in the background.
     pub fn wake_at(&self) -> Option<BootTime> {
         match &self.stage {
             Stage::Holding { keeping, .. } => keeping.wake_at(self.without),
@@ -172,7 +175,7 @@ impl Client {
         }
     }
 
-    /// Returns true if somebody took the held lock away.
+    /// Returns true if an operator took the held lock away.
     pub fn is_taken_away(&self) -> bool {
         let is_noticed = !self.without.is(Rule::TakenAwayIsLost);
         matches!(&self.stage, Stage::Holding { keeping, .. } if is_noticed && keeping.is_taken_away())
@@ -183,7 +186,7 @@ impl Client {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Returns the pending requests: their numbers, and when they were sent.
+    /// Returns the pending requests: the number of each, and the time at which it was sent.
     pub fn open(&self) -> impl Iterator<Item = (u32, BootTime)> {
         self.open.iter().map(|(number, open)| (*number, open.sent))
     }
@@ -195,7 +198,7 @@ impl Client {
 
     // Actions of the client.
 
-    /// Asks once for `key`.
+    /// Asks for `key` once.
     pub fn acquire(&mut self, key: u32, now: Now) -> Step {
         self.set_out(key, Wanted::Exclusive, now);
         self.ask(Wanted::Exclusive, false, now)
@@ -208,8 +211,8 @@ impl Client {
         self.ticket = self.propose(now).get();
     }
 
-    /// Asks for the lock in this mode, under the name whose turn has come or under a new one. If no permit is given,
-    /// the client draws one.
+    /// Asks for the lock in this mode. With `keeps_name`, the request has the name whose turn has come; otherwise, it
+    /// has a new name. If no permit is given, the client draws one.
     pub fn ask(&mut self, wanted: Wanted, keeps_name: bool, now: Now) -> Step {
         let number = match wanted {
             Wanted::Permit { number: Some(number), .. } => number,
@@ -219,7 +222,7 @@ impl Client {
         self.begin(number, keeps_name && self.is_waiting(), now)
     }
 
-    /// Asks for what was reported as free.
+    /// Asks for the lock after the client's turn came, or for the permit that was reserved or shown as free.
     pub fn ask_as_told(&mut self, told: Option<u16>, now: Now) -> Step {
         let wanted = match (self.wanted, told) {
             (Wanted::Permit { limit, .. }, Some(number)) => Wanted::Permit { limit, number: Some(number) },
@@ -238,7 +241,7 @@ impl Client {
     /// Asks for the lock, or for permit `number`.
     fn begin(&mut self, number: u16, keeps_name: bool, now: Now) -> Step {
         self.mode = HeldAs::of(self.wanted, number);
-        // Each attempt has its own name; a client whose turn has come keeps the name under which it waited.
+        // Each attempt has a new name. A client whose turn has come keeps the name under which it waited.
         if !keeps_name {
             self.begin_name();
         }
@@ -249,19 +252,20 @@ impl Client {
         self.send(0, calls, now)
     }
 
-    /// Asks which other permit is free, after a refusal.
+    /// Asks the nodes, after a refusal, which other permit is free.
     pub fn look_for_permit(&mut self, now: Now) -> Step {
         self.stage = Stage::Looking(Choice::begin(self.members().len()));
         self.open.clear();
         self.tell_all(Payload::Look, now)
     }
 
-    /// Waits for its turn after a refusal, once at each node, under a new name, in its ticket's place.
+    /// Waits for the client's turn after a refusal, once at each node, under a new name and with the ticket of the
+    /// acquisition.
     pub fn wait(&mut self, now: Now) -> Step {
         self.join(now.boot, WAIT_MS, now)
     }
 
-    /// Waits for its turn for `patience_ms`, and renews the wait at nodes where it has run out.
+    /// Waits for the client's turn for `patience_ms`, and renews the wait at nodes where it has run out.
     pub fn wait_for(&mut self, patience_ms: u32, now: Now) -> Step {
         if self.without.is(Rule::TicketIsKept) {
             self.ticket = self.propose(now).get();
@@ -270,7 +274,8 @@ impl Client {
         self.join(until, Waiter::at_a_time_ms(until, 0, now.boot, self.random()), now)
     }
 
-    /// Starts a new name, in the newest known set; without the rule, in the set from the beginning.
+    /// Begins a new name, in the newest set that the client knows. With `AcquisitionsBeginAnew` switched off, it stays
+    /// in the first one.
     fn begin_name(&mut self) {
         self.acquisition += 1;
         if !self.without.is(Rule::AcquisitionsBeginAnew) {
@@ -296,7 +301,7 @@ impl Client {
         self.keeps(now, |keeping, random| keeping.wake(now.boot, random))
     }
 
-    /// Turns a writer into a reader.
+    /// Turns a writer (a holder in exclusive mode) into a reader.
     pub fn share(&mut self, now: Now) -> Step {
         let is_writer = self.mode == HeldAs::Exclusive;
         if !self.holding().is_some_and(|(.., until)| is_writer && now.boot < until) {
@@ -314,7 +319,7 @@ impl Client {
         self.send(round, calls, now)
     }
 
-    /// Releases the lock, or what the client may have of it, and stops waiting.
+    /// Releases the lock, or the grants that the client may have, and stops waiting.
     pub fn release(&mut self, now: Now) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         self.give_back(if held { Status::Ended } else { Status::Left }, now)
@@ -328,7 +333,8 @@ impl Client {
         Step { says: Some(says), ..step }
     }
 
-    /// Kills the client's process: the client relies on nothing, and only remembers not to use a name twice.
+    /// Kills the client's process. The client then relies on nothing, and only remembers the names that it must not use
+    /// again.
     pub fn forget(&mut self) -> Step {
         let held = matches!(self.stage, Stage::Holding { .. });
         (self.stage, self.seen) = (Stage::Idle, 0);
@@ -337,11 +343,11 @@ impl Client {
         Step { sends: vec![], says: held.then_some(Status::Ended) }
     }
 
-    /// Reads the clock: a lock whose validity has ended is lost.
+    /// Checks the clock: a lock whose validity has ended is lost.
     pub fn look(&mut self, now: Now) -> Option<Step> {
         let Stage::Holding { keeping, until, .. } = &self.stage else { return None };
         let held = keeping.held();
-        // Without the rule, the client keeps the lock as long as a round is under way.
+        // With `AnswersInTime` switched off, the client keeps the lock as long as a round is pending.
         let hopes = self.without.is(Rule::AnswersInTime) && held.round() > 0 && held.outcome().is_none();
         let over = now.boot >= *until && !hopes;
         (over || self.is_taken_away()).then(|| self.release(now))
@@ -349,7 +355,7 @@ impl Client {
 
     // Requests of the client.
 
-    /// Returns the seats of the set that the client uses; half of them without the rule that majorities meet.
+    /// Returns the seats of the set that the client uses: all, or only half of them with `MajoritiesMeet` switched off.
     fn members(&self) -> Range<usize> {
         let nodes = self.asks.len();
         match self.without.is(Rule::MajoritiesMeet) {
@@ -384,7 +390,7 @@ impl Client {
         let (node, meant) = self.asks.seat(self.members().start + seat);
         let wanted = match says {
             Payload::Wait { .. } => self.wanted,
-            // Without the rule, the node counts holders, whatever their numbers.
+            // With `NumbersNotCounts` switched off, the node counts holders and ignores their numbers.
             _ if self.without.is(Rule::NumbersNotCounts) => match self.mode {
                 HeldAs::Permit { limit, .. } => Wanted::Permit { limit, number: None },
                 mode => mode.wanted(),

@@ -3,10 +3,10 @@
 use palisade_core::Members;
 use palisade_core::quorum::NodeId;
 
-/// The id of a member that could not be asked when the set was founded. No server has it.
+/// The id of a member that could not be asked at the founding of the set. No server has it.
 const NOBODY: NodeId = NodeId(0);
 
-/// A version of the node set, as a client works with it.
+/// A version of the node set, in the form that a client needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Set {
     version: u64,
@@ -20,12 +20,12 @@ struct Seat {
 }
 
 impl Set {
-    /// Returns the set of a client with `nodes` configured names that knows of no version.
+    /// Returns the set of a client with `nodes` configured names and no known version.
     pub fn of_names(nodes: usize) -> Self {
         Self { version: 0, seats: (0..nodes).map(|node| Seat { node, id: None }).collect() }
     }
 
-    /// Returns `members` as a set, with the nodes at the given places.
+    /// Returns `members` as a set. `place` returns the number of the node at an address.
     pub fn of_members(members: &Members, place: impl Fn(&str) -> usize) -> Self {
         let seat = |member: &palisade_core::Member| Seat { node: place(&member.address), id: member.id };
         Self { version: members.version, seats: members.list.iter().map(seat).collect() }
@@ -40,8 +40,8 @@ impl Set {
         self.seats.len()
     }
 
-    /// Returns the place of the node in this seat, and the server that is meant. Before the first version, any server
-    /// with that name is meant.
+    /// Returns the place of the node in this seat, and the id of the server that must be there. `None` stands for any
+    /// server, as before the first version.
     pub(super) fn seat(&self, seat: usize) -> (usize, Option<NodeId>) {
         let Seat { node, id } = self.seats[seat];
         (node, (self.version > 0).then(|| id.map_or(NOBODY, NodeId)))

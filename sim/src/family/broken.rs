@@ -11,7 +11,8 @@ pub fn broken() -> Vec<Bounded<FamilyRule>> {
     use FamilyRule::*;
     use LockMode::{Exclusive, Permit, Shared};
     let bounds = |rule| match rule {
-        // Nodes, clients, turns of each, proposals.
+        // The tuples have the number of nodes, the clients, the times that each client asks, and the largest proposed
+        // token.
         NumbersNotCounts => (3, vec![Permit(2), Permit(2)], 1, 1),
         BothLimits => (3, vec![Permit(1), Permit(2)], 1, 1),
         ReadersKeepWritersOut => (3, vec![Shared, Exclusive], 1, 1),

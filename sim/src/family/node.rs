@@ -1,4 +1,4 @@
-//! A node with one key, whose grants and token floors `core` keeps.
+//! A node with one key, whose grants and token floors are kept by `core`.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,7 +8,8 @@ use super::rules::FamilyRule;
 
 const KEY: &[u8] = b"k";
 
-/// Returns clocks whose wall clock is ahead of every proposal; that bound is not checked here.
+/// Returns clocks whose wall clock is ahead of every proposed token. The model does not check the bound on tokens that
+/// are too far ahead.
 fn now() -> Now {
     Now::new(BootTime::from_us(0), 1_000)
 }
@@ -112,7 +113,8 @@ impl Node {
         self.grants.iter().find(|grant| grant.client == client).map(|grant| grant.token)
     }
 
-    /// Returns the held modes, as `core` counts them. If a rule is switched off, conflicting grants are left out.
+    /// Returns the held modes, as `core` counts them. If a rule is switched off, leaves out the grants with which it
+    /// would conflict.
     fn modes(&self) -> Modes {
         let mut modes = Modes::default();
         for grant in &self.grants {

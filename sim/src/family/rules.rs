@@ -1,8 +1,8 @@
-//! The rules of shared locks and permits that can be switched off, and how the harm shows.
+//! The rules of shared locks and permits that can be switched off, each with the harm that its absence causes.
 
 use clap::ValueEnum;
 
-/// A rule of the family, described by what happens while it is on.
+/// A rule of shared locks and permits, described by what happens while it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum FamilyRule {
     /// Permits have numbers, and each number is held by one majority: a node does not just count its holders.

@@ -1,4 +1,4 @@
-//! The actions of the model's clients and nodes, and the properties that must hold.
+//! The actions of this model's clients and nodes, and the properties that must hold.
 
 use palisade_core::quorum::{floors::Floors, majority};
 use palisade_core::{Mode, Token};
@@ -72,13 +72,13 @@ pub fn sound() -> Vec<Bounded<&'static str>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Idle,
-    /// The client asks each node once; `asked` has a bit for each node asked so far.
+    /// The client asks each node once. `asked` has a bit for each node that was asked.
     Asks {
         mode: Mode,
         proposal: u64,
         asked: u8,
     },
-    /// A majority granted the lock, and the client raises their tokens to the largest.
+    /// A majority granted the lock, and the client raises the tokens of these grants to the largest.
     Raises {
         mode: Mode,
         token: Token,
@@ -88,14 +88,14 @@ enum Stage {
         mode: Mode,
         token: Token,
     },
-    /// The client relies on nothing; nodes may still have its grant.
+    /// The client relies on nothing, but nodes may still have its grant.
     Leaves,
 }
 
 /// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The client begins, with this proposal, and this permit number if it wants a permit.
+    /// The client begins, with a proposed token and, if it wants a permit, a permit's number.
     Starts { client: usize, number: u16, proposal: u64 },
     /// A node receives a client's ACQUIRE and answers.
     Acquire { client: usize, node: usize },
@@ -132,8 +132,8 @@ impl State {
         self.nodes.iter().enumerate().filter_map(move |(n, node)| Some((n, node.token_of(client)?)))
     }
 
-    /// Makes the client rely on the lock. Checks that nobody else does in a conflicting mode, and that its token is in
-    /// order.
+    /// Makes the client rely on the lock. Checks that no other client relies on it in a conflicting mode, and that the
+    /// token is large enough.
     fn win(&mut self, client: usize, mode: Mode, token: Token) {
         for (other, (stage, _)) in self.clients.iter().enumerate().filter(|(other, _)| *other != client) {
             if let Stage::Holds { mode: held, .. } = stage

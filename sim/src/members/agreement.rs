@@ -1,4 +1,4 @@
-//! Several changers at once: no version ever gets two lists.
+//! Several programs (changers) change the set of nodes at once: no version ever gets two lists.
 
 use palisade_core::quorum::{Change, ChangeProgress, MemberSays, TellMember};
 use palisade_core::{Accepted, BootTime, Member, Members, Membership, Refusal};
@@ -10,13 +10,13 @@ use crate::rules::Rule;
 
 const NODES: u8 = 3;
 
-/// A moment after the last lease. [`super::locks`] checks the rules about leases.
+/// A moment after all leases. [`super::locks`] checks the rules about leases.
 const LATE: BootTime = BootTime::from_us(1_000_000);
 
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The next version that each changer wants, and its number of attempts.
+    /// The list that each changer wants as the next version, and its number of attempts.
     wants: Vec<(Vec<Member>, u8)>,
     /// True if answers may get lost and changers may die.
     losses: bool,
@@ -39,7 +39,7 @@ impl Bounds {
     }
 }
 
-/// A changer: its attempt, its messages on their way, and the number of attempts left.
+/// A changer: its attempt, its messages on the way, and the number of attempts left.
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Changer {
     attempt: Option<Change>,
@@ -64,7 +64,7 @@ pub(super) enum Action {
     Begins { changer: usize },
     /// A message arrives, and the answer comes back.
     Arrives { changer: usize, sent: usize },
-    /// A message arrives, but its answer is lost, or the changer is dead.
+    /// A message arrives, but its answer is lost, or the changer has died.
     ArrivesInVain { changer: usize, sent: usize },
 }
 
@@ -95,7 +95,7 @@ impl Checked {
             }
             TellMember::Accept { version, ballot, list, .. } => {
                 let ballot = match self.is_off(Rule::PromisesAreKept) {
-                    // Without the rule, the node accepts every ballot.
+                    // With the rule switched off, the node accepts every ballot.
                     true => ballot.max(node.saved().promised),
                     false => ballot,
                 };

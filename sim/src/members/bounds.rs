@@ -1,4 +1,4 @@
-//! The bounds of the models of locks in a changing set.
+//! The bounds of the models of locks in a set of nodes that changes.
 
 use crate::checker::Bounded;
 use crate::rules::Rule;
@@ -8,19 +8,19 @@ pub(super) const TICK_MS: u32 = 100;
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The versions from 1 on; each digit is a node.
+    /// The members of each version from 1 on. Each number is a node.
     pub(super) versions: Vec<Vec<u8>>,
     pub(super) nodes: u8,
-    /// The tokens that the clients propose; each client asks once.
+    /// The token that each client proposes. A client asks once.
     pub(super) proposals: Vec<u64>,
     pub(super) ttl_ticks: u8,
     /// The number of rounds of extension of each client.
     pub(super) extensions: u8,
     pub(super) ticks: u8,
-    /// The number of restarts of nodes, and the number of losses of their memory.
+    /// The number of restarts of nodes, and the number of times that a node loses its memory.
     pub(super) restarts: u8,
     pub(super) amnesias: u8,
-    /// True if a version is decided in one step, by any majority; the steps in between are left out.
+    /// True if any majority decides a version in a single step, without the steps of an attempt.
     pub(super) at_once: bool,
     pub(super) without: Option<Rule>,
 }

@@ -2,7 +2,7 @@
 
 use palisade_core::Member;
 
-/// Returns the members for these digits.
+/// Returns the members with these ids.
 pub(super) fn list(ids: &[u8]) -> Vec<Member> {
     ids.iter().map(|&id| Member { id: Some(id.into()), address: format!("node-{id}") }).collect()
 }

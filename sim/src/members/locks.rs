@@ -1,8 +1,9 @@
-//! Clients that work with different versions of the set: no two rely on a lock at once, and tokens keep growing.
+//! Clients that work with different versions of the set: no two rely on a lock at once, and tokens grow.
 //!
-//! One changer goes through a list of versions. Clients and nodes learn of each at any moment after it was decided, or
-//! never. There is one key, and nobody releases it: when a holder gives up, the lease of its grant ends. Clocks do not
-//! drift, and a node keeps its locks over a restart: the other models cover that.
+//! One program, the changer, goes through a list of versions. Clients and nodes learn of each version at any moment
+//! after its decision, or never. There is one key. No client releases it: when a holder gives up, the lease of its
+//! grant ends. Clocks do not drift, and a node keeps its locks through a restart, since the other models cover those
+//! cases.
 
 use palisade_core::quorum::{
     Acquire, Answer, Ask, Call, Change, ChangeProgress, Held, MemberSays, NodeId, Progress, TellMember, majority,
@@ -49,12 +50,12 @@ enum Stage {
 #[derive(Clone, Debug, PartialEq, Hash)]
 struct Client {
     version: usize,
-    /// The version whose nodes the client asks: the same unless that rule is switched off.
+    /// The version whose nodes the client asks. It equals `version` unless a rule is switched off.
     asks: usize,
     stage: Stage,
     sent: Vec<(u64, Call)>,
     extensions: u8,
-    /// The moment of the request, and its length.
+    /// The moment of the request, and the length of the lease.
     began: BootTime,
     ttl_ms: u32,
 }
@@ -65,7 +66,7 @@ pub(super) struct State {
     ticks: u8,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// The attempt to decide the next version, and the version decided last.
+    /// The attempt to decide the next version, and the last decided version.
     change: Option<Change>,
     decided: usize,
     highest_won: u64,
@@ -85,14 +86,13 @@ pub(super) enum Action {
     Extends { client: usize },
     /// A message of the client arrives, and the answer comes back.
     Arrives { client: usize, sent: usize },
-    /// The client learns of the version decided last.
+    /// The client learns of the last decided version.
     Learns { client: usize },
-    /// The changer begins with the next version; if that takes one step, the members whose bits are set in `asks`
-    /// agree.
+    /// The changer begins with the next version. If that takes a single step, the members with a bit in `asks` agree.
     Changes { asks: u8 },
-    /// The changer asks a member, which answers.
+    /// The changer asks a member, and the member answers.
     Tells { member: usize },
-    /// A node learns of the version decided last.
+    /// A node learns of the last decided version.
     IsTold { node: usize },
     /// A node restarts.
     Restarts { node: usize },
@@ -111,7 +111,7 @@ impl State {
         BootTime::from_us(1_000_000).plus_ms(u32::from(self.ticks) * TICK_MS)
     }
 
-    /// Lets a tick pass. What has ended is dropped, so that states that differ only in that are one.
+    /// Lets a tick pass. Removes everything that has ended, so that states that differ only in that become equal.
     fn passes(&mut self) {
         self.ticks += 1;
         let now = self.now();
@@ -169,7 +169,7 @@ impl Checked {
         self.0.without == Some(rule)
     }
 
-    /// Returns the nodes of a version, by place, counted from 0.
+    /// Returns the nodes of a version, with their places counted from 0.
     fn nodes(&self, version: usize) -> &[u8] {
         &self.0.versions[version]
     }
@@ -287,7 +287,7 @@ impl Checked {
                 accepted.ok().map(|()| MemberSays::Accepted)
             }
         };
-        // A member that refuses may agree later.
+        // A member that refuses now may agree later.
         let progress = change.on_answer(member, node.id, &tell, says?);
         if self.is_off(Rule::MajorityAccepts) || matches!(progress, ChangeProgress::Decided(_)) {
             state.change = None;
@@ -424,7 +424,7 @@ impl Model for Checked {
             }
             Action::Forgets { node } => {
                 state.amnesias -= 1;
-                // The node starts above every token that may have been issued; the other models cover that.
+                // The node starts above every token that may have been issued. The other models check that this is so.
                 let last = state.nodes.iter().map(|node| node.last).max()?;
                 let node = &mut state.nodes[node];
                 node.membership = Membership::default();

@@ -1,7 +1,8 @@
-//! Models of a node set that changes while locks are held, on the rules of `core` themselves.
+//! Models of a set of nodes that changes while locks are held. They execute the rules of `core` itself.
 //!
-//! `locks` covers clients that work with different versions of the set. `agreement` covers changers that want different
-//! versions at once, or die halfway. Both explore every order of questions, answers, decisions and notices.
+//! `locks` has clients that work with different versions of the set. `agreement` has several changers (programs that
+//! change the set), which want different versions at once, or die halfway. Both explore every order of questions,
+//! answers, decisions and notices.
 
 mod agreement;
 mod bounds;
@@ -13,7 +14,7 @@ pub use rules::broken;
 
 use crate::checker::Bounded;
 
-/// Returns the sound models, each with its subject; each changer makes this number of attempts.
+/// Returns the sound models, each with its subject. Each changer makes `attempts` attempts.
 pub fn sound(attempts: u8) -> Vec<Bounded<&'static str>> {
     bounds::sound().into_iter().chain([agreement::sound(attempts)]).collect()
 }

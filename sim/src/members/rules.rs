@@ -1,4 +1,4 @@
-//! The rules of a changing set, and what the models find without each of them.
+//! The rules of a set that changes, each with a model that needs it.
 
 use super::{agreement, bounds};
 use crate::checker::Bounded;

@@ -7,7 +7,8 @@ use crate::checker::Bounded;
 use crate::rules::{Rule, Without};
 use crate::server::Setup;
 
-/// A tick in microseconds: far more than the margin of a validity, which is rounded up to one tick.
+/// The length of a tick, in microseconds. A tick is far longer than the margin of a validity, so rounding the margin up
+/// to a tick is enough.
 pub const TICK_US: u64 = 100_000;
 
 /// The largest number of keys of a model.
@@ -18,7 +19,7 @@ pub(super) const KEYS_MAX: u32 = 2;
 pub enum LateMessages {
     /// Requests and answers.
     Always,
-    /// Requests only: a node's answer arrives with the delivery of the request.
+    /// Only requests: a node's answer arrives together with its request.
     Never,
 }
 
@@ -31,7 +32,7 @@ pub struct ClientPlan {
     pub ahead_ticks: u32,
     /// The first tick at which the client may act.
     pub from_tick: u32,
-    /// The number of times that the client begins to take a lock.
+    /// The number of locks that the client tries to take.
     pub acquisitions: u32,
     /// The number of rounds of extension for each lock.
     pub extensions: u32,
@@ -62,7 +63,7 @@ pub struct Config {
     pub raises: u32,
     /// The number of messages delivered twice.
     pub duplicates: u32,
-    /// The number of ticks by which a restarting node finds its wall clock stepped back.
+    /// The number of ticks by which a restarting node's wall clock is stepped back.
     pub step_back_ticks: u32,
     /// The lead of each node's wall clock over the previous node's, in ticks.
     pub node_clocks_apart_ticks: u32,
@@ -73,8 +74,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns bounds with this number of nodes and of clients that want one lock once, and no faults. The first
-    /// client's clock is ahead, and leases last two ticks.
+    /// Returns bounds with this number of nodes and clients. Each client wants the same lock once, and there are no
+    /// faults. The first client's clock is ahead, and a lease lasts two ticks.
     pub fn of(servers: usize, clients: u32) -> Self {
         let wants = |n: u32| {
             let ahead_ticks = if n == 0 { 2 } else { 0 };
@@ -114,11 +115,11 @@ impl Config {
     }
 }
 
-/// A model, with a record of what is known about its states.
+/// A model, with a cache of results about its states.
 pub(super) struct Checked {
     pub(super) config: Config,
-    /// The states of nodes from which every lock becomes available, and those from which it does not, by hash: many
-    /// states do not differ in anything that matters for it.
+    /// For states of the nodes, by hash, whether every lock becomes available from there. Two states whose nodes are
+    /// equal share an entry.
     pub(super) right: Mutex<HashMap<u64, bool>>,
 }
 
@@ -128,8 +129,8 @@ impl Checked {
     }
 }
 
-/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm, except for
-/// rules that are [out of sight](OUT_OF_SIGHT).
+/// Returns a model for each rule, without that rule, and with bounds within which its absence causes harm. Leaves out
+/// the rules [`OUT_OF_SIGHT`].
 pub fn broken() -> Vec<Bounded<Rule>> {
     use Rule::*;
     let without = |rule, servers, clients, change: fn(&mut Config)| {
@@ -151,7 +152,7 @@ pub fn broken() -> Vec<Bounded<Rule>> {
             config.clients[0].extensions = 2;
         }),
         without(OwnerOfItsOwn, 1, 2, |config| config.clients[0].acquisitions = 2),
-        // One client's second name leads to the first server, too.
+        // The second name of one client leads to the first server, like its first name.
         without(ServersNotNames, 3, 2, |config| {
             config.ttl_ticks = 3;
             config.clients[0] =
@@ -174,10 +175,10 @@ pub fn broken() -> Vec<Bounded<Rule>> {
     ]
 }
 
-/// The reason why the models of nodes and of a queue see no rule about several holders.
+/// The reason why the models of nodes and of a queue cannot detect a rule about several holders.
 const ALONE: &str = "locks are taken alone there";
 
-/// The reason why a rule of the keeper, or of the taker, is out of sight.
+/// The reason why these models cannot detect a rule about keeping or taking a lock.
 const MAY_GIVE_UP: &str = "clients may give up there at any moment";
 const NO_TAKER: &str = "clients ask and wait there at any moment";
 
@@ -211,7 +212,7 @@ pub const OUT_OF_SIGHT: [(Rule, &str); 26] = [
     (Rule::ConvertsAlone, ALONE),
 ];
 
-/// Returns models with every rule, with bounds within which nothing may be found, each with its subject.
+/// Returns the models with every rule on, in whose bounds no rule may be broken, each with its subject.
 pub fn sound() -> Vec<Bounded<&'static str>> {
     let with = |about, servers, clients, change: fn(&mut Config)| {
         let mut config = Config::of(servers, clients);

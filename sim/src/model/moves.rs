@@ -14,7 +14,7 @@ use crate::messages::{Payload, Reply, Request};
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A client begins to take a key.
+    /// A client begins to take a key. The numbers are those of the client and the key.
     Acquire(u32, u32),
     /// A client that was refused waits.
     Wait(u32),
@@ -97,7 +97,7 @@ impl Model for Checked {
                     actions.push(Action::Extend(n));
                 }
             }
-            // A client waits for an answer at least until the next tick.
+            // A client waits for an answer until at least the next tick.
             if client.open().any(|(_, sent)| sent.as_us() < now_us) {
                 actions.push(Action::Miss(n));
             }

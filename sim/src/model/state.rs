@@ -1,4 +1,4 @@
-//! The state of the model: nodes, clients, messages between them, and the referee's knowledge.
+//! The state of the model: nodes, clients, messages between them, and the referee's record.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -48,12 +48,12 @@ struct Node {
 }
 
 impl State {
-    /// Returns the initial state: nodes just put into service, and clients that have done nothing.
+    /// Returns the initial state: new nodes, and clients that have done nothing.
     pub fn begin(config: &Config) -> Self {
         let node = |n: usize| {
             let wall_off_us = config.node_clocks_apart_ticks as i64 * n as i64 * TICK_US as i64;
             let server = start(config, n as u128 + 1, None, now(0, wall_off_us));
-            // The node has never granted anything, and its operator confirms that.
+            // The node has never granted anything, so its operator lifted the guard.
             Arc::new(Node::new(lifted(server), wall_off_us))
         };
         let client = |(n, wants): (usize, &ClientPlan)| {
@@ -78,7 +78,7 @@ impl State {
         now(self.tick, i64::from(ahead_ticks) * TICK_US as i64)
     }
 
-    /// Lets a tick pass: due work is done, and clients notice validity that has run out.
+    /// Lets a tick pass: due work is done, and clients notice that a validity has ended.
     pub(super) fn pass_a_tick(&mut self, config: &Config) {
         self.tick += 1;
         for n in 0..self.servers.len() {
@@ -112,13 +112,13 @@ impl State {
         value
     }
 
-    /// Runs `body` on a client: its requests set out, and the referee receives its change of status.
+    /// Runs `body` on a client, sends its requests, and reports its change of status to the referee.
     pub(super) fn on_client(&mut self, number: u32, config: &Config, body: impl FnOnce(&mut Client, Now) -> Step) {
         let now = self.client_now(number, config);
         let client = Arc::make_mut(&mut self.clients[number as usize]);
         let before = client.who();
         let mut step = body(client, now);
-        // A client asks at once when its turn has come, and also when its wait ended without one.
+        // A client asks for the lock at once when its turn has come, and also when its wait ended without a turn.
         if let Some(Status::Told(told)) = step.says {
             let asked = client.ask_as_told(told, now);
             step.sends.extend(asked.sends);
@@ -142,8 +142,9 @@ impl State {
         }
     }
 
-    /// Drops messages that change nothing whenever they arrive, so that states that differ only in them are one. These
-    /// are unexpected answers, and messages of an owner to a node that does not know it and learns nothing from them.
+    /// Drops messages that change nothing whenever they arrive, so that states that differ only in these messages
+    /// become equal. They are unexpected answers, and messages to a node that does not know their owner and learns
+    /// nothing from them.
     pub(super) fn tidy(&mut self, config: &Config) {
         let awaited = |who: Holder, number| self.clients[who.client as usize].is_open(number);
         self.replies.retain(|reply| awaited(reply.who, reply.number));
@@ -163,7 +164,8 @@ impl State {
         });
     }
 
-    /// Raises the token of a hostile client's own key on this server, twice, since the answer asks for a repetition.
+    /// Raises the token of a hostile client's own key on this server. Does so twice, since the first answer asks for a
+    /// repetition.
     pub(super) fn raise(&mut self, place: usize, config: &Config) {
         let tick = self.tick;
         let node = Arc::make_mut(&mut self.servers[place]);
@@ -189,14 +191,15 @@ impl State {
         hasher.finish()
     }
 
-    /// Returns true if every lock becomes free, every waiter is answered, and a newcomer gets the lock at the first
-    /// attempt, given that only time passes.
+    /// Returns true if, when only time passes, every lock becomes free, every waiter is answered, and a new client gets
+    /// the lock at the first attempt.
     pub fn comes_right(&self, config: &Config) -> bool {
         let mut later = self.clone();
         later.requests.clear();
         later.replies.clear();
         later.violation = None;
-        // The longest guard, the longest lease, and a turn for each waiter, which may not use it.
+        // The time covers the longest guard, the longest lease, and a turn for each waiter, which may leave the turn
+        // unused.
         let ticks = 2 + 2 * config.ttl_ticks + config.skew_ticks + config.clients.len() as u32;
         for _ in 0..ticks {
             later.tick += 1;
@@ -211,7 +214,7 @@ impl State {
         keys.into_iter().all(|key| (0..config.servers).all(|first| later.clone().obtains(key, first, config)))
     }
 
-    /// Returns true if a newcomer acquires the lock; nodes answer in order, from `first` on.
+    /// Returns true if a new client acquires the lock. Nodes answer in order, from `first` on.
     fn obtains(mut self, key: u32, first: usize, config: &Config) -> bool {
         let newcomer = self.clients.len() as u32;
         self.clients.push(Arc::new(Client::new(newcomer, config.servers, config.ttl_ms(), config.without)));
@@ -228,7 +231,7 @@ impl State {
     }
 }
 
-/// The file of each node's state.
+/// The id of each node's state file.
 const STATE_FILE: FileId = FileId { number: 1, born_ns: 0 };
 
 /// Returns the clocks of a node or client whose wall clock is off by `wall_off_us`.
@@ -238,7 +241,7 @@ fn now(tick: u32, wall_off_us: i64) -> Now {
 }
 
 fn start(config: &Config, id: u128, state: Option<NodeState>, now: Now) -> Server {
-    // The state file is the one that the node wrote for the data that it had.
+    // The state file is the one that the node wrote for its data.
     let ties = Ties { file: Some(STATE_FILE), used_by: state.as_ref().map(NodeState::incarnation), aof: vec![] };
     let found = Found { state, ties, locks: vec![], from_aof: false, aof_always: false, boot: BootId([1; 16]) };
     Server::start(config.setup(), config.without, id, found, now)
@@ -249,7 +252,7 @@ fn lifted(mut server: Server) -> Server {
     server
 }
 
-/// The part of a node that determines its future: two nodes of one essence are equal.
+/// The part of a node that determines its future. Two nodes with equal parts count as equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Essence {
     wall_off_us: i64,

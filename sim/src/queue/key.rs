@@ -1,4 +1,4 @@
-//! The key of the model: an in-memory driver of the engine, with the answers that clients received.
+//! The key of the model: drives the engine of `core` in memory, and records the answers that clients received.
 
 use palisade_core::engine::{Finding, Key, Reply, Request, Run, Step, Work};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Reenter, Release, Ttl, Wait};
@@ -27,13 +27,13 @@ pub struct Waits {
     pub id: u64,
     /// The owner.
     pub owner: u8,
-    /// The name of the request whose place this one shares: the owner's first that was waiting when this one came.
+    /// The request whose place this one shares: the owner's earliest that was waiting when this one came.
     pub place: u64,
-    /// True if the request's client is gone, even if unnoticed.
+    /// True if the request's client has disconnected, even if the node has not noticed.
     pub is_gone: bool,
 }
 
-/// A promise on which an owner may rely.
+/// A promise of the node, on which an owner may rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub owner: u8,
@@ -51,10 +51,10 @@ pub struct OneKey {
     pub waits: Vec<Waits>,
     /// The last grant, unless its holder released it or an operator broke it.
     pub grant: Option<Grant>,
-    /// The owner for whom the free lock is reserved, and until when.
+    /// The owner for whom the free lock is reserved, and the end of the reservation.
     pub kept: Option<Grant>,
     was_guarded: bool,
-    /// The owner that was granted the lock just now, until clients have received the result.
+    /// The owner that was just granted the lock. It is cleared once clients have received the result.
     just_granted: Option<u8>,
     requests: u64,
     /// The broken rule.
@@ -86,8 +86,8 @@ impl OneKey {
         Now::new(boot, 1_000_000 + boot.as_us())
     }
 
-    /// Returns the name under which an owner sends its request. Without the rule that its requests share a place, each
-    /// has its own.
+    /// Returns the name under which an owner sends its request. With `OwnersShareAPlace` switched off, each request has
+    /// a name of its own.
     fn name(&self, owner: u8) -> Vec<u8> {
         let is_second = self.waits.iter().any(|waits| waits.owner == owner);
         let suffix = self.without.is(Rule::OwnersShareAPlace) && is_second;
@@ -155,14 +155,14 @@ impl OneKey {
         self.answers();
     }
 
-    /// Deletes the key by hand; the person who does so vouches for it.
+    /// Deletes the key by hand. The person who does so is responsible for the consequences.
     pub fn delete(&mut self) {
         self.grant = None;
         self.take_out();
         self.node.left(AT);
     }
 
-    /// Evicts the key to make room, unknown to its holder.
+    /// Evicts the key to free memory. Its holder does not learn of it.
     pub fn evict(&mut self) {
         if let Some(lock) = self.take_out() {
             let now = self.now();
@@ -171,7 +171,7 @@ impl OneKey {
         }
     }
 
-    /// Drops everything, unknown to the holder.
+    /// Flushes all keys. The holder does not learn of it.
     pub fn flush(&mut self) {
         let dropped = self.node.flush(None).last();
         self.lock = None;
@@ -207,7 +207,7 @@ impl OneKey {
         let now = self.now();
         loop {
             while self.node.time_out(now.boot) {}
-            // Without the rule, a queue that a guard postponed is never served again.
+            // With `GuardEndServes` switched off, a queue that a guard postponed is never served again.
             let is_over = self.was_guarded && self.node.guard().armed(now.boot).is_none();
             let looks = !self.without.is(Rule::GuardEndServes) || !is_over || self.lock.is_some();
             match self.node.take_due(now.boot, true) {
@@ -291,7 +291,7 @@ impl OneKey {
         self.kept.is_some_and(|kept| kept.owner == owner && self.now().boot <= kept.until)
     }
 
-    /// Returns the first request of another owner for the lock or a turn, if any.
+    /// Returns the first request of another owner that waits for the lock or a turn, if any.
     fn others_wait(&self, owner: u8) -> Option<&Waits> {
         self.waits.iter().find(|waits| !waits.is_gone && waits.owner != owner)
     }
@@ -338,7 +338,7 @@ impl OneKey {
                 continue;
             };
             let waits = self.waits.remove(at);
-            // One turn answers all requests of its owner for a turn.
+            // A turn answers all requests of its owner that wait for a turn.
             if answer == Answer::Turn(1) && self.is_free() && !self.is_kept_for(waits.owner) {
                 let in_order = self.waits.iter().all(|other| other.is_gone || other.place >= waits.place);
                 self.is_told(waits.owner, in_order);
@@ -356,8 +356,8 @@ impl OneKey {
         self.broken.get_or_insert_with(|| what.to_owned());
     }
 
-    /// Returns a description of what goes wrong if nobody sends anything any longer: once leases and guards end,
-    /// everybody must be served in time.
+    /// Describes what goes wrong if no client sends anything any longer: once leases and guards end, every waiter must
+    /// be served in time. Returns `None` if nothing does.
     pub fn goes_wrong(&self) -> Option<String> {
         let mut later = self.clone();
         for _ in 0..LONG_TICKS {
@@ -385,5 +385,5 @@ impl OneKey {
     }
 }
 
-/// A number of ticks longer than all leases and guards of a model, one after the other.
+/// A number of ticks that exceeds all leases and guards of a model, one after the other.
 const LONG_TICKS: u32 = 40;

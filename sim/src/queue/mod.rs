@@ -1,9 +1,9 @@
-//! Model checking of one key and its queue on the real engine: every order of commands, of actions of an operator or
-//! the server, and of time, within bounds.
+//! Model checking of one key and its queue, on the engine of `core` itself: every order of commands, actions of an
+//! operator or the server, and time, within bounds.
 //!
-//! The model of [`crate::model`] covers several nodes and late messages. This one covers the order of service, by
-//! `ACQUIRE … WAIT` with hand-over and by `LOCK.WAIT` with its reservation. It includes re-entry, BREAK, a key that is
-//! deleted by hand, evicted or flushed, and a guard armed while somebody waits.
+//! The model of [`crate::model`] covers several nodes and late messages. This model covers the order of service, both
+//! by `ACQUIRE … WAIT`, which hands the lock over, and by `LOCK.WAIT`, which reserves it. It includes re-entry, BREAK,
+//! a key that is deleted by hand, evicted or flushed, and a guard that is armed while requests wait.
 
 mod key;
 mod rules;

@@ -1,4 +1,4 @@
-//! The rules of a queue that can be switched off in this model, one at a time.
+//! The rules of a queue that this model can switch off, one at a time.
 
 use super::state::{Bounds, Checked};
 use crate::checker::Bounded;

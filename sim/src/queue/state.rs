@@ -15,7 +15,7 @@ pub enum Action {
     Tick,
     /// The work that is due now is done.
     Settle,
-    /// ACQUIRE, with or without waiting.
+    /// ACQUIRE by an owner, which waits if the flag is true.
     Acquire(u8, bool),
     /// LOCK.WAIT.
     WaitForTurn(u8),
@@ -40,7 +40,7 @@ pub enum Action {
 /// The bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The number of owners.
+    /// The number of lock owners.
     pub owners: u8,
     /// The number of commands that all owners together send.
     pub commands: u32,

@@ -13,7 +13,7 @@ use crate::messages::{Command, Replied, Request};
 use crate::rules::Rule;
 
 impl Server {
-    /// Receives `command` from `owner`. Returns `None` if the answer comes later or nobody waits for one.
+    /// Receives `command` from `owner`. Returns `None` if the answer comes later or no client waits for one.
     pub(super) fn command(&mut self, request: &Request, command: Command, owner: &[u8], now: Now) -> Option<Replied> {
         if let Command::Closed { number } = command {
             self.closed(Request { number, ..*request }.waiter(), now);
@@ -93,7 +93,7 @@ impl Server {
                 let to = if shares { Conversion::Shared } else { Conversion::Exclusive };
                 let answer = self.perform(key, &Does::Convert(Convert { owner, to, token: None }), None, now);
                 let own = self.locks.get(&key).and_then(|lock| Some(lock.mode(lock.find(owner)?)));
-                // Without the rule, the node answers as the reader wishes.
+                // With `ConvertsAlone` switched off, the node grants the reader's request.
                 if self.without.is(Rule::ConvertsAlone) && answer == Ok(Outcome::Null) && own == Some(Mode::Shared) {
                     let above = Token::new(self.node.tokens().last(&name(key)) + 1);
                     return Ok(above.map_or(Outcome::Null, Outcome::Token));
@@ -104,7 +104,8 @@ impl Server {
         }
     }
 
-    /// Returns the owner name under which the command is performed: without some rules, not always the owner's.
+    /// Returns the owner name under which the command is performed. With some rules switched off, it differs from
+    /// `owner`.
     fn name_of(&self, key: u32, command: Command, owner: &[u8], held: Option<&Lock>) -> Vec<u8> {
         match command {
             Command::Reenter { .. } if self.without.is(Rule::HolderReenters) => {

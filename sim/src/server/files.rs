@@ -10,7 +10,7 @@ use super::keys::{key_of, name};
 use crate::rules::Rule;
 
 impl Server {
-    /// Does the periodic work, due ten times a second: raises the ceiling before half of its lead is used up.
+    /// Does the periodic work, due ten times a second: raises the ceiling of tokens before half of its lead is used up.
     pub fn tick(&mut self, now: Now) {
         self.node.sweep(now.boot);
         if self.node.is_write_due(now) {
@@ -26,12 +26,12 @@ impl Server {
         self.to_write = self.node.state_to_write(true, now);
     }
 
-    /// Takes the next state to write to the state file, with its number.
+    /// Takes the next state that must be written to the state file, with its number.
     pub fn take_write(&mut self) -> Option<(u64, NodeState)> {
         self.to_write.take()
     }
 
-    /// Returns the current state, to be written at once.
+    /// Returns the current state, for writing it at once.
     pub fn state_now(&mut self, now: Now) -> Option<(u64, NodeState)> {
         self.save(now);
         self.take_write()
@@ -52,10 +52,10 @@ impl Server {
         self.node.written(number, ceiling.max(self.node.tokens().ceiling()));
     }
 
-    /// Returns the state file that a clean end leaves.
+    /// Returns the state file that a clean shutdown leaves.
     pub fn end_of_life(&mut self, now: Now) -> Option<NodeState> {
         self.save(now);
-        // No file has the evicted locks.
+        // The files lack the evicted locks, so they do not prove that the node remembers every grant.
         let remembered = self.node.evicted().is_empty() || self.without.is(Rule::EvictedUnproved);
         let end = remembered.then(|| CleanEnd { at: now.boot, locks: self.digest(|deadline| now.boot <= deadline) });
         self.to_write.take().map(|(_, state)| NodeState { end, ..state })
@@ -66,7 +66,7 @@ impl Server {
         self.as_records(&self.locks, now)
     }
 
-    /// Returns every lock as a record, as the AOF and replicas know it from the changes that they received.
+    /// Returns every lock as a record, as the AOF and replicas know it from the changes that the node sent.
     pub fn told_records(&self, now: Now) -> Vec<(u32, Vec<u8>)> {
         self.as_records(&self.told, now)
     }
@@ -77,7 +77,7 @@ impl Server {
         let mut bytes = vec![];
         write(lock, now.boot, self.boot, &mut bytes);
         let here = Here { arrival: Arrival::Stream, now: now.boot, boot: self.boot };
-        // A reader refuses an impossible record.
+        // A reader rejects an impossible record.
         if let Ok(told) = record::decode_told(&bytes, here)
             && let Ok(Applied::Anew(lock)) = record::apply(told, self.told.get_mut(&key))
         {
@@ -85,8 +85,7 @@ impl Server {
         }
     }
 
-    /// Checks, if several clients hold the lock of `key`, that the AOF and replicas know the same from what they
-    /// received.
+    /// Checks, if several clients hold the lock of `key`, that the AOF and replicas know the lock as it is.
     pub(super) fn is_told(&mut self, key: u32, now: Now) {
         let (held, told) = (self.locks.get(&key), self.told.get(&key));
         if held.into_iter().chain(told).any(|lock| lock.len() > 1) {

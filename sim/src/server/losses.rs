@@ -1,5 +1,5 @@
-//! Losses of locks that their holders did not cause: flush, eviction, deletion by hand, BREAK; also the guard that an
-//! operator arms.
+//! Losses of locks that their holders did not cause: flush, eviction, deletion by hand and BREAK. Also arms and lifts
+//! the guard as an operator.
 
 use palisade_core::Evictee;
 use palisade_core::engine::{Reply as Outcome, Request as Does};
@@ -62,7 +62,7 @@ impl Server {
         Some(token)
     }
 
-    /// Evicts `key` to make room, unknown to the holder of its lock. Returns true if the lease had not ended.
+    /// Evicts `key` to free memory. The lock's holder does not learn of it. Returns true if the lease had not ended.
     pub fn evict(&mut self, key: u32, now: Now) -> bool {
         let Some(lock) = self.locks.get(&key).cloned() else { return false };
         let (name, is_live) = (name(key), !lock.is_expired(now.boot));
@@ -71,7 +71,7 @@ impl Server {
             self.node.evict(key_of(&name), Evictee::of(&lock), now);
         }
         self.node.left(key_of(&name));
-        // The node's files do not have the lock.
+        // The node's files lack the evicted lock.
         if is_live && !self.without.is(Rule::EvictedUnproved) {
             self.aof_life = false;
             self.save_first(now);

@@ -1,4 +1,5 @@
-//! The node set that a node belongs to: messages of programs that change it, and the connections that the node ends.
+//! The set of nodes that a node belongs to: the messages of programs that change the set, and the connections that the
+//! node ends.
 
 use palisade_core::quorum::{MemberSays, TellMember};
 use palisade_core::{Accepted, Members, Membership, Now, Refusal, SavedMembership, WaiterId};
@@ -7,7 +8,7 @@ use super::Server;
 use crate::messages::{Hears, Request};
 use crate::rules::Rule;
 
-/// The smallest floor, used without the rule that requires one.
+/// The smallest token floor, used when the rule `TokensGoOn` is switched off.
 const NO_FLOOR: u64 = 1;
 
 impl Server {
@@ -16,8 +17,8 @@ impl Server {
         self.node.membership().decided()
     }
 
-    /// Returns the reason why a request is not accepted: it is meant for another server, or its client joined with an
-    /// older version, so its connection has ended.
+    /// Returns the answer that rejects a request: it is meant for another server, or its connection joined with an
+    /// older version of the set and has ended. Returns `None` if the node accepts the request.
     pub(super) fn is_not_heard(&self, request: &Request) -> Option<Hears> {
         if request.meant.is_some_and(|meant| meant != self.id()) && !self.without.is(Rule::MembersHaveIds) {
             return Some(Hears::Another);
@@ -26,8 +27,8 @@ impl Server {
         (is_older && !self.without.is(Rule::OlderClientsAreRefused)).then(|| Hears::Later(self.members().version))
     }
 
-    /// Returns the answer to a program that changes the set; if the node is `taken_for` a member, in that member's
-    /// name. The state must be on disk before the answer is sent.
+    /// Returns the answer to a program that changes the set. `taken_for` is the member in whose name the node answers,
+    /// if any. The state must be on disk before the answer is sent.
     ///
     /// # Errors
     ///
@@ -39,7 +40,7 @@ impl Server {
         now: Now,
     ) -> Result<MemberSays, Refusal> {
         self.node.ready(now.boot)?;
-        // Without the rule, the node assumes that its leases have ended.
+        // With `LeasesEndFirst` switched off, the node assumes that its leases have ended.
         let late = now.boot.plus_ms(2 * self.setup.max_ttl_ms);
         let at = if self.without.is(Rule::LeasesEndFirst) { Now::new(late, now.wall_us) } else { now };
         let says = match told.clone() {
@@ -59,7 +60,7 @@ impl Server {
                 let promised = self.node.membership().saved().promised;
                 let ballot = if self.without.is(Rule::PromisesAreKept) { ballot.max(promised) } else { ballot };
                 if self.without.is(Rule::OneNodeAtATime) {
-                    // Without the rule, any list is accepted.
+                    // With `OneNodeAtATime` switched off, the node accepts any list.
                     self.node.promise_members(version, ballot, at)?;
                     let accepted = Some(Accepted { ballot, list });
                     let saved = SavedMembership { accepted, ..self.node.membership().saved().clone() };
@@ -77,8 +78,8 @@ impl Server {
         Ok(says)
     }
 
-    /// Makes `members` the node's set. Returns true if it is new. Requests on connections of an older version stop
-    /// waiting.
+    /// Makes `members` the node's set. Returns true if it is new. Requests on connections that joined with an older
+    /// version stop waiting.
     pub fn adopt(&mut self, members: Members, now: Now) -> bool {
         if self.node.ready(now.boot).is_err() {
             return false;

@@ -1,7 +1,7 @@
-//! A node without Redis: a driver of the engine of `palisade-core` that keeps locks in memory.
+//! A node without Redis: drives the engine of `palisade-core`, and keeps locks in memory.
 //!
-//! It has one database, and can be part of a cluster. Times are those of its own two clocks. It hands its files out and
-//! receives them back: its driver decides what a crash leaves of them.
+//! The node has one database, and can be part of a cluster. Times are those of its own two clocks. The node hands its
+//! files to the caller and gets them back at the next start, so the caller decides what survives a crash.
 
 mod commands;
 mod files;
@@ -41,15 +41,15 @@ pub struct Server {
     aof_life: bool,
     node: Node,
     locks: BTreeMap<u32, Lock>,
-    /// The locks as the AOF and replicas know them: each change was sent by itself.
+    /// The locks as the AOF and replicas know them, built from the changes that the node sent.
     told: BTreeMap<u32, Lock>,
-    /// The next state to write to the state file: only the newest.
+    /// The next state to write to the state file. A newer state replaces an older one.
     to_write: Option<(u64, NodeState)>,
-    /// Requests that waited for a lock that is no longer served here, and are still unanswered.
+    /// Requests that waited for a lock that this node no longer serves, and that are still unanswered.
     sent_away: Vec<WaiterId>,
     /// The version of the node set with which the connection of each waiting request joined.
     joined: BTreeMap<WaiterId, u64>,
-    /// True once an operator armed the guard.
+    /// True after an operator has armed the guard.
     was_armed: bool,
     watch: Watch,
 }
@@ -60,7 +60,7 @@ impl Server {
         self.node.ledger().incarnation()
     }
 
-    /// Returns true if the AOF has everything that the node grants.
+    /// Returns true if the AOF contains every grant of this incarnation.
     pub fn is_aof_life(&self) -> bool {
         self.aof_life
     }
@@ -72,7 +72,7 @@ impl Server {
 
     // Requests.
 
-    /// Receives `request`. Returns `None` if the answer comes later or nobody waits for one.
+    /// Receives `request`. Returns `None` if the answer comes later or no client waits for one.
     pub fn hear(&mut self, request: &Request, now: Now) -> Option<Hears> {
         let (key, owner) = (request.key, owner(request.who, self.without));
         if let Some(why) = self.is_not_heard(request) {
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Performs the engine's decisions, step by step. A request that has to wait is known as `waiter`.
+    /// Performs the engine's decisions, step by step. `waiter` is the id of the request if it has to wait.
     fn perform(
         &mut self,
         key: u32,
@@ -166,7 +166,7 @@ impl Server {
     pub fn run(&mut self, now: Now) {
         loop {
             while self.node.time_out(now.boot) {}
-            // Nobody is answered here, so nothing is refused, either.
+            // No client gets this answer, so nothing can be refused.
             let _ = match self.node.take_due(now.boot, true) {
                 Some(Work::Look(_, name)) if self.forgets_to_serve(key(&name), now) => continue,
                 Some(Work::Look(_, name)) => self.perform(key(&name), &Does::Look, None, now),
@@ -198,17 +198,18 @@ impl Server {
         hears
     }
 
-    /// Returns the error that the watch saw, if any.
+    /// Returns the first error that the watch detected, if any.
     pub fn wrong(&self) -> Option<Wrong> {
         self.watch.wrong()
     }
 
-    /// Checks that all requests whose time was up have been answered.
+    /// Checks that every request whose time was up has been answered.
     pub fn pass_times(&mut self, now: Now) {
         self.watch.check_overdue(now.boot);
     }
 
-    /// Returns true if, without the rule, a queue that a guard postponed is never served again.
+    /// Returns true if `GuardEndServes` is switched off and a guard postponed the queue of `key`: such a queue is never
+    /// served again.
     fn forgets_to_serve(&self, key: u32, now: Now) -> bool {
         self.without.is(Rule::GuardEndServes)
             && self.was_armed
@@ -216,7 +217,7 @@ impl Server {
             && !self.locks.contains_key(&key)
     }
 
-    /// Moves the first waiter to the end, without the rule that waiters are served in order.
+    /// Moves the first waiter to the end, if `FirstInFirstOut` is switched off.
     fn first_to_the_end(&mut self, key: u32, now: Now) {
         let name = name(key);
         let first = self.node.waiting().of(key_of(&name)).find(|first| first.want != Want::Turn).map(|first| first.id);
@@ -239,11 +240,11 @@ impl Server {
         }
     }
 
-    // Access for observers.
+    // Information for observers.
 
-    /// Returns true if somebody waits for a free lock and nothing keeps the node from granting it.
+    /// Returns true if a request waits for a free lock although nothing prevents the node from granting it.
     pub fn lets_wait_for_nothing(&self, now: Now) -> bool {
-        // An evicted lock keeps others out, and while a disk hangs, tokens run out.
+        // An evicted lock keeps others out. While a disk hangs, the node runs out of tokens.
         let may_have = |waiter: &Waiter, name: &[u8]| {
             self.node.evicted().ensure_open(key_of(name), waiter.owner(), now.boot).is_ok()
                 && (waiter.want == Want::Turn
@@ -259,8 +260,8 @@ impl Server {
             })
     }
 
-    /// Returns true if neither the holders of lock `name` nor its reservations block the next waiter: the first in the
-    /// queue, which has waited longest.
+    /// Returns true if neither the holders of lock `name` nor its reservations block the next waiter, which is the
+    /// first in the queue.
     fn could_serve(&self, name: &[u8], now: Now) -> bool {
         let waiting = self.node.waiting();
         let grants = self.locks.get(&key(name)).into_iter().flat_map(Lock::grants);
@@ -277,7 +278,7 @@ impl Server {
         waiting.of(key_of(name)).next().into_iter().chain(longest).all(is_free_for)
     }
 
-    /// Returns the node's own memory.
+    /// Returns the rules' own state.
     pub fn node(&self) -> &Node {
         &self.node
     }

@@ -10,7 +10,7 @@ use super::Server;
 use super::keys::{NOT_YET_MS, STRIPES, STRIPES_APART, key_apart, key_of, name};
 use crate::rules::Rule;
 
-/// The limit up to which tokens are raised whatever the clock shows, without the rule that far tokens stay apart.
+/// The limit up to which tokens are raised with `FarTokensApart` switched off, independently of the clock.
 const FENCE_CAP: u64 = 1 << 52;
 
 impl Server {
@@ -31,7 +31,7 @@ impl Server {
         match answered {
             Ok(Outcome::Token(token) | Outcome::Granted(token, _)) => Answer::Token(token),
             Ok(_) => Answer::No,
-            // As a client interprets the errors.
+            // The errors are turned into answers as a client understands them.
             Err(
                 refusal @ (Refusal::Guarded { .. }
                 | Refusal::SlotGuarded { .. }
@@ -57,13 +57,14 @@ impl Server {
             Acquire { owner, ttl, wanted, retry, fence: Some(proposal), note, patience, behind: Default::default() };
         let forgets_for_readers = self.without.is(Rule::ReadersAboveWriters) && wanted == Wanted::Shared;
         if self.without.is(Rule::ProposalAboveLast) || forgets_for_readers {
-            // The node forgets what it issued before.
+            // With `ProposalAboveLast` switched off, the node forgets the tokens that it issued before.
             let ceiling = self.node.tokens().ceiling();
             *self.node.tamper().tokens = Tokens::with_stripes(proposal.get() - 1, STRIPES, STRIPES_APART);
             self.node.tamper().tokens.set_ceiling(ceiling);
         }
         let answer = self.perform(key, &Does::Acquire(ask), None, now)?;
-        // Every answer with a token promises that it is valid until sent + ttl, for a repetition, too.
+        // Every answer with a token, even to a repetition, promises a lease of at least the ttl from the sending of the
+        // request.
         let lasts =
             |lock: &Lock| lock.find(owner).is_some_and(|own| lock.grant(own).deadline() >= now.boot.plus_ms(ttl_ms));
         assert!(answer == Outcome::Null || self.locks.get(&key).is_some_and(lasts));
@@ -81,8 +82,8 @@ impl Server {
         self.perform(key, &Does::Fence(owner, token), None, now)
     }
 
-    /// Raises tokens without the rule that far tokens stay apart: any token below the cap is accepted, and the node's
-    /// own ceiling follows.
+    /// Raises tokens with `FarTokensApart` switched off: accepts any token below the cap, and raises the node's own
+    /// ceiling to it.
     fn follow_to_a_cap(&mut self, key: u32, owner: Owner<'_>, token: Token, now: Now) -> Result<(), Refusal> {
         let held = self.locks.get(&key).and_then(|lock| Some(lock.grant(lock.find(owner)?)));
         if held.is_none_or(|grant| grant.is_expired(now.boot) || token <= grant.token()) {
@@ -99,8 +100,8 @@ impl Server {
         Ok(())
     }
 
-    /// Raises the token of a key that shares no stripe with the first `keys` keys, as far as the node allows, as a
-    /// client can that has access only to its own keys.
+    /// Raises the token of a key that shares no stripe with the first `keys` keys, as far as the node allows. A hostile
+    /// client that has access only to its own keys can do this.
     pub fn raise_far(&mut self, keys: u32, now: Now) {
         let key = key_apart(keys);
         let ahead_us = if self.without.is(Rule::FarTokensApart) { FENCE_CAP - now.wall_us } else { FENCE_SPAN_US };
@@ -110,14 +111,14 @@ impl Server {
         self.ask(key, HOSTILE, Ask::Fence { token: far }, Wanted::Exclusive, now);
     }
 
-    /// Releases `key` for `owner`, and ends its wait for it. Returns true if `owner` held the lock.
+    /// Releases `key` for `owner`, and withdraws its waiting requests. Returns true if `owner` held the lock.
     pub fn release(&mut self, key: u32, owner: &[u8], now: Now) -> bool {
         let Ok(owner) = Owner::new(owner) else { return false };
         let ask = Release { owner, level: None, token: None };
         matches!(self.perform(key, &Does::Release(ask), None, now), Ok(Outcome::Holds(_)))
     }
 
-    /// Returns the mode that the node is asked for: without some rules, not the one the client wants.
+    /// Returns the mode that the node is asked for. With some rules switched off, it differs from the client's.
     pub(super) fn asks(&self, wanted: Wanted) -> Wanted {
         match wanted {
             Wanted::Exclusive if self.without.is(Rule::ReadersKeepWritersOut) => Wanted::Shared,
@@ -128,7 +129,7 @@ impl Server {
         }
     }
 
-    /// Returns the permits of `key` that are free for a newcomer, one bit each.
+    /// Returns the permits of `key` that are free for a new client, one bit each.
     pub(super) fn free(&self, key: u32, wanted: Wanted, now: Now) -> u64 {
         let Wanted::Permit { limit, .. } = wanted else { return 0 };
         let grants = self.locks.get(&key).into_iter().flat_map(Lock::grants);
@@ -138,7 +139,7 @@ impl Server {
     }
 
     /// Lets `owner` wait for `key`, for at most `wait_ms`. Returns the reserved permit's number, 1 for the whole lock,
-    /// 0 if it is not the owner's turn; `None` if the answer comes later, to `id`.
+    /// or 0 if it is not the owner's turn; `None` if the answer comes later, to request `id`.
     ///
     /// # Errors
     ///
@@ -162,5 +163,5 @@ impl Server {
     }
 }
 
-/// The owner that raises tokens.
+/// The name of the hostile client that raises tokens.
 const HOSTILE: &[u8] = b"hostile";

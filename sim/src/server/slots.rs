@@ -1,4 +1,4 @@
-//! A node in a cluster: it serves some of the slots, and learns which.
+//! A node in a cluster: serves some of the slots, and learns which.
 
 use palisade_core::{Now, SlotSet, slot_of};
 
@@ -12,15 +12,15 @@ impl Server {
         self.node.slots().is_known(&name(key))
     }
 
-    /// Starts in a cluster in which the node already owns these slots: it knows their locks from the start, or is
-    /// guarded.
+    /// Starts the node in a cluster in which it already owns these slots. Either the node knows their locks from the
+    /// start, or it is guarded.
     pub fn begin_in_cluster(&mut self, owned: &SlotSet, now: Now) {
         self.node.begin_in_cluster();
         self.own_slots(owned, now);
     }
 
-    /// Sets the slots that the node owns from now on to `owned`. Gained slots come without their locks. The locks of
-    /// lost slots are deleted, and waiters there learn that their wait is over, since the lock is elsewhere.
+    /// Sets the slots that the node owns. Gained slots come without their locks. The locks of lost slots are deleted,
+    /// and waiting requests there end, since another node serves the lock.
     pub fn own_slots(&mut self, owned: &SlotSet, now: Now) {
         if self.without.is(Rule::SlotsGuarded) {
             self.node.cover_slots();
@@ -58,7 +58,7 @@ impl Server {
         self.node.left(key_of(&name(key)));
     }
 
-    /// Deletes the locks of some slots. Returns their names, and when each lease would have ended.
+    /// Deletes the locks of some slots. Returns their names, and the end of each lease.
     fn delete_locks(&mut self, of: impl Fn(u16) -> bool) -> Vec<([u8; 4], palisade_core::BootTime)> {
         let deleted = self.locks.iter().filter(|(key, _)| of(slot_of(&name(**key))));
         let deleted: Vec<_> = deleted.map(|(key, lock)| (*key, lock.end())).collect();

@@ -1,4 +1,4 @@
-//! The beginning of a node: its start with the content of its disk, and its promotion in place of another master.
+//! The beginning of a node: its start with the content of its disk, and the promotion of a replica.
 
 use palisade_core::record::{self, Arrival, Here};
 use palisade_core::{
@@ -12,8 +12,8 @@ use super::watch::Watch;
 use crate::rules::{Rule, Without};
 
 impl Server {
-    /// Starts the server at `now` with what it found on disk; `id` is its id if there is no state file. Nothing is
-    /// promised until the state that it [hands out](Server::take_write) is [on disk](Server::written).
+    /// Starts the server at `now` with the content of its disk. `id` becomes its id if there is no state file. The node
+    /// promises nothing until the state that it [hands out](Server::take_write) is [on disk](Server::written).
     pub fn start(setup: Setup, without: Without, id: u128, mut found: Found, now: Now) -> Self {
         if let Some(last) = found.state.as_ref().filter(|_| without.is(Rule::TiedData)) {
             found.ties =
@@ -60,18 +60,18 @@ impl Server {
         let judged = Start { last, found: &found.ties, loaded, from_aof: found.from_aof, boot: found.boot };
         server.node.judge(&judged, server.policy(), now.boot);
         server.shorten_guard(now.boot);
-        // Before anything is granted, the disk records which incarnation uses the data.
+        // The disk records which incarnation uses the data before the node grants anything.
         server.node.stamped();
         server.save_first(now);
         server
     }
 
-    /// Returns the configured policy, or none without the guard's rule.
+    /// Returns the configured policy of the guard, or one without a guard if that rule is switched off.
     pub(super) fn policy(&self) -> GuardPolicy {
         if self.without.is(Rule::Guard) { GuardPolicy::Never } else { GuardPolicy::Auto }
     }
 
-    /// Shortens the guard, without the rule that it lasts as long as the longest lease.
+    /// Shortens the guard, if `GuardLength` is switched off.
     pub(super) fn shorten_guard(&mut self, now: BootTime) {
         if let Some(armed) = self.node.guard().armed(now).filter(|_| self.without.is(Rule::GuardLength)) {
             let ms = u32::try_from(self.node.guard().left_ms(now) / 3).unwrap_or(u32::MAX);
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Promotes a replica of the server with these locks, which had issued tokens up to `ceiling`, to a master.
+    /// Promotes a replica to a master. Its master had issued tokens up to `ceiling`, and its locks are known here.
     pub fn promote(&mut self, ceiling: u64, outstanding_ttl_ms: u32, now: Now) {
         self.aof_life = false;
         let ceiling = if self.without.is(Rule::Ceiling) { 0 } else { ceiling };

@@ -1,7 +1,7 @@
-//! A watch on a node's service to clients that lock on it alone. It does not know how the node decides, only who waits
-//! in which order, who has which lock, and how many holds an owner has.
+//! Watches how a node serves clients that lock on it alone. The watch does not know how the node decides. It knows only
+//! which requests wait in which order, who has which lock, and how many holds an owner has.
 //!
-//! It detects a node's error at once; the referee judges the consequences among clients.
+//! The watch detects a node's error at once, while the referee judges its consequences for clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use palisade_core::{Answer as Told, BootTime, Grant, Lock, Mode, Now, Refusal, W
 use crate::messages::{Command, Hears, Replied};
 use crate::single_client;
 
-/// A node's error: the law, and how it was broken.
+/// A node's error: the name of the broken law, and a description.
 pub type Wrong = (&'static str, &'static str);
 
 const ORDER: &str = "order of the queue";
@@ -32,7 +32,7 @@ struct Waits {
     place: u64,
     until: BootTime,
     retry: bool,
-    /// True if the request's client is gone, and the node knows.
+    /// True if the request's client has disconnected and the node has noticed.
     is_gone: bool,
 }
 
@@ -41,19 +41,19 @@ struct Waits {
 pub struct Watch {
     waits: Vec<Waits>,
     came: u64,
-    /// By key: the largest token of a lock that an operator took away.
+    /// The largest token of each key's lock that an operator broke as a whole.
     taken_away: BTreeMap<u32, u64>,
-    /// Keys and tokens of grants that an operator took away from among others.
+    /// Keys and tokens of single grants that an operator broke, while the other grants of the lock stayed.
     broken: BTreeSet<(u32, u64)>,
     /// The keys and owners that were granted a lock since waiters were last answered.
     granted: Vec<(u32, Vec<u8>)>,
-    /// Keys and owners whose grant has another mode than they requested: a request for that mode is no longer a
+    /// Keys and owners whose grant was converted to another mode. A request for the original mode is then not a
     /// repetition.
     converted: BTreeSet<(u32, Vec<u8>)>,
     wrong: Option<Wrong>,
 }
 
-/// A key's lock before and after a command, unless its lease has ended.
+/// A key's lock before and after a command; `None` if its lease has ended.
 pub(super) struct Change<'a> {
     pub before: Option<&'a Lock>,
     pub after: Option<&'a Lock>,
@@ -77,8 +77,8 @@ impl Watch {
 
     // Waiting requests.
 
-    /// Records that `owner` waits for `key`, by the name `id`. `is_answered` returns true for an earlier request that
-    /// was decided but whose answer has not been sent.
+    /// Records that `owner` waits for `key`, with the id `id`. `is_answered` returns true for an earlier request that
+    /// is decided but not yet answered.
     pub(super) fn join(
         &mut self,
         id: WaiterId,
@@ -99,8 +99,8 @@ impl Watch {
         self.waits.iter().any(|waits| waits.key == key && waits.owner == owner)
     }
 
-    /// Records that the client of the waiting request `id` is gone, and the node knows. With `leaves`, the request is
-    /// dropped.
+    /// Records that the client of the waiting request `id` has disconnected, and that the node has noticed. With
+    /// `leaves`, the request is dropped.
     pub(super) fn is_gone(&mut self, id: WaiterId, leaves: bool) {
         self.waits.iter_mut().filter(|waits| waits.id == id).for_each(|waits| waits.is_gone = true);
         if leaves {
@@ -131,7 +131,7 @@ impl Watch {
         !self.granted.is_empty()
     }
 
-    /// Returns the answer that request `id` receives. If `told` is `None`, the lock is not served here.
+    /// Returns the answer that request `id` receives. `told` is `None` if the node no longer serves the lock.
     pub(super) fn hears(&mut self, id: WaiterId, told: Option<Told>) -> Hears {
         if !single_client::is_one(id) {
             return Hears::Told(if let Some(Told::Turn(number)) = told { number } else { 0 });
@@ -145,7 +145,7 @@ impl Watch {
             Some(Told::Granted { token, number, waited_ms }) => {
                 Replied::Granted { token: token.get(), number, waited_ms }
             }
-            // No client of these locks sends BREAK.
+            // No client in this crate sends BREAK.
             Some(Told::Turn(_) | Told::TimedOut(_) | Told::Broken(_)) => Replied::Null,
             Some(Told::Refused(Refusal::Owned)) => {
                 let repeats = waits.retry && !self.converted.contains(&(waits.key, waits.owner));

@@ -20,11 +20,11 @@ pub(super) enum Next {
     Tick(usize),
     /// A node makes a snapshot of its data.
     Snapshot(usize),
-    /// A state has reached a node's disk: of this incarnation, with this number.
+    /// The disk has written a state of this node: of the incarnation and with the number given.
     Written(usize, u32, u64, Box<NodeState>),
-    /// A client acts on its own in an acquisition.
+    /// A client takes an action of its own in an acquisition.
     Wakes(Holder, Wake),
-    /// A client that locks on one node acts on its own.
+    /// A client that locks on one node takes an action of its own.
     SingleWakes(Holder, SingleWake),
     /// A write reaches the register.
     Writes {
@@ -37,14 +37,14 @@ pub(super) enum Next {
     ToMember(Box<Message<ChangerRequest>>),
     /// A node's answer reaches such a program.
     FromMember(NodeId, Box<Message<Answers>>),
-    /// A program stops waiting for answers.
+    /// A program that changes the set stops waiting for answers.
     ChangerGoesOn(usize, u32),
-    /// A program starts a new round.
+    /// A program that changes the set starts a new round.
     ChangerLooks(usize, u32),
-    /// An operator continues to break a lock on one node after the other: the fault, the step, and who held the lock at
-    /// the beginning.
+    /// An operator who breaks a lock on one node after another continues: the fault, the step, and the holders at the
+    /// beginning.
     BreaksInTurn(usize, usize, Vec<Holder>),
-    /// A holder must have noticed by now that its lock was taken away.
+    /// A holder must have noticed by now that an operator took its lock away.
     MustHaveLost(Holder),
     /// A client moves to a version of the set.
     Learns(u32, u64),

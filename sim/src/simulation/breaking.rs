@@ -1,4 +1,4 @@
-//! Locks that an operator breaks on all nodes: at one moment, or on one node after the other. Their holders notice.
+//! Locks that an operator breaks on all nodes, at one moment or on one node after another. Their holders notice.
 
 use palisade_core::quorum::majority;
 
@@ -9,18 +9,18 @@ use super::world::World;
 use crate::client::Client;
 use crate::history::{Event, Holder, Occurrence, TimeUs};
 
-/// The part of a lease within which a round begins and is answered.
+/// The part of a lease within which a round of extension begins and is answered.
 const NOTICED_OF_TTL: (u64, u64) = (3, 5);
 
 impl World<'_> {
-    /// Breaks the lock of `key` on all nodes at this moment, as an operator. Its holder learns of it in its next round.
+    /// Breaks the lock of `key` on all nodes at this moment, as an operator. The holder learns of it in its next round.
     pub(super) fn break_everywhere(&mut self, key: u32) {
         let holders = self.holders(key);
         let count = self.plan.nodes.len();
         let mut tokens: Vec<_> = (0..count).map(|node| self.break_on(node, key)).collect();
         tokens.sort_unstable();
-        // No holder has a larger token than a majority had: a token on fewer nodes had yet to be raised, or did not
-        // suffice.
+        // A holder's token is at most the largest that a majority of the nodes had. A token on fewer nodes was not yet
+        // raised, or was not enough.
         if let Some(token) = tokens[count - majority(count)] {
             self.referee.is_taken_away(key, self.at, token);
         }
@@ -29,14 +29,13 @@ impl World<'_> {
         self.must_notice(holders);
     }
 
-    /// Begins to break the lock of `key` on one node after the other.
+    /// Begins to break the lock of `key` on one node after another.
     pub(super) fn break_in_turn(&mut self, number: usize, key: u32) -> Result<(), Failure> {
         let holders = self.holders(key);
         self.break_next(number, 0, holders)
     }
 
-    /// Takes a step of such a break: in turn, a node breaks the lock, and `holders`, who held it at the beginning,
-    /// extend it.
+    /// Breaks the lock on the next node, and makes `holders`, who held the lock at the beginning, extend it.
     pub(super) fn break_next(&mut self, number: usize, step: usize, holders: Vec<Holder>) -> Result<(), Failure> {
         let Fault { for_us, kind, .. } = self.plan.faults[number];
         let Kind::BreakInTurn { key, first, extends } = kind else { return Ok(()) };
@@ -58,7 +57,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Breaks the lock of `key` on `node` alone. Every holder may have lost its majority with that, and does not know.
+    /// Breaks the lock of `key` on `node` alone. Every holder may have lost its majority by that without knowing it.
     fn break_one(&mut self, node: usize, key: u32) {
         let token = self.break_on(node, key);
         if let Some(held) = self.referee.holders(key, self.at).map(|claim| claim.token).max() {
@@ -76,7 +75,7 @@ impl World<'_> {
         self.referee.holders(key, self.at).map(|claim| claim.who).collect()
     }
 
-    /// Makes those of `holders` that still rely on their lock extend it by hand.
+    /// Makes the `holders` that still rely on their lock extend it by hand.
     fn extend_now(&mut self, holders: &[Holder]) -> Result<(), Failure> {
         for who in holders {
             let (machine, client) = &self.clients[who.client as usize];
@@ -93,20 +92,21 @@ impl World<'_> {
         }
     }
 
-    /// Returns true if the lock of `key` has been broken since that time: on all nodes, or on one of them in turn.
+    /// Returns true if an operator has broken the lock of `key` since that time, on all nodes at once or on at least
+    /// one of them in turn.
     pub(super) fn is_broken_since(&self, key: u32, since: TimeUs) -> bool {
         self.breaks.get(&key).is_some_and(|last| last.at >= since)
     }
 
-    /// Returns true if `event` is a grant that was asked for before the lock was broken on the last of the nodes in
-    /// turn. Its nodes may have broken it before its holder learns of it.
+    /// Returns true if `event` is a grant that was requested before an operator broke the lock on the last of the
+    /// nodes. The nodes may have broken this grant before its holder learns of it.
     pub(super) fn may_be_broken(&self, event: &Event) -> bool {
         let Occurrence::Held { since, .. } = event.what else { return false };
         self.breaks.get(&event.key).is_some_and(|last| last.in_turn && last.at >= since)
     }
 
-    /// Checks that a holder whose lock was broken on all nodes more than a round ago no longer relies on it, if nodes
-    /// answered.
+    /// Checks that a holder whose lock was broken on all nodes more than a round ago no longer relies on it, provided
+    /// that nodes answered.
     pub(super) fn must_have_lost(&mut self, who: Holder) -> Result<(), Failure> {
         let answered = self.nodes.iter().all(|node| node.machine.paused_until < self.at.saturating_sub(self.ttl_us()));
         if !answered || !self.is_calm_since(self.at) {

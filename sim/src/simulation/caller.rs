@@ -1,11 +1,11 @@
-//! A caller: the lock it is taking, and its time limit.
+//! A caller: the lock that it is taking, and its time limit.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Conduct, Taker};
 
 use crate::history::TimeUs;
 
-/// The patience, in microseconds, of a client that must get a free lock if nothing else goes wrong.
+/// The time limit, in microseconds, within which a client must get a free lock if nothing else goes wrong.
 pub(super) const PATIENCE_US: u64 = 15_000_000;
 
 /// A lock that a client is taking.
@@ -17,19 +17,19 @@ pub(super) struct Taking {
     pub(super) version: u64,
     /// True if the caller's limit is at least [`PATIENCE_US`].
     pub(super) is_patient: bool,
-    /// True if the caller must get the lock: it is patient and never barred, and nobody has held the lock since it
+    /// True if the caller must get the lock: it is patient and not barred, and no client has held the lock since it
     /// came.
     pub(super) must_get_it: bool,
     /// The judge of the caller's conduct.
     pub(super) conduct: Conduct,
-    /// The ticket of the caller's arrival.
+    /// The ticket that the caller got when it came.
     pub(super) ticket: u64,
-    /// The number of further refusals before the caller is refused for good, because it lost a permission, for example.
+    /// The number of refusals after which the caller is refused for good, for example because it lost a permission.
     pub(super) barred_after: Option<u32>,
-    /// True during a pause.
+    /// True while the caller pauses between two attempts.
     pub(super) pauses: bool,
-    /// The end of the caller's place in the line of its process.
+    /// The end of the caller's wait in the line of its process.
     pub(super) lines_until: Option<BootTime>,
-    /// The moment at which the caller stops waiting for a majority of nodes.
+    /// The moment at which the caller stops waiting for a majority of the nodes to answer.
     pub(super) for_nodes: Option<BootTime>,
 }

@@ -1,22 +1,22 @@
-//! A program that changes the set of nodes: its knowledge, and its messages.
+//! A program that changes the set of nodes (a changer): its knowledge, and its messages.
 
 use std::collections::BTreeMap;
 
 use palisade_core::Members;
 use palisade_core::quorum::{Change, MemberSays, TellMember};
 
-/// A running program.
+/// A running changer.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     /// The places of the wanted nodes, one bit each.
     pub(super) wants: u16,
-    /// The number of further messages after which it dies.
+    /// The number of messages after which the program dies.
     pub(super) dies_after: Option<u16>,
-    /// The number of the current round; messages of an earlier one come too late.
+    /// The number of the current round. Messages of earlier rounds are ignored.
     pub(super) look: u32,
     /// The ids of the nodes that answered.
     pub(super) ids: BTreeMap<usize, u128>,
-    /// The latest version that a node reported.
+    /// The latest version that any node reported.
     pub(super) latest: Members,
     /// The current attempt.
     pub(super) attempt: Option<Change>,
@@ -27,7 +27,7 @@ pub(super) struct Changer {
 pub(super) enum ChangerRequest {
     /// LOCK.NODE and LOCK.MEMBERS.
     Look,
-    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the intended member.
+    /// LOCK.SETMEMBERS with PROMISE or ACCEPT, and the number of the member that it is meant for.
     Tell(usize, TellMember),
     /// LOCK.SETMEMBERS with DECIDED.
     Decided(Members),
@@ -36,13 +36,13 @@ pub(super) enum ChangerRequest {
 /// A node's answer to a program.
 #[derive(Clone, Debug)]
 pub(super) enum Answers {
-    /// The last version that the node learned of.
+    /// The latest version that the node knows.
     Knows(Members),
     /// This member's answer to a message.
     Member(usize, TellMember, MemberSays),
 }
 
-/// A message to or from the program of fault `of`.
+/// A message to or from the program that the fault numbered `of` started.
 #[derive(Clone, Debug)]
 pub(super) struct Message<T> {
     pub(super) of: usize,

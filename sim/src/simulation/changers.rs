@@ -1,8 +1,8 @@
-//! Programs that change the set of nodes, as an operator runs them: step by step, each decided by a majority of the
-//! members.
+//! Programs that change the set of nodes, as an operator runs them: step by step, where a majority of the members
+//! decides each step.
 //!
-//! A program asks which nodes answer, and which version they know. It founds the first version, and goes to the wanted
-//! nodes by single steps. Two programs may run at once, and one may die at any message.
+//! A program asks which nodes answer and which version they know. It founds the first version, and then reaches the
+//! wanted nodes by single steps. Two programs may run at once, and a program may die at any message.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::sets::{address, place};
 use super::world::World;
 use crate::rules::Rule;
 
-/// The client number of a program's messages: cuts of single clients do not affect them.
+/// The client number of a program's messages, which cuts of single clients do not affect.
 const NO_CLIENT: usize = usize::MAX;
 
 impl World<'_> {
@@ -29,7 +29,7 @@ impl World<'_> {
         self.changer_looks(of);
     }
 
-    /// Asks all nodes again what they know.
+    /// Asks all nodes again which version they know.
     fn changer_looks(&mut self, of: usize) {
         let Some(changer) = self.changers.get_mut(&of) else { return };
         changer.look += 1;
@@ -38,7 +38,7 @@ impl World<'_> {
         self.changer_waits(of, 0);
     }
 
-    /// Gives the nodes time to answer, after a pause.
+    /// Gives the nodes time to answer after a pause of `pause_us`.
     fn changer_waits(&mut self, of: usize, pause_us: u64) {
         if let Some(changer) = self.changers.get(&of) {
             let patience_us = u64::from(self.plan.node_timeout_ms) * 1_000;
@@ -95,7 +95,7 @@ impl World<'_> {
         }
     }
 
-    /// Writes the node's membership to disk before the node answers. Returns true if the disk accepts it now.
+    /// Writes the node's membership to disk before the node answers. Returns true if the disk accepts writes now.
     fn write_members(&mut self, node: usize) -> bool {
         let hangs = self.nodes[node].hangs_until > self.at;
         if !hangs {
@@ -170,7 +170,7 @@ impl World<'_> {
         let Some(changer) = self.changers.get(&of).filter(|changer| changer.look == look) else { return };
         let was_looking = changer.attempt.is_none() && !changer.ids.is_empty();
         let Some(list) = self.changer_step(changer).filter(|_| was_looking) else {
-            // The program is done, or something did not answer: it starts another round after a while.
+            // The program has reached its goal, or too few nodes answered. It starts another round after a while.
             let pause = self.rng.random_range(0..u64::from(self.plan.ttl_ms) * 1_000);
             if let Some(changer) = self.changers.get_mut(&of) {
                 changer.attempt = None;
@@ -201,14 +201,14 @@ impl World<'_> {
         }
     }
 
-    /// Returns the list that the program proposes; `None` if nothing is left to do, or a majority of the proposed nodes
-    /// would not answer.
+    /// Returns the list that the program proposes next; `None` if nothing is left to do, or if a majority of the
+    /// proposed nodes would not answer.
     fn changer_step(&self, changer: &Changer) -> Option<Vec<Member>> {
         let member = |node: usize| Member { id: changer.ids.get(&node).copied(), address: address(node) };
         let present = &changer.latest;
         let next = if present.version == 0 {
             if self.newest().is_some() {
-                // The operator knows that there is a set, and that none of its nodes answers.
+                // The operator knows that a set exists whose nodes do not answer, and must not found another one.
                 return None;
             }
             (0..self.plan.first_set()).map(member).collect()

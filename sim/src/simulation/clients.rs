@@ -1,4 +1,4 @@
-//! Clients of a run: when they want a lock, keep it, write under it, and release it.
+//! Clients of a run: when they want a lock, keep it, write under it and release it.
 
 use palisade_core::{Now, Wanted};
 use rand::RngExt;
@@ -11,10 +11,10 @@ use crate::client::{Client, Status, Step};
 use crate::history::{Event, HeldAs, Holder, Occurrence, TimeUs};
 use crate::messages::Payload;
 
-/// The time, in microseconds, after which a client that relies on a lock without a right to checks it again.
+/// The time, in microseconds, after which a client that still hopes for an answer checks its lock again.
 const HOPES_US: u64 = 1_000;
 
-/// The divisor of the ttl for the earliest start of another round.
+/// The divisor of the ttl that gives the earliest start of another round.
 const AGAIN: u64 = 10;
 
 /// The time between a client's last check of its lock and its write, in microseconds.
@@ -27,7 +27,8 @@ impl World<'_> {
         self.plan_at(self.at + after, Next::Wakes(who, wake));
     }
 
-    /// Draws the mode for a client that may want any mode (if `limit` is above zero), with permits of about that limit.
+    /// Draws the mode of a request. If `limit` is above zero, the client may want any mode, with permits of about that
+    /// limit.
     pub(super) fn draw_mode(&mut self, limit: u16) -> Wanted {
         if limit == 0 {
             return Wanted::Exclusive;
@@ -38,13 +39,13 @@ impl World<'_> {
             _ => {
                 let limit = self.rng.random_range(limit.saturating_sub(1)..=limit + 1);
                 let number = self.rng.random_ratio(1, 5).then(|| self.rng.random_range(1..=limit.max(1)));
-                // With a limit below two, there is only one holder.
+                // With a limit below two, only one client may hold the lock.
                 palisade_core::request::permit(limit.into(), number.map(u64::from)).unwrap_or_default()
             }
         }
     }
 
-    /// Draws a client's limit on waiting: none at all, some time, or forever.
+    /// Draws a client's limit on waiting: zero, some time, or none.
     fn draw_limit(&mut self) -> Option<u64> {
         match self.rng.random_range(0..10) {
             0..2 => Some(0),
@@ -72,7 +73,7 @@ impl World<'_> {
             Wake::Extends if holds => {
                 let again = self.on_client(who.client, |client, now| client.extend(now));
                 let ttl_us = u64::from(self.plan.ttl_ms) * 1_000;
-                // Sometimes the client begins another round before the last one is over.
+                // Sometimes the client begins another round before the previous one is over.
                 let soon = self.rng.random_ratio(1, 5);
                 let after = if soon { ttl_us / AGAIN } else { ttl_us * self.plan.extended_after_permille / 1_000 };
                 self.plan_at(self.at + after, Next::Wakes(who, Wake::Extends));
@@ -128,8 +129,8 @@ impl World<'_> {
         }
     }
 
-    /// Runs `body` on a client: its requests set out, the referee receives its change of status, and its next action is
-    /// planned.
+    /// Runs `body` on a client, sends its requests, reports its change of status to the referee, and plans its next
+    /// action.
     pub(super) fn on_client(
         &mut self,
         number: u32,
@@ -150,7 +151,7 @@ impl World<'_> {
         let timeout_us = u64::from(self.plan.node_timeout_ms) * 1_000;
         for (after_ms, request) in step.sends {
             if matches!(request.says, Payload::Ask(_) | Payload::Look) {
-                // The timeout counts from the delayed sending.
+                // The timeout counts from the moment at which the request is really sent.
                 self.plan_at(
                     self.at + u64::from(after_ms) * 1_000 + timeout_us,
                     Next::Wakes(who, Wake::Misses(request.number)),
@@ -210,7 +211,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Reports to the referee what a client says it relies on.
+    /// Reports to the referee a change of a client's status.
     pub(super) fn hear_status(
         &mut self,
         says: Option<Status>,
@@ -227,7 +228,7 @@ impl World<'_> {
                 self.totals.converted += 1;
                 (who, Occurrence::Converted { token, mode })
             }
-            // A token may rise before its holder knows that the lock was broken everywhere.
+            // A token may rise before the holder knows that the lock was broken on all nodes.
             (Some(Status::Extended), Some((since, ..))) if self.is_broken_since(key, since) => return Ok(()),
             (Some(Status::Extended), Some((_, until, token))) => (who, Occurrence::Extended { until, token }),
             (Some(Status::Ended), _) => (before, Occurrence::Ended),

@@ -9,11 +9,11 @@ use super::plan::{DRIFT_PPM, Keeps, Machine, Network, Plan, SingleClient, keys_o
 use crate::history::TimeUs;
 use crate::single_client;
 
-/// Microseconds in a millisecond and in a second.
+/// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// The part of a lease, as a divisor, within which a lock is broken on one node after the other.
+/// The divisor of a lease that gives the time within which a lock is broken on one node after another.
 const IN_TURN_OF_TTL: u64 = 5;
 
 impl Plan {
@@ -38,7 +38,7 @@ impl Plan {
         let ttl_ms = *[100, 500, 1_000, 3_000].choose(rng).unwrap_or(&1_000);
         let max_ttl_ms = *[ttl_ms, 5_000].choose(rng).unwrap_or(&5_000);
         let until = rng.random_range(10 * SECOND..60 * SECOND);
-        // Runs with only moments of many requests and few answers, in which more is promised.
+        // In these runs, the only faults are bursts of requests and stalls of nodes. The checks then demand more.
         let moments_alone = rng.random_ratio(1, 10);
         let calm = moments_alone || rng.random_ratio(1, 4);
         let network = Network {
@@ -69,7 +69,7 @@ impl Plan {
                 (0..rng.random_range(1..8)).flat_map(|_| late_answers(rng, until, client, ttl_ms, node_timeout_ms)),
             );
         }
-        // These clients share a few nodes, so that they meet.
+        // These clients share a few nodes, so that they compete for locks.
         let busy = rng.random_range(1..=count.min(2));
         let mut single_clients: Vec<_> = (0..rng.random_range(0..=5))
             .map(|_| SingleClient {
@@ -83,7 +83,7 @@ impl Plan {
             let count = rng.random_range(0..30);
             for _ in 0..count {
                 let fault = single_fault(rng, until, busy, single_clients.len(), keys, ttl_ms);
-                // In some cases the server ends before the lease would have ended.
+                // In some cases, the server ends before the lease of the evicted lock would have ended.
                 if let Kind::Evict { node, .. } = fault.kind
                     && rng.random_ratio(1, 4)
                 {
@@ -98,7 +98,7 @@ impl Plan {
             }
         }
         faults.sort_by_key(|fault| fault.at);
-        // In half of the runs, locks are taken in all modes: on one node, on several, or on both.
+        // In half of the runs, clients take locks in all modes: on one node, on several nodes, or both.
         let (limit, mixed) = (rng.random_range(1..=4), rng.random_range(0..6));
         for client in single_clients.iter_mut().filter(|_| mixed == 0 || mixed == 1) {
             client.limit = limit;
@@ -125,8 +125,8 @@ impl Plan {
             until,
             faults,
         };
-        // With a generator of its own, and only in some seeds, so that the other seeds draw what they drew before sets
-        // could change.
+        // These choices have a generator of their own, and only some seeds make them, so that the other seeds give the
+        // same runs as before.
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
         match moments_alone {
             true => plan.with_more_moments(rng),
@@ -135,10 +135,10 @@ impl Plan {
         }
     }
 
-    /// Adds moments to a run. In some of these runs, majorities stall as often as rounds begin. In others, nothing
-    /// stalls, and locks are broken on all nodes from time to time, at once or on one after the other. (A node that
-    /// stalls may answer after others have granted the broken lock to its holder again, so the lock is not lost. And
-    /// readers may have the token of a reader whose grant was broken.)
+    /// Adds bursts and stalls to a run. In some runs, majorities stall whenever rounds of extension begin. In other
+    /// runs, nothing stalls, and an operator sometimes breaks locks on all nodes, at once or on one node after another.
+    /// (With stalls, a node may answer after other nodes have granted the broken lock to its holder again, and the lock
+    /// is not lost. With readers, a grant may have the token of another reader whose grant was broken.)
     fn with_more_moments(mut self, rng: &mut ChaCha8Rng) -> Self {
         let more = rng.random_range(0..3);
         if more == 0 || (more == 2 && self.limit > 0) {
@@ -168,7 +168,8 @@ impl Plan {
         self
     }
 
-    /// Makes the node set change, with other nodes to change to. (A whole cluster cannot be a member: it has no id.)
+    /// Makes the set of nodes change, and adds nodes to which it can change. (A whole cluster has no id, so it cannot
+    /// be a member.)
     fn with_a_set_that_changes(mut self, rng: &mut ChaCha8Rng, machine: impl Fn(&mut ChaCha8Rng) -> Machine) -> Self {
         self.first_set = self.nodes.len();
         self.nodes.extend((0..rng.random_range(1..=3)).map(|_| machine(rng)));
@@ -186,7 +187,7 @@ impl Plan {
             let at = if n == 0 { rng.random_range(0..3 * SECOND) } else { rng.random_range(0..self.until) };
             let kind = Kind::SetNodes { wants, dies_after };
             self.faults.push(Fault { at, for_us: rng.random_range(SECOND..20 * SECOND), kind });
-            // Another program wants something else at the same time.
+            // Another program wants other nodes at the same time.
             if rng.random_ratio(1, 3) {
                 let kind = Kind::SetNodes { wants: rng.random_range(1..1 << count), dies_after: None };
                 self.faults.push(Fault { at, for_us: 10 * SECOND, kind });
@@ -244,8 +245,8 @@ fn moments(rng: &mut ChaCha8Rng, until: TimeUs, nodes: usize) -> Fault {
     Fault { at: rng.random_range(0..until), for_us: rng.random_range(SECOND..20 * SECOND), kind }
 }
 
-/// Delays a client's answers, and drops all its requests soon after: an answer to one round arrives during the next, of
-/// which no node has heard.
+/// Delays a client's answers, and drops all its requests soon afterwards. An answer to one round then arrives during
+/// the next, whose requests no node received.
 fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32, node_timeout_ms: u32) -> [Fault; 2] {
     let (at, ttl_us) = (rng.random_range(0..until), u64::from(ttl_ms) * MS);
     let cut = Kind::Cut { node: None, client: Some(client), there: true, back: false };
@@ -256,7 +257,7 @@ fn late_answers(rng: &mut ChaCha8Rng, until: TimeUs, client: usize, ttl_ms: u32,
     ]
 }
 
-/// Draws a fault of locks on one node and of their users, usually on a lock in use.
+/// Draws a fault that affects locks on one node, usually a lock in use.
 fn single_fault(rng: &mut ChaCha8Rng, until: TimeUs, busy: usize, clients: usize, keys: u32, ttl_ms: u32) -> Fault {
     let node = rng.random_range(0..busy);
     let [first, second] = keys_of(keys, node);

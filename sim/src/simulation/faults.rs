@@ -1,4 +1,4 @@
-//! The faults of a run, their end, and the checks afterwards.
+//! The faults of a run, their ends, and the checks afterwards.
 
 use palisade_core::Wanted;
 use rand::RngExt;
@@ -12,13 +12,13 @@ use crate::client::Step;
 use crate::server::NOT_YET_MS;
 use crate::single_client::{FIRST, SingleClient};
 
-/// The number of questions of an acquisition, in sequence: ACQUIRE and FENCE, each twice.
+/// The number of successive questions of an acquisition: ACQUIRE and FENCE, each up to twice.
 const QUESTIONS: u64 = 4;
 
-/// The longest undisturbed wait of a client that locks on one node, in milliseconds.
+/// The longest wait, in milliseconds, of a client that locks on one node when nothing disturbs it.
 const SOON_MS: u32 = 50;
 
-/// The time, in microseconds, after which a node that is not ready is asked again.
+/// The time, in microseconds, after which a client repeats a request to a node that was not ready.
 const NOT_YET_US: u64 = NOT_YET_MS as u64 * 1_000;
 
 impl World<'_> {
@@ -95,7 +95,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true half of the time if several clients hold the lock of `key`; then one of the grants is broken.
+    /// Returns true, in half of the cases, if several clients hold the lock of `key`. Then one of the grants is broken.
     fn has_several(&mut self, node: usize, key: u32) -> bool {
         let server = self.nodes[self.server_of(node, key)].server.as_ref();
         let several = server.and_then(|server| server.locks().get(&key)).is_some_and(|lock| lock.len() > 1);
@@ -124,7 +124,7 @@ impl World<'_> {
                 let died = self.nodes[node].died;
                 match self.may_lose_id() {
                     true => self.promote(node, died.saturating_sub(lag_us)),
-                    // The server starts by itself.
+                    // The server starts again at the end of the fault.
                     false => self.start(node),
                 }
             }
@@ -133,7 +133,7 @@ impl World<'_> {
         }
     }
 
-    /// Raises the tokens of a hostile client's own keys as far as the nodes allow.
+    /// Raises the tokens of a hostile client's keys as far as the nodes allow.
     fn raise_tokens(&mut self) {
         let keys = self.plan.keys;
         for n in 0..self.nodes.len() {
@@ -141,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends every fault; clients begin nothing new.
+    /// Ends every fault, and keeps clients from beginning anything new.
     pub(super) fn heal(&mut self) -> Result<(), Failure> {
         self.quiet = true;
         self.taking.iter_mut().for_each(|taking| *taking = None);
@@ -166,15 +166,15 @@ impl World<'_> {
         self.all_learn()
     }
 
-    /// Returns the longest time of an undisturbed acquisition, in microseconds: each question is answered within a
+    /// Returns the longest time of an acquisition without faults, in microseconds. Each question is answered within a
     /// node's timeout, and the first answer to each may be that the node is not ready yet.
     fn longest_acquisition_us(&self) -> u64 {
         QUESTIONS * u64::from(self.plan.node_timeout_ms) * 1_000 + QUESTIONS / 2 * NOT_YET_US
     }
 
-    /// Checks that every lock can be acquired at once, and nobody waits.
+    /// Checks that every lock can be acquired at once, and that no request waits.
     pub(super) fn comes_right(&mut self) -> Result<(), Failure> {
-        // Clients that still hold a lock or wait for one leave.
+        // Clients that still hold or want a lock stop.
         for n in 0..self.clients.len() as u32 {
             let gone =
                 self.on_client(n, |client, now| if client.is_idle() { Step::default() } else { client.release(now) });
@@ -188,7 +188,7 @@ impl World<'_> {
             self.on_single(FIRST + n, goes)?;
         }
         self.run_until(self.at + 1_000_000)?;
-        // A wait whose end was lost ends when its own time is up.
+        // A wait whose end did not reach the client ends at its own time limit.
         self.run_until(self.at + 10_000_000)?;
         for (n, node) in self.nodes.iter().enumerate() {
             if node.server.as_ref().is_some_and(|server| !server.node().waiting().is_empty()) {

@@ -1,18 +1,18 @@
 //! The faults of a run.
 
-// The text of each kind describes its fields.
+// The doc comment of each kind describes its fields.
 #![allow(missing_docs)]
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::TimeUs;
 
-/// The last break of a key's lock.
+/// The last time at which an operator broke a key's lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Break {
     pub(super) at: TimeUs,
-    /// True if the operator breaks the lock on one node after the other: other nodes may have granted it to others
-    /// before or after.
+    /// True if the operator breaks the lock on one node after another. The other nodes may have granted the lock to
+    /// other clients before or afterwards.
     pub(super) in_turn: bool,
 }
 
@@ -27,26 +27,25 @@ pub struct Fault {
     pub kind: Kind,
 }
 
-/// A kind of fault, with its `node`, `client` or `key`. Times are in microseconds; "that time" is the length of the
+/// A kind of fault, with its `node`, `client` or `key`. Times are in microseconds. "That time" is the length of the
 /// fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A server is killed, and starts again after that time. With `reboot`, its machine reboots, and the boot clock
     /// starts over.
     Crash { node: usize, reboot: bool },
-    /// A server is killed, and starts after that time with an empty disk: it is another node from then on.
+    /// A server is killed, and starts after that time with an empty disk. It is another node from then on.
     NewDisk { node: usize },
     /// A server is shut down in order, and starts again after that time.
     Restart { node: usize, reboot: bool },
-    /// A server is killed, and its replica, which was `lag_us` behind, becomes the master after that time.
+    /// A server is killed, and its replica, whose data is `lag_us` old, becomes the master after that time.
     Failover { node: usize, lag_us: u64 },
-    /// A copy of a node's files is made, as they are on its disk. In the end, the server is killed and started from the
-    /// copy.
+    /// The files on a node's disk are copied. In the end, the server is killed and started from the copy.
     OlderFiles { node: usize },
     /// A server is shut down in order, and started on its data with another state file. In the end, it is killed and
-    /// started with the first one.
+    /// started with its first state file.
     OtherStateFile { node: usize },
-    /// A hostile client raises tokens of its own keys on all nodes, at the beginning and in the end.
+    /// A hostile client raises the tokens of its own keys on all nodes, at the beginning and at the end.
     RaisedTokens,
     /// All locks of a node are flushed.
     Flush { node: usize },
@@ -58,17 +57,17 @@ pub enum Kind {
     Evict { node: usize, key: u32 },
     /// An operator arms a node's guard, for that time (LOCK.GUARD).
     Arm { node: usize },
-    /// The slot of a key is given to another server of the node's cluster, which serves it from then on, and is given
-    /// back in the end: each time without its locks (CLUSTER SETSLOT). With `dies`, its server was killed before, and
-    /// starts again before the slot is given back. Otherwise, it serves its other slots meanwhile.
+    /// The slot of a key is given to another server of the node's cluster, and given back in the end, each time without
+    /// its locks (CLUSTER SETSLOT). With `dies`, the node's server is killed before, and starts again before the slot
+    /// is given back. Otherwise, it continues to serve its other slots.
     SlotGivenAway { node: usize, key: u32, dies: bool },
     /// The slot of a key is emptied (CLUSTER FLUSHSLOT).
     FlushSlot { node: usize, key: u32 },
     /// A server is paused.
     PauseNode { node: usize },
-    /// A majority of the nodes, from `first` on at first, stalls at once for at most two tenths of a second and a fifth
-    /// of a lease. It happens about once a second, to another majority each time. With `in_step`, it happens in each
-    /// third of a lease, as rounds of extension begin, and for a tenth of the lease.
+    /// A majority of the nodes, at first from `first` on, stalls at the same time, for at most two tenths of a second
+    /// and a fifth of a lease. This happens about once a second, each time to another majority. With `in_step`, it
+    /// happens in each third of a lease, as rounds of extension begin, for a tenth of the lease.
     Stalls {
         first: usize,
         #[serde(default)]
@@ -76,21 +75,21 @@ pub enum Kind {
     },
     /// An operator breaks a lock on all nodes at once.
     BreakAll { key: u32 },
-    /// An operator breaks a lock on one node after the other, from `first` on, within that time. With `extends`, its
-    /// holder extends it by hand in between.
+    /// An operator breaks a lock on one node after another, from `first` on, within that time. With `extends`, the
+    /// holder extends the lock by hand in between.
     BreakInTurn { key: u32, first: usize, extends: bool },
-    /// All idle clients ask for locks at one moment, about once a second, each with a limit of many seconds. With
-    /// `apart`, each asks for a lock that nobody else wants; otherwise, all ask for the same one.
+    /// All idle clients ask for locks at one moment, about once a second, each with a time limit of many seconds. With
+    /// `apart`, each asks for a lock that no other client wants; otherwise, all ask for the same lock.
     Bursts { apart: bool },
-    /// An operator's program changes the set of nodes, step by step, to the nodes at these places, one bit each, for at
-    /// most that time. It dies after `dies_after` messages.
+    /// An operator's program changes the set of nodes, step by step, to the nodes at the places given by the bits of
+    /// `wants`, for at most that time. The program dies after `dies_after` messages.
     SetNodes { wants: u16, dies_after: Option<u16> },
     /// A client is paused.
     PauseClient { client: usize },
     /// A client is killed, and starts again after that time.
     KillClient { client: usize },
-    /// Messages between a node and a client are lost (`None` means all of them): requests (`there`), answers (`back`),
-    /// or both.
+    /// Messages between a node and a client are lost: requests (`there`), answers (`back`), or both. `None` stands for
+    /// all nodes or all clients.
     Cut { node: Option<usize>, client: Option<usize>, there: bool, back: bool },
     /// Messages to and from a node take `by_us` longer.
     Slow { node: usize, by_us: u64 },
@@ -98,9 +97,9 @@ pub enum Kind {
     LateAnswers { client: usize, by_us: u64 },
     /// A node's disk does not complete its writes.
     DiskHangs { node: usize },
-    /// A node's wall clock is stepped by `by_us`, for good.
+    /// A node's wall clock is stepped by `by_us`, and stays so.
     NodeClockStep { node: usize, by_us: i64 },
-    /// A client's wall clock is stepped by `by_us`, for good.
+    /// A client's wall clock is stepped by `by_us`, and stays so.
     ClientClockStep { client: usize, by_us: i64 },
 }
 

@@ -1,4 +1,4 @@
-//! A computer in true time: its clocks, and whether it runs.
+//! A computer in true time: its clocks, and whether it is running.
 
 use palisade_core::{BootTime, Now};
 
@@ -11,7 +11,7 @@ const WALL_US: u64 = 1_800_000_000_000_000;
 /// One million.
 const MILLION: i128 = 1_000_000;
 
-/// A computer's clocks, and its pauses.
+/// A computer's clocks and pauses.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     drift_ppm: i64,
@@ -25,12 +25,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns a computer of the plan that has just booted.
+    /// Returns a computer as in the plan, which has just booted.
     pub fn new(plan: &plan::Machine) -> Self {
         Self { drift_ppm: plan.drift_ppm, ahead_us: plan.ahead_us, boots: 1, ..Self::default() }
     }
 
-    /// Returns the readings of its clocks at `at`.
+    /// Returns the readings of the computer's clocks at `at`.
     pub fn now(&self, at: TimeUs) -> Now {
         let wall = WALL_US.saturating_add(self.passed(at)).saturating_add_signed(self.ahead_us);
         Now::new(BootTime::from_us(self.passed(at - self.booted)), wall)
@@ -41,14 +41,14 @@ impl Machine {
         u64::try_from(scaled).unwrap_or(0)
     }
 
-    /// Returns the first moment at which its boot clock shows `boot`.
+    /// Returns the first moment at which the boot clock shows `boot`.
     pub fn when(&self, boot: BootTime) -> TimeUs {
         let rate = MILLION + i128::from(self.drift_ppm);
         let us = (i128::from(boot.as_us()) * MILLION + rate - 1) / rate;
         self.booted + u64::try_from(us).unwrap_or(u64::MAX / 2)
     }
 
-    /// Returns the number of the boot.
+    /// Returns the number of boots so far.
     pub fn boots(&self) -> u8 {
         self.boots
     }

@@ -1,8 +1,7 @@
-//! Deterministic simulation: clients and nodes on virtual time, with everything that can go wrong between them, from
-//! one seed.
+//! Deterministic simulation: clients and nodes on virtual time, with all faults between them, from one seed.
 //!
-//! A [`Plan`] is drawn from a seed; a [`World`] runs it. The faults are part of the plan, so that a plan that fails can
-//! be made [smaller](smallest()) and kept.
+//! A [`Plan`] is drawn from a seed; a [`World`] executes it. The plan contains the faults, so a plan that fails can be
+//! made [smaller](smallest()) and kept.
 
 mod agenda;
 mod breaking;

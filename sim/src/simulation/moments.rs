@@ -1,5 +1,5 @@
-//! Moments of many requests and few answers: bursts of requests, stalls of a majority. Leases outlast them, and so do
-//! clients that ask for a lock until a limit, as long as nothing else goes wrong.
+//! Moments of many requests and few answers: bursts of requests, and stalls of a majority. As long as nothing else goes
+//! wrong, leases last through such moments, and clients that ask for a lock until a time limit get it.
 
 use palisade_core::Wanted;
 use palisade_core::quorum::{ROUNDS_A_LEASE, majority};
@@ -15,11 +15,11 @@ use crate::server::shares_stripe;
 /// Microseconds in a millisecond.
 const MS: u64 = 1_000;
 
-/// The times for which a majority is stopped, in turn, and the divisor of a lease that bounds them.
+/// The times for which a majority is stopped, in turn. A lease divided by the second constant is the upper bound.
 const STOPPED_US: [u64; 4] = [150 * MS, 250 * MS, 200 * MS, 220 * MS];
 const STOPPED_OF_TTL: u64 = 5;
 
-/// The divisor of a lease for a stop in step with rounds.
+/// The divisor of a lease that gives the length of a stop in step with rounds of extension.
 const STOPPED_IN_STEP_OF_TTL: u64 = 10;
 
 /// The time between two stops, in which all nodes answer, in microseconds.
@@ -28,11 +28,11 @@ const ANSWERS_US: u64 = 900 * MS;
 /// The time from one burst to the next, in microseconds.
 const BURST_US: u64 = 1_300 * MS;
 
-/// The first key that only one client wants.
+/// The first of the keys that only one client wants.
 const APART: u32 = 1_000;
 
 impl World<'_> {
-    /// Repeats the action of a fault that is in progress.
+    /// Repeats the action of a fault in progress.
     pub(super) fn again(&mut self, number: usize, turn: usize) -> Result<(), Failure> {
         if !self.under_way[number] {
             return Ok(());
@@ -72,7 +72,7 @@ impl World<'_> {
         u64::from(self.plan.ttl_ms) * MS
     }
 
-    /// Starts all idle clients at this moment.
+    /// Makes all idle clients ask for a lock at this moment.
     fn burst(&mut self, apart: bool) -> Result<(), Failure> {
         for number in 0..self.clients.len() as u32 {
             let (machine, client) = &self.clients[number as usize];
@@ -85,14 +85,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns a key that only this client wants. It is not in a stripe of tokens that a hostile client raised far
-    /// ahead, since a lost disk breaks the order of tokens there.
+    /// Returns a key that only this client wants. It shares no stripe of tokens with a hostile client's keys, since the
+    /// loss of a disk breaks the order of tokens in a stripe that was raised far ahead.
     fn key_of_its_own(&self, client: u32) -> u32 {
         let beside = (APART..).filter(|key| shares_stripe(*key, self.plan.keys));
         beside.take(client as usize + 1).last().unwrap_or(APART)
     }
 
-    /// Ends a holding: the holder released the lock or lost it.
+    /// Ends the time for which a client held a lock: the holder released the lock, or lost it.
     pub(super) fn end_holding(&mut self, who: Holder, key: u32, since: TimeUs, lost: bool) -> Result<(), Failure> {
         match (self.is_calm_since(since), lost) {
             (true, true) if self.is_broken_since(key, since) => Ok(()),
@@ -105,15 +105,15 @@ impl World<'_> {
         }
     }
 
-    /// Records that another kind of fault is in progress until `end`. Its consequences are over once every guard and
-    /// every lease have ended.
+    /// Records that a fault of another kind lasts until `end`. Its consequences last until every guard and every lease
+    /// have ended.
     pub(super) fn break_things_until(&mut self, end: TimeUs) {
         let (ttl_ms, max_ttl_ms) = (u64::from(self.plan.ttl_ms), u64::from(self.plan.max_ttl_ms));
         let guard_ms = max_ttl_ms.max(ttl_ms) + u64::from(self.plan.skew_ms);
         self.wrong_until = self.wrong_until.max(end + (2 * guard_ms + ttl_ms + 1_000) * MS);
     }
 
-    /// Returns true if nothing but such moments has gone wrong since that time.
+    /// Returns true if, since that time, nothing has gone wrong except bursts and stalls.
     pub(super) fn is_calm_since(&self, since: TimeUs) -> bool {
         self.plan.is_calm() && self.wrong_until <= since
     }

@@ -1,4 +1,4 @@
-//! The network of a run: what arrives, when, and how often.
+//! The network of a run: which messages arrive, when, and how often.
 
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
@@ -9,7 +9,7 @@ use super::world::World;
 use crate::messages::{Payload, Reply, Request};
 
 impl World<'_> {
-    /// Returns the server that receives a request: the node's own, or the one that serves the slot in its place.
+    /// Returns the server that receives a request: the node's own server, or the server that serves the slot instead.
     fn place(&self, request: &Request) -> usize {
         self.server_of(self.plan.server(request.who.client as usize, request.node), request.key)
     }
@@ -17,8 +17,8 @@ impl World<'_> {
     pub(super) fn send(&mut self, after_ms: u32, request: Request) {
         let (client, n) = (request.who.client as usize, self.place(&request));
         let mut copies = self.copies(n, client, true);
-        // A client that waits, or locks on one node, uses a connection, which neither loses anything silently nor
-        // duplicates anything.
+        // A client that waits, or that locks on one node, uses a connection. A connection does not lose bytes silently,
+        // and duplicates nothing.
         if matches!(request.says, Payload::Wait { .. } | Payload::Command(_)) {
             copies.truncate(1);
         }
@@ -37,7 +37,7 @@ impl World<'_> {
     /// Returns the delays after which copies of a message arrive.
     pub(super) fn copies(&mut self, n: usize, client: usize, to_node: bool) -> Vec<u64> {
         let network = self.plan.network;
-        // The servers of a cluster share a place.
+        // The servers of one cluster share the node's number.
         let n = n % self.plan.nodes.len();
         let mut extra = 0;
         for (fault, _) in self.plan.faults.iter().zip(&self.under_way).filter(|(_, under_way)| **under_way) {

@@ -1,4 +1,4 @@
-//! A node of a run: machine, server, files and replica.
+//! A node of a run: its machine, server, files and replica.
 
 use palisade_core::{AofFile, FileId, IncarnationId, NodeState};
 
@@ -12,13 +12,13 @@ use crate::server::Server;
 pub(super) struct Node {
     pub(super) machine: Machine,
     pub(super) server: Option<Server>,
-    /// The number of lives of the process.
+    /// The number of times that the server process was started.
     pub(super) lives: u32,
     pub(super) keeps: Keeps,
-    /// The first id; a new disk brings another.
+    /// The node's first id. A node with a new disk gets another one.
     pub(super) id: u128,
     pub(super) files: Files,
-    /// The number of files made on its disk: each has its own id.
+    /// The number of files made on the node's disk. The id of a file derives from it.
     pub(super) files_made: u64,
     /// A copy of the node's files.
     pub(super) copy: Option<Files>,
@@ -27,14 +27,14 @@ pub(super) struct Node {
     /// A state that the disk has not finished writing.
     pub(super) writing: Option<NodeState>,
     pub(super) hangs_until: TimeUs,
-    /// The states of the replica with their times, newest last.
+    /// The states that the replica received, with their times, newest last.
     pub(super) replica: Vec<(TimeUs, Followed)>,
     pub(super) armed: Option<TimeUs>,
-    /// The number of consecutive checks in which somebody waited there for a free lock.
+    /// The number of consecutive checks in which a request waited there for a free lock.
     pub(super) idle_ticks: u32,
     /// The last end of the node's process.
     pub(super) died: TimeUs,
-    /// The last ceiling and longest lease sent to its replicas, with the time.
+    /// The last ceiling and longest lease that the node sent to its replicas, with the time of sending.
     pub(super) told: (TimeUs, u64, u32),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Files {
     pub(super) stamp: Option<IncarnationId>,
 }
 
-/// The knowledge that a replica has of its master.
+/// A replica's knowledge of its master.
 #[derive(Clone)]
 pub(super) struct Followed {
     pub(super) locks: Vec<(u32, Vec<u8>)>,
@@ -60,7 +60,7 @@ pub(super) struct Followed {
 }
 
 impl Node {
-    /// Returns node `n`, which was never started.
+    /// Returns node `n`, whose server was never started.
     pub(super) fn new(n: usize, machine: &plan::Machine) -> Self {
         Self { machine: Machine::new(machine), keeps: machine.keeps, id: n as u128 + 1, ..Self::default() }
     }

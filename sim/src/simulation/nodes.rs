@@ -1,4 +1,4 @@
-//! Nodes of a run: their lives, the content of their disks, and what their replicas know.
+//! Nodes of a run: starts and ends of their processes, the content of their disks, and the knowledge of their replicas.
 
 use palisade_core::BootId;
 use palisade_core::quorum::NodeId;
@@ -18,7 +18,7 @@ use crate::server::{Found, Server, Setup};
 /// The interval at which a master sends its ceiling to its replicas, in microseconds.
 const TELL_REPLICAS_US: u64 = 2_000_000;
 
-/// The number of consecutive checks for which somebody may wait for a free lock: each earlier waiter may get its turn
+/// The number of consecutive checks in which a request may wait for a free lock. Each earlier waiter may get its turn
 /// and not use it.
 const UNSERVED_TICKS: u32 = 20;
 
@@ -46,7 +46,7 @@ impl World<'_> {
             boot: boot_id(n, &node.machine),
         };
         node.lives += 1;
-        // The node's replicas start over, and receive the ceiling.
+        // The replicas start over, and receive the ceiling.
         node.told = (0, 0, 0);
         node.replica.clear();
         node.machine.down = false;
@@ -55,7 +55,7 @@ impl World<'_> {
             server.begin_in_cluster(&self.slots_of(n), now);
         }
         let node = &mut self.nodes[n];
-        // Before anything is granted, the disk records which incarnation uses the data.
+        // The disk records which incarnation uses the data before the node grants anything.
         node.files.stamp = Some(server.incarnation());
         if aof_always && node.files.aof.is_none() {
             node.files.aof = Some(AofFile { id: node.new_file(), bytes: self.at });
@@ -89,7 +89,7 @@ impl World<'_> {
             node.files.data = Some(server.told_records(now));
             node.files.aof = node.files.aof.map(|aof| AofFile { bytes: self.at, ..aof });
         }
-        // The file is replaced in one moment: it is the old one or the new one.
+        // The disk replaces a file atomically: after a crash, it has the old or the new one.
         if let Some(state) = node.writing.take()
             && self.rng.random()
         {
@@ -131,7 +131,7 @@ impl World<'_> {
         node.copy = Some(copy);
     }
 
-    /// Starts a node from the copy of its files: other inodes with the same content.
+    /// Starts a node from the copy of its files. The files have the same content and other inodes.
     pub(super) fn restore_files(&mut self, n: usize) {
         self.kill(n);
         let node = &mut self.nodes[n];
@@ -162,7 +162,7 @@ impl World<'_> {
         self.start(n);
     }
 
-    /// Runs `body` on a server: its answers set out, its disk receives the state to write, and its timer is set.
+    /// Runs `body` on a server, sends its answers, hands the state to write to its disk, and sets its timer.
     pub(super) fn on_server<T>(&mut self, n: usize, body: impl FnOnce(&mut Server, Now) -> T) -> Option<T> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -175,7 +175,7 @@ impl World<'_> {
         if node.writing.is_none()
             && let Some((number, mut state)) = server.take_write()
         {
-            // The AOF grows as long as the node lives.
+            // The AOF grows as long as the node runs.
             let aof = node.files.aof.filter(|_| server.is_aof_life());
             state.aof = aof.map(|aof| AofFile { bytes: self.at, ..aof });
             node.writing = Some(state.clone());
@@ -193,7 +193,7 @@ impl World<'_> {
         Some(value)
     }
 
-    /// Writes at once a state that must be on disk before the server promises anything further.
+    /// Writes a state that must be on disk before the server promises anything else.
     pub(super) fn write_at_once(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);
@@ -250,7 +250,7 @@ impl World<'_> {
         let known = node.replica.iter().rev().find(|(when, _)| *when <= behind).or(node.replica.first());
         let Some((_, followed)) = known.cloned() else { return };
         node.id = node.id.wrapping_add(1_000);
-        // The replica has kept what it heard and what its master sent.
+        // The replica has kept its own data and the data that its master sent.
         let state = NodeState {
             ceiling: followed.ceiling,
             outstanding_ttl_ms: followed.outstanding_ttl_ms,
@@ -260,13 +260,13 @@ impl World<'_> {
         node.write(state);
         self.start(n);
         self.on_server(n, |server, now| server.promote(followed.ceiling, followed.outstanding_ttl_ms, now));
-        // From now on the replica keeps its data as its master did.
+        // After the promotion, the replica keeps its data as its master did.
         if self.nodes[n].keeps != Keeps::Everything {
             self.nodes[n].files.data = None;
         }
     }
 
-    /// Checks that nobody waits for long on a node that could serve.
+    /// Checks that no request waits long on a node that could serve it.
     pub(super) fn answer_waiters(&mut self, n: usize) -> Result<(), Failure> {
         let node = &mut self.nodes[n];
         let now = node.machine.now(self.at);

@@ -1,6 +1,6 @@
 //! The outcome of a run.
 
-// The text of each failure describes its fields.
+// The doc comment of each failure describes its fields.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::history::HeldAs;
 use crate::referee::Violation;
 use crate::server::Wrong;
 
-/// Declares the counts of a run, and the sum over several runs.
+/// Declares the counts of a run, and the addition of the counts of several runs.
 macro_rules! totals {
     ($($(#[$about:meta])* $count:ident,)+) => {
         /// The counts of a run.
@@ -37,7 +37,7 @@ totals! {
     held,
     /// Attempts that did not get the lock.
     refused,
-    /// Rounds that extended, and rises of tokens.
+    /// Rounds that extended a lease, and rises of tokens.
     extended,
     /// Locks lost before their release.
     lost,
@@ -45,11 +45,11 @@ totals! {
     taken,
     /// Writes that the register refused.
     fenced_out,
-    /// Locks that clients with a limit asked for while nothing else went wrong, and acquired in time.
+    /// Free locks that clients with a time limit asked for, and got in time, while nothing else went wrong.
     had_in_time,
-    /// Locks that were kept until their release while nothing else went wrong.
+    /// Locks that were held until their release while nothing else went wrong.
     kept,
-    /// Holders whose lock was broken on all nodes, and who no longer relied on it soon after.
+    /// Holders whose lock an operator broke on all nodes, and who soon stopped relying on it.
     noticed,
     /// Locks taken by clients that lock on one node.
     single_held,
@@ -59,9 +59,9 @@ totals! {
     repeated,
     /// Re-entries by such a client.
     reentered,
-    /// Waiters that left.
+    /// Waiters that gave up.
     left,
-    /// Locks taken to read, together with others.
+    /// Locks taken by readers, who share them.
     shared,
     /// Permits taken.
     permits,
@@ -69,9 +69,9 @@ totals! {
     converted,
     /// Versions of the set that were decided.
     versions,
-    /// Moves of clients to a new version.
+    /// Times that a client moved to a new version.
     learnt,
-    /// Moves of clients that held a lock.
+    /// Times that a client moved while it held a lock.
     moved,
 }
 
@@ -98,9 +98,9 @@ pub enum Failure {
     Lost { client: u32, key: u32 },
     /// A version of the set was decided with two lists.
     TwoLists { version: u64 },
-    /// Somebody waited for a free lock.
+    /// A request waited for a free lock.
     Unserved { node: usize },
-    /// A node failed clients that lock on it alone: the law it broke, and how.
+    /// A node treated clients that lock on it alone wrongly: the law that it broke, and how.
     Wrong { node: usize, wrong: Wrong },
     /// A client that locks on one node received an answer that no correct node gives.
     Answered { client: u32, wrong: &'static str },

@@ -1,6 +1,6 @@
-//! The plan of a run: everything that is drawn from its seed before it begins.
+//! The plan of a run: everything that is drawn from the seed before the run begins.
 //!
-//! A plan can be saved, reduced, and run again.
+//! A plan can be saved, reduced, and executed again.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,18 +31,19 @@ pub struct Plan {
     /// The clients that lock on one node each.
     #[serde(default)]
     pub single_clients: Vec<SingleClient>,
-    /// A duplicate in a client's list: the client, the name, and the server that the name leads to.
+    /// A server that appears twice in a client's list: the client, the name, and the server to which the name leads.
     pub alias: Option<(usize, usize, usize)>,
     /// The number of locks.
     pub keys: u32,
-    /// The number of nodes, from the beginning of the list, that clients are configured with if the set changes; 0 if
-    /// it does not change, and all are.
+    /// The number of nodes, from the beginning of the list, in the clients' configuration if the set changes. 0 if the
+    /// set does not change and the configuration has all nodes.
     #[serde(default)]
     pub first_set: usize,
-    /// The longest delay, in microseconds, with which a client moves to a version after hearing of it.
+    /// The longest delay, in microseconds, between the moment at which a client hears of a version and the moment at
+    /// which it uses the version.
     #[serde(default)]
     pub learns_after_us: u64,
-    /// The approximate limit of permits, if clients take locks in any mode; 0 if only exclusive ones.
+    /// The approximate limit of permits if clients take locks in any mode; 0 if they take only exclusive locks.
     #[serde(default)]
     pub limit: u16,
     /// The length of leases, in milliseconds.
@@ -57,11 +58,11 @@ pub struct Plan {
     pub extended_after_permille: u64,
     /// The average time that a lock is held, in microseconds.
     pub hold_us: u64,
-    /// The average rest of a client before it wants the next lock, in microseconds.
+    /// The average pause of a client before it wants the next lock, in microseconds.
     pub rest_us: u64,
-    /// The network while nothing is cut.
+    /// The network while no messages are cut.
     pub network: Network,
-    /// The time after which clients start nothing, and at which every fault ends.
+    /// The time at which every fault ends, and after which clients begin nothing.
     pub until: TimeUs,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -74,7 +75,7 @@ pub struct Machine {
     pub drift_ppm: i64,
     /// The lead of the wall clock, in microseconds.
     pub ahead_us: i64,
-    /// The data that the server keeps through a crash.
+    /// The data that survives a crash of the server.
     pub keeps: Keeps,
 }
 
@@ -87,7 +88,7 @@ pub struct SingleClient {
     pub node: usize,
     /// The longest wait in the queue, in milliseconds.
     pub wait_ms: u32,
-    /// The approximate limit of permits, if the client takes locks in any mode; 0 if only exclusive ones.
+    /// The approximate limit of permits if the client takes locks in any mode; 0 if it takes only exclusive locks.
     #[serde(default)]
     pub limit: u16,
 }
@@ -121,9 +122,9 @@ pub struct Network {
 }
 
 impl Plan {
-    /// Returns true if the promises do not cover `fault` in this run. A node that lost its state file, a replica
-    /// promoted before everything reached it, and a node that receives a slot know the latest tokens only from the
-    /// clock. So the clocks of the nodes must agree.
+    /// Returns true if the promises do not cover `fault` in this run. A node without its state file, a replica that was
+    /// promoted before it received everything, and a node that receives a slot know the latest tokens only from the
+    /// clock. So they are covered only if the clocks of the nodes agree.
     pub fn is_excepted(&self, fault: &Fault) -> bool {
         let clocks = || self.nodes.iter().map(|node| node.ahead_us);
         let apart_us = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
@@ -139,7 +140,7 @@ impl Plan {
         }
     }
 
-    /// Returns true if nothing is lost or late in the network, an answer takes a small part of a lease, and holders
+    /// Returns true if the network loses and delays nothing, an answer takes a small part of a lease, and holders
     /// extend early.
     pub fn is_calm(&self) -> bool {
         let Network { delay_us, slow_permille, lost_permille, .. } = self.network;
@@ -149,14 +150,14 @@ impl Plan {
             && self.extends_in_background()
     }
 
-    /// Returns true if holders extend early, as the shipped keeper does. Holders that extend by hand, and late, may
-    /// have time for one round only.
+    /// Returns true if holders extend early, as the shipped keeper does. A holder that extends late, by hand, may have
+    /// time for a single round only.
     pub fn extends_in_background(&self) -> bool {
         self.extended_after_permille <= 333
     }
 
     /// Returns true if the shipped keeper decides when `client` extends. The other clients begin a round at any time,
-    /// even before the last is over: that exercises rules that a keeper hides.
+    /// even before the previous one is over, which exercises rules that a keeper never reaches.
     pub fn is_in_background(&self, client: usize) -> bool {
         self.is_calm() || (self.extends_in_background() && client.is_multiple_of(2))
     }
@@ -171,15 +172,15 @@ impl Plan {
         if self.changes_set() { self.first_set } else { self.nodes.len() }
     }
 
-    /// Returns the number of a client that asks nodes until it has a lock. If the set changes, its list must not name a
-    /// server twice, since it would then lack a member.
+    /// Returns the number of a client that repeats its requests until it has a lock. If the set changes, this client's
+    /// list must not name a server twice, since the list would then lack a member.
     pub(super) fn has_every_node(&self) -> u32 {
         let is_first_short =
             self.changes_set() && self.clients.len() > 1 && self.alias.is_some_and(|(client, ..)| client == 0);
         u32::from(is_first_short)
     }
 
-    /// Returns true if the nodes are parts of clusters.
+    /// Returns true if each node is part of a cluster.
     pub fn has_slots(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, Kind::SlotGivenAway { .. } | Kind::FlushSlot { .. }))
     }
@@ -187,7 +188,8 @@ impl Plan {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// The text is no plan; the error says why.
+    ///
+    /// The text is not a plan; the error says why.
     pub fn from_text(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|why| why.to_string())
     }
@@ -197,14 +199,14 @@ impl Plan {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Returns the server that a name of a client's list leads to.
+    /// Returns the server to which a name in a client's list leads.
     pub fn server(&self, client: usize, name: usize) -> usize {
         self.alias.filter(|alias| (alias.0, alias.1) == (client, name)).map_or(name, |alias| alias.2)
     }
 
     /// Returns the keys that are locked only on the node at this place. They share stripes of tokens with keys that are
-    /// locked on several nodes, but not a hostile client's stripe: its tokens are far ahead, and a lost disk breaks
-    /// their order.
+    /// locked on several nodes. They share none with a hostile client's keys, whose tokens are far ahead, so that the
+    /// loss of a disk breaks the order of tokens.
     pub fn keys_of(&self, node: usize) -> [u32; 2] {
         keys_of(self.keys, node)
     }

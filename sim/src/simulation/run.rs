@@ -1,18 +1,18 @@
-//! Runs of plans, from beginning to end.
+//! Executes plans from beginning to end.
 
 use super::outcome::{Failure, Totals};
 use super::plan::Plan;
 use super::world::World;
 use crate::rules::Without;
 
-/// Runs a plan.
+/// Executes a plan.
 pub fn run(plan: &Plan, without: Without) -> (Totals, Option<Failure>) {
     let mut world = World::new(plan, without, false);
     let failure = world.run().err();
     (world.totals, failure)
 }
 
-/// Runs a plan and returns what happened, one event per line.
+/// Executes a plan. Returns the events, one per line.
 pub fn tell(plan: &Plan, without: Without) -> (Vec<String>, Option<Failure>) {
     let mut world = World::new(plan, without, true);
     let failure = world.run().err();

@@ -1,5 +1,5 @@
-//! The set of nodes of a run: the versions decided, the clients and nodes that learn of them, and the times at which a
-//! node may become another.
+//! The set of nodes in a run: the decided versions, the clients and nodes that learn of them, and the times at which a
+//! node may lose its id.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ impl World<'_> {
         }
     }
 
-    /// Returns the version decided last, as far as any program knows.
+    /// Returns the last decided version that a program knows.
     pub(super) fn newest(&self) -> Option<&Members> {
         self.decided.last_key_value().map(|(_, members)| members)
     }
 
-    /// Ends the connections of clients that joined the node with a version older than `version`.
+    /// Ends the connections to the node of clients that joined with a version older than `version`.
     pub(super) fn connections_of_older_end(&mut self, node: usize, version: u64) {
         for client in 0..self.clients.len() {
             if self.clients[client].1.version() < version {
@@ -56,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets a client learn of `version`; it moves to it at once, or after a delay.
+    /// Tells a client of `version`. The client uses it at once, or after a delay.
     pub(super) fn hear_of(&mut self, client: u32, version: u64, delay: u64) {
         let late = match self.quiet {
             true => 0,
@@ -78,7 +78,7 @@ impl World<'_> {
         self.on_client(client, |client, now| client.learn(set, now))
     }
 
-    /// Restarts a client after a kill, with the names in its configuration, or with what it knew.
+    /// Restarts a client after a kill, with the names in its configuration or with the last version that it knew.
     pub(super) fn start_from(&mut self, client: u32) {
         if self.plan.changes_set() && self.may_go_by_names() && self.rng.random() {
             let set = Arc::new(Set::of_names(self.plan.first_set()));
@@ -87,13 +87,13 @@ impl World<'_> {
     }
 
     /// Returns true if a client may start from names alone. A client that never learned of a version, or a program that
-    /// founds the first one, cannot tell a node from another server at its address. So no node may lose its state file
-    /// between the founding of the first version and the time at which nobody goes by names any longer.
+    /// founds the first one, cannot distinguish a node from another server at its address. So no node may lose its
+    /// state file between the founding and the moment after which every client and program knows a version.
     fn may_go_by_names(&self) -> bool {
         !self.is_id_lost
     }
 
-    /// Returns true if a node may become another one, and records that it does.
+    /// Returns true if a node may lose its id now, and records that it does.
     pub(super) fn may_lose_id(&mut self) -> bool {
         if !self.is_founded {
             return true;
@@ -103,7 +103,7 @@ impl World<'_> {
         may
     }
 
-    /// Returns true if this fault would turn a node into another one that must stay the same.
+    /// Returns true if this fault would change the id of a node that must keep it.
     pub(super) fn is_excluded(&mut self, kind: &Kind) -> bool {
         matches!(kind, Kind::NewDisk { .. } | Kind::OtherStateFile { .. }) && !self.may_lose_id()
     }
@@ -122,8 +122,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Returns true if a majority of the newest version is up. Otherwise, no lock can be acquired any longer: too many
-    /// nodes lost what makes them members.
+    /// Returns true if a majority of the newest version is up. Otherwise no lock can be acquired any longer, since too
+    /// many nodes have lost their ids.
     pub(super) fn has_majority(&self) -> bool {
         let Some(newest) = self.newest() else { return true };
         let is_there = |member: &&palisade_core::Member| {

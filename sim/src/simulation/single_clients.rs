@@ -1,5 +1,5 @@
-//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it, and leave; and the actions of
-//! operators on it.
+//! Clients of a run that lock on one node: when they want a lock, wait for it, keep it and leave. Also the actions of
+//! operators on such a lock.
 
 use palisade_core::Now;
 use rand::RngExt;
@@ -17,16 +17,16 @@ use crate::single_client::{FIRST, SingleClient};
 /// The number of a holder's actions during one lease.
 const ACTS_OF_TTL: u64 = 4;
 
-/// The largest number of holds.
+/// The largest number of holds that an owner takes.
 const LEVEL_MAX: u32 = 4;
 
-/// The longest time, in microseconds, until a request is answered once no other request waits for its lock.
+/// The longest time, in microseconds, for a request to be answered once no other request waits for its lock.
 const LATE_US: u64 = 200_000;
 
 /// The time between a client's last check of its lock and its write, in microseconds.
 const LOOK_TO_WRITE_US: u64 = 20_000;
 
-/// Returns a client's place among those that lock on one node.
+/// Returns a client's place among the clients that lock on one node.
 fn place(client: u32) -> Option<usize> {
     client.checked_sub(FIRST).map(|place| place as usize)
 }
@@ -83,7 +83,7 @@ impl World<'_> {
         let (is_idle, is_free, holding) = (client.is_idle(), client.is_free(), client.holding());
         match wake {
             SingleWake::Wants if is_idle && !self.quiet => {
-                // A client that lost its lock may not know.
+                // A client that lost its lock may not know that.
                 if self.rng.random_ratio(1, 10) {
                     self.on_single(who.client, SingleClient::reenters_too_late)?;
                 }
@@ -94,7 +94,7 @@ impl World<'_> {
                 self.on_single(who.client, |client, now| client.acquire(key, wanted, wait_ms, now))
             }
             SingleWake::Misses(number) if client.awaits(number) => {
-                // A waiting client leaves and opens another connection; the old one may or may not be closed.
+                // A waiting client leaves and opens another connection. The old connection may stay open.
                 if self.rng.random_ratio(1, 3) {
                     self.totals.left += u64::from(client.is_acquiring());
                     return self.on_single(who.client, SingleClient::leave);
@@ -102,7 +102,7 @@ impl World<'_> {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
             }
-            // The client distrusts its connection, and asks again over another.
+            // The client doubts its connection, and sends the request again over another one.
             SingleWake::Doubts if client.is_acquiring() && !client.is_free() => {
                 self.totals.repeated += 1;
                 self.on_single(who.client, SingleClient::repeat)
@@ -140,7 +140,7 @@ impl World<'_> {
         }
     }
 
-    /// Performs a holder's action on its lock.
+    /// Lets a holder do something with its lock.
     fn act(&mut self, who: Holder, (level, mode): (u32, HeldAs), is_valid: bool) -> Result<(), Failure> {
         let limit = place(who.client).map_or(0, |place| self.plan.single_clients[place].limit);
         if is_valid && limit > 0 && self.rng.random_ratio(1, 4) {
@@ -161,8 +161,8 @@ impl World<'_> {
         }
     }
 
-    /// Runs `body` on a client: its requests set out, the referee receives its change of status, and its next action is
-    /// planned.
+    /// Runs `body` on a client, sends its requests, reports its change of status to the referee, and plans its next
+    /// action.
     pub(super) fn on_single(
         &mut self,
         number: u32,
@@ -228,7 +228,7 @@ impl World<'_> {
         cut_off.filter(|(plan, _)| plan.node == node).for_each(|(_, (_, client))| client.is_cut_off());
     }
 
-    /// Breaks the lock of `key`, as an operator or any writer can.
+    /// Takes the lock of `key` away, as an operator or any client that may write can.
     pub(super) fn take_away(&mut self, node: usize, key: u32, how: impl FnOnce(&mut Server, Now) -> Option<u64>) {
         let n = self.server_of(node, key);
         if let Some(Some(token)) = self.on_server(n, how) {

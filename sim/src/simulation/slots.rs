@@ -1,8 +1,7 @@
-//! Nodes that are parts of clusters: each has a neighbour, a server to which nothing else happens, which may receive
-//! its slots.
+//! Nodes that are parts of clusters. Each node has a neighbour, a server without faults that may receive its slots.
 //!
-//! A client follows redirections, so it asks the server that has the slot. A message that is on its way when a slot
-//! moves reaches a server that does not serve it.
+//! A client follows redirections, so it asks the server that has the slot. A message that is on its way while a slot
+//! moves reaches a server that no longer serves the slot.
 
 use palisade_core::{CLUSTER_SLOTS, SlotSet, slot_of};
 
@@ -15,7 +14,7 @@ impl World<'_> {
         if self.given_away.contains(&(node, key)) { self.plan.nodes.len() + node } else { node }
     }
 
-    /// Returns the slots of the server `n`.
+    /// Returns the slots of server `n`.
     pub(super) fn slots_of(&self, n: usize) -> SlotSet {
         let count = self.plan.nodes.len();
         let given_away = self.given_away.iter().filter(|(node, _)| *node == n % count);
@@ -32,7 +31,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives a slot back to its server, as an operator; starts the server if it is down.
+    /// Gives a slot back to its first server, as an operator. Starts that server if it is down.
     pub(super) fn give_slot_back(&mut self, node: usize, key: u32) {
         if self.nodes[node].server.is_none() {
             self.start(node);

@@ -1,4 +1,4 @@
-//! Reduces a failing plan as far as it breaks the same law.
+//! Reduces a failing plan as long as it still breaks the same law.
 
 use super::kinds::Kind;
 use super::plan::{Network, Plan};
@@ -6,8 +6,8 @@ use super::run::run;
 use crate::rules::Without;
 use crate::single_client::FIRST;
 
-/// Returns the smallest plan that breaks the same law as `plan`, found by leaving things out and shortening it; `plan`
-/// itself if it breaks no law.
+/// Returns the smallest plan found that breaks the same law as `plan`. The search removes parts of the plan and
+/// shortens it. Returns `plan` itself if it breaks no law.
 pub fn smallest(plan: &Plan, without: Without) -> Plan {
     let Some(law) = run(plan, without).1.map(|failure| failure.law()) else { return plan.clone() };
     let fails = |plan: &Plan| run(plan, without).1.is_some_and(|failure| failure.law() == law);
@@ -35,7 +35,7 @@ pub fn smallest(plan: &Plan, without: Without) -> Plan {
     }
 }
 
-/// Leaves out faults, many at once at first.
+/// Removes faults, many at once at first.
 fn leave_out_faults(best: &mut Plan, fails: &impl Fn(&Plan) -> bool) {
     let mut size = best.faults.len().div_ceil(2);
     while size > 0 {

@@ -1,4 +1,4 @@
-//! Acquisitions of a run's clients: the shipped [`Taker`] decides, and this module carries it out.
+//! Acquisitions of a run's clients: the shipped [`Taker`] decides, and this module performs its decisions.
 
 use palisade_core::quorum::{Conduct, GaveUp, Refused, Taker, Task, majority};
 use palisade_core::{BootTime, Wanted};
@@ -12,17 +12,17 @@ use crate::client::Client;
 use crate::history::{Event, Holder, Occurrence};
 use crate::rules::Rule;
 
-/// One in this number of callers is refused for good after a few attempts.
+/// One in `BARRED_OF` callers is refused for good after a few attempts.
 const BARRED_OF: u32 = 40;
 
 /// The delay, in microseconds, after which a client notices that a majority of nodes answers.
 const ANSWER_US: u64 = 50_000;
 
-/// The average time after a step at which some callers give up for reasons of their own, in microseconds.
+/// The average time, in microseconds, after which a caller that gives up for reasons of its own does so.
 const LEAVES_US: u64 = 300_000;
 
 impl World<'_> {
-    /// Begins to take `key` for a client, with a limit after `limit_us`, if given.
+    /// Begins to take `key` for a client. The time limit is `limit_us` from now, if given.
     pub(super) fn take(&mut self, number: u32, key: u32, wanted: Wanted, limit_us: Option<u64>) -> Result<(), Failure> {
         let is_free = self.referee.holders(key, self.at).next().is_none();
         let random = self.rng.random();
@@ -55,7 +55,7 @@ impl World<'_> {
         self.perform(number, task)
     }
 
-    /// Passes an input to the taker of this client, if it is taking a lock, and performs the resulting task.
+    /// Passes an input to this client's taker, if the client is taking a lock, and performs the resulting task.
     fn decide(&mut self, number: u32, input: impl FnOnce(&mut Taker, BootTime, u64) -> Task) -> Result<(), Failure> {
         let random = self.rng.random();
         let (machine, client) = &self.clients[number as usize];
@@ -120,7 +120,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets some callers leave at any moment.
+    /// Makes some callers give up at a random moment.
     fn may_leave(&mut self, number: u32) {
         let must = self.taking[number as usize].as_ref().is_some_and(|taking| taking.must_get_it);
         if !must && self.rng.random_ratio(1, 20) {
@@ -129,7 +129,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns the task that replaces `task` without a rule.
+    /// Returns the task that replaces `task` while a rule is switched off.
     fn without_rules(&mut self, task: Task, now: BootTime) -> Task {
         match (self.without.0, task) {
             (Some(Rule::BacksOff), Task::Pause { .. }) => Task::Pause { until: now, for_nodes: None },
@@ -147,10 +147,11 @@ impl World<'_> {
         }
     }
 
-    // The line of a process.
+    // The callers of a process that wait in a line.
 
-    /// Returns the line of a client's process. If only moments go wrong, every two clients are tasks of one process.
-    /// Otherwise, each is a process of its own, or hardly any would meet at the nodes.
+    /// Returns the line (of waiting callers) of a client's process. If only bursts and stalls occur, every two clients
+    /// are tasks of one process. Otherwise, each client is a process of its own; few of them would compete at the nodes
+    /// if they shared processes.
     fn line_of(&self, number: u32) -> (u32, u32) {
         let key = self.taking[number as usize].as_ref().map_or(0, |taking| taking.key);
         (if self.plan.is_calm() { number / 2 } else { number }, key)
@@ -176,7 +177,7 @@ impl World<'_> {
     fn has_turn(&mut self, number: u32, at_once: bool) -> Result<(), Failure> {
         let line = self.line_of(number);
         let is_first = self.lines.get(&line).is_some_and(|line| line.front() == Some(&number));
-        // A client that asks out of turn is noticed when its next task is performed.
+        // A client that asks before its turn is noticed when its next task is performed.
         self.on_conduct(number, |conduct| {
             if is_first {
                 conduct.on_turn(at_once)
@@ -185,7 +186,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_turn(at_once, now, random))
     }
 
-    /// Removes a client from its line if it is still there and its time is up.
+    /// Removes a client from its line if it is still there and its time is over.
     pub(super) fn stop_lining(&mut self, number: u32) -> Result<(), Failure> {
         let now = self.clients[number as usize].0.now(self.at).boot;
         let until = self.taking[number as usize].as_ref().and_then(|taking| taking.lines_until);
@@ -195,7 +196,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes a client out of the line of its process; the next one gets its turn.
+    /// Removes a client from the line of its process. The next one in the line gets its turn.
     fn leave_line(&mut self, number: u32, of: (u32, u32)) -> Result<(), Failure> {
         let Some(line) = self.lines.get_mut(&of) else { return Ok(()) };
         let was_first = line.front() == Some(&number);
@@ -233,7 +234,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_look(shown, now, random))
     }
 
-    /// Handles a client's turn, or the end of its wait without one.
+    /// Handles a client's turn, or the end of its wait without a turn.
     pub(super) fn is_told(&mut self, number: u32, told: Option<u16>) -> Result<(), Failure> {
         if self.taking[number as usize].is_none() {
             return self.on_client(number, Client::release);
@@ -242,7 +243,7 @@ impl World<'_> {
         self.decide(number, |taker, now, random| taker.on_queue(told, now, random))
     }
 
-    /// Ends a client's pause, unless it still waits for a majority of nodes to answer.
+    /// Ends a client's pause, unless the client still waits for a majority of nodes to answer.
     pub(super) fn ask_again(&mut self, who: Holder) -> Result<(), Failure> {
         let number = who.client;
         let now = self.clients[number as usize].0.now(self.at).boot;
@@ -252,7 +253,7 @@ impl World<'_> {
             self.plan_at(self.at + ANSWER_US, Next::Wakes(who, Wake::AsksAgain));
             return Ok(());
         }
-        // The queue is asked with one node, too; only the messages differ.
+        // The taker is not told that this is one node: the queue is asked in the same way, with other messages.
         self.decide(number, |taker, now, random| taker.on_paused(true, now, random))
     }
 
@@ -275,14 +276,14 @@ impl World<'_> {
         self.rest(number)
     }
 
-    /// Plans a client's next wish.
+    /// Plans when a client wants its next lock.
     pub(super) fn rest(&mut self, number: u32) -> Result<(), Failure> {
         let who = self.clients[number as usize].1.who();
         self.plan_wake(who, self.plan.rest_us, Wake::Wants);
         Ok(())
     }
 
-    /// Records for all callers of its key that the lock was held.
+    /// Records, for all callers of the event's key, that a client held the lock.
     pub(super) fn is_had_by_somebody(&mut self, event: &Event) {
         if matches!(
             event.what,

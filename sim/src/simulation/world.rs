@@ -1,5 +1,5 @@
-//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in order of true
-//! time. The same plan gives the same run, to the microsecond.
+//! The world of a run: nodes and clients on machines of their own, a network between them, and faults, in the order of
+//! true time. The same plan gives exactly the same run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,7 +22,7 @@ use crate::referee::Referee;
 use crate::rules::Without;
 use crate::single_client::{self, SingleClient};
 
-/// The first moment of true time, late enough that even clocks that are behind count up from zero.
+/// The first moment of true time. It is late enough that even clocks that are behind count up from zero.
 pub const START_US: TimeUs = 10_000_000;
 
 /// The interval at which a node checks itself, in microseconds.
@@ -34,39 +34,40 @@ pub struct World<'a> {
     pub(super) without: Without,
     pub(super) rng: ChaCha8Rng,
     pub(super) at: TimeUs,
-    /// The coming events; of two at the same time, the one planned first comes first.
+    /// The coming events. Of two events at the same time, the one that was planned first comes first.
     pub(super) moments: BTreeMap<(TimeUs, u64), Next>,
     pub(super) planned: u64,
-    /// The nodes. If they are parts of clusters, an equal number of servers follows, each in the cluster of the node at
-    /// that place.
+    /// The nodes' servers. If the nodes are parts of clusters, an equal number of servers follows; each is the
+    /// neighbour of the node at the corresponding place.
     pub(super) nodes: Vec<Node>,
-    /// The slots that those servers have, by node and key.
+    /// The slots that the neighbours have, by node and key.
     pub(super) given_away: BTreeSet<(usize, u32)>,
     pub(super) clients: Vec<(Machine, Client)>,
     /// The clients that lock on one node.
     pub(super) single_clients: Vec<(Machine, SingleClient)>,
-    /// The first error seen on a node.
+    /// The first error that was detected on a node.
     pub(super) wrong: Option<Failure>,
     /// The programs that change the set, by fault.
     pub(super) changers: BTreeMap<usize, Changer>,
     /// The versions that programs found to be decided.
     pub(super) decided: BTreeMap<u64, Members>,
-    /// True once a program has begun to found the set.
+    /// True once a program has begun to found the set of nodes.
     pub(super) is_founded: bool,
-    /// True if a node has become another one since then.
+    /// True if a node has lost its id since then.
     pub(super) is_id_lost: bool,
     /// The faults that have begun and not ended.
     pub(super) under_way: Vec<bool>,
     pub(super) referee: Referee,
     /// The current acquisition of each client.
     pub(super) taking: Vec<Option<Taking>>,
-    /// The lines of clients of one process that want a key alone, in order of arrival; the first has its turn.
+    /// The lines of callers in one process that want a key exclusively, in the order of arrival. The first caller in a
+    /// line has its turn.
     pub(super) lines: BTreeMap<(u32, u32), VecDeque<u32>>,
-    /// The last break of the lock of each key on all nodes, or on one of them in turn.
+    /// The last time at which an operator broke the lock of each key, on all nodes at once or in turn.
     pub(super) breaks: BTreeMap<u32, Break>,
-    /// The generator for the fates of callers that do not depend on nodes and network.
+    /// The random generator for the behaviour of callers that does not depend on nodes and network.
     pub(super) callers: ChaCha8Rng,
-    /// The time until which a fault, or its consequences, may exceed a moment of many requests and few answers.
+    /// The time until which a fault other than bursts and stalls, or its consequences, may last.
     pub(super) wrong_until: TimeUs,
     pub(super) quiet: bool,
     /// The counts of the run.
@@ -87,7 +88,7 @@ impl<'a> World<'a> {
             let number = single_client::FIRST + n as u32;
             (Machine::new(&client.machine), SingleClient::new(number, client.node, plan.ttl_ms, without))
         };
-        // Each has the clocks of another node.
+        // Each neighbour has the clocks of another node.
         let neighbours = plan.nodes.iter().cycle().skip(1).take(if plan.has_slots() { plan.nodes.len() } else { 0 });
         let mut world = Self {
             plan,
@@ -118,7 +119,7 @@ impl<'a> World<'a> {
         };
         for n in 0..world.nodes.len() {
             world.start(n);
-            // The node was just put into service, and its operator confirms that.
+            // The node is new, so its operator lifts the guard.
             if let Some(server) = &mut world.nodes[n].server {
                 server.lift();
             }
@@ -141,12 +142,13 @@ impl<'a> World<'a> {
     /// Runs to the end.
     ///
     /// # Errors
+    ///
     /// The run broke a law.
     pub fn run(&mut self) -> Result<(), Failure> {
         let end = START_US + self.plan.until;
         self.run_until(end)?;
         self.heal()?;
-        // Until the longest guard and every lease are over; then each waiter has a turn.
+        // The time covers the longest guard and every lease. Then each waiter gets a turn.
         let guard_us = u64::from(self.plan.max_ttl_ms.max(self.plan.ttl_ms) + self.plan.skew_ms) * 1_000;
         let calm = self.at + 2 * guard_us + 10_000_000;
         self.run_until(calm)?;
@@ -180,7 +182,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn handle(&mut self, next: Next) -> Result<(), Failure> {
-        // Events of a paused machine are postponed.
+        // Events of a paused machine happen after the pause.
         let paused_until = match &next {
             Next::Arrives(n, _) | Next::Timer(n) | Next::Tick(n) | Next::Snapshot(n) => {
                 self.nodes[*n].machine.paused_until

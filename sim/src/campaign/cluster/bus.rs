@@ -1,7 +1,7 @@
-//! The bus of a cluster: a proxy in front of each server's bus port, so that a server can be cut off from all others
-//! while clients still reach it.
+//! The bus of a cluster: a proxy in front of each server's bus port, so that a server can be cut off from all other
+//! servers while clients still reach it.
 //!
-//! Each server connects from an address of its own, so a proxy knows which two servers it connects.
+//! Each server connects from an address of its own, so a proxy knows which two servers a connection joins.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The last byte of the address from which the first server connects; those of the others follow.
+/// The last byte of the address from which the first server connects. The other servers' addresses follow.
 const FIRST: u8 = 20;
 
 /// Returns the address from which the server of this number connects.
@@ -19,7 +19,7 @@ pub fn address_of(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, FIRST + node as u8)
 }
 
-/// The proxies; they end when this is dropped.
+/// The proxies. They end when this value is dropped.
 #[derive(Debug)]
 pub struct Bus {
     /// The port of each server's proxy.
@@ -55,12 +55,12 @@ impl Bus {
         Ok(Self { ports, cut, _proxies: proxies })
     }
 
-    /// Returns the port at which the others find the server of this number.
+    /// Returns the port at which the other servers reach the bus of this server.
     pub fn port(&self, node: usize) -> u16 {
         self.ports[node]
     }
 
-    /// Cuts a server off from the others, or reconnects it, from now on.
+    /// Cuts a server off from the other servers, or reconnects it.
     pub fn cut(&self, node: usize, is_cut: bool) {
         self.cut.send_modify(|all| all[node] = is_cut);
     }

@@ -1,7 +1,7 @@
 //! The nodes of a campaign as one cluster: three masters with a replica each, on disks of their own.
 //!
-//! Each server announces its link as its address, so clients and its replica reach it through the link. A shard is a
-//! master and its replica, in either order: nodes `n` and `n + 3`.
+//! Each server announces the port of its link (a proxy) as its own, so clients and its replica reach it through the
+//! link. A shard consists of a master and its replica: the nodes `n` and `n + 3`, either of which may be the master.
 
 pub mod bus;
 pub mod shards;
@@ -27,7 +27,7 @@ pub const NODES: usize = 2 * SHARDS;
 /// The initial slots of each shard.
 pub(super) const RANGES: [(u16, u16); SHARDS] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
-/// The time of silence after which the others consider a master dead, in milliseconds.
+/// The time of silence after which the other servers consider a master dead, in milliseconds.
 const NODE_TIMEOUT_MS: u64 = 2_000;
 
 /// The time of silence after which a master is considered dead in a brief campaign, in milliseconds.
@@ -43,7 +43,7 @@ pub struct Cluster {
     pub bus: Bus,
     /// The servers' node ids, by number.
     ids: Vec<String>,
-    /// The shard of each slot that has moved.
+    /// The shard of each slot that has moved from its first shard.
     moved: Mutex<BTreeMap<u16, usize>>,
 }
 
@@ -65,9 +65,9 @@ pub async fn announce(machines: &mut [Machine], links: &[Link], brief: bool) -> 
             ("cluster-announce-bus-port", bus.port(node).to_string()),
             ("bind-source-addr", bus::address_of(node).to_string()),
             ("cluster-node-timeout", node_timeout_ms.to_string()),
-            // One shard that is down affects only its own slots.
+            // A shard that is down makes only its own slots unavailable.
             ("cluster-require-full-coverage", "no".to_owned()),
-            // A replica takes over however long its link was down, and does not move to another master.
+            // A replica may take over even if its link was down for long, and never moves to another master.
             ("cluster-replica-validity-factor", "0".to_owned()),
             ("cluster-allow-replica-migration", "no".to_owned()),
             // A replica whose link was cut reconnects soon.
@@ -94,7 +94,7 @@ impl Cluster {
         for machine in machines {
             let is_well = until!(PATIENCE, is_well(&machine.socket()).await.ok());
             is_well.ok_or("the cluster does not come about")?;
-            // The cluster is new: nobody holds anything in it.
+            // The cluster is new, so no lock is held in it.
             let _ = machine.ask::<Value>(&["LOCK.GUARD", "LIFT"]).await;
         }
         Ok(Self { bus, ids, moved: Mutex::default() })
@@ -140,8 +140,8 @@ pub(super) async fn knows(socket: &std::path::Path, nodes: usize) -> Result<(), 
     if is_well { Ok(()) } else { Err(info) }
 }
 
-/// Checks that the server at `socket` sees all others, each master with a replica, and that it follows its master if it
-/// is a replica. The error says why not.
+/// Checks that the server at `socket` sees all others, and that each master has a replica. If the server is a replica,
+/// it must follow its master. The error says why not.
 pub(super) async fn is_well(socket: &std::path::Path) -> Result<(), String> {
     let told = async |words: &[&str]| ask::<String>(socket, words, ANSWER).await;
     knows(socket, NODES).await?;

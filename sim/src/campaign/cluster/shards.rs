@@ -1,4 +1,4 @@
-//! The state that the shards of a cluster report: the master of each, and whether all is at rest.
+//! The state that the shards of a cluster report: the master of each shard, and whether the cluster is stable.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use crate::campaign::machine::ask;
 use crate::campaign::patience::{PATIENCE, comes_true, until};
 use crate::campaign::world::World;
 
-/// The guard, in milliseconds, above which a replica was promoted before its master had told it the longest lease; it
-/// is then guarded for a day.
+/// A longer guard than this, in milliseconds, means that a replica was promoted before its master had told it the
+/// longest lease. The guard is then a day.
 const LONG_GUARD_MS: u64 = 60_000;
 
-/// Waits, once everything is healed, until each shard has one master and one replica that follows it, and all agree.
+/// Waits, once everything is healed, until each shard has one master and one replica that follows it, and all servers
+/// agree on that.
 pub async fn settle(world: &World) {
     let mut why = String::new();
     if !comes_true!(PATIENCE, is_at_rest(world).await.map_err(|is_not| why = is_not).is_ok()) {
         let late = format!("the cluster is not at rest {PATIENCE:?} after the last fault was healed");
         return world.log.found(format!("{late}: {why}"));
     }
-    // If a replica was promoted before it learned the longest lease, an operator has to confirm that all leases are
-    // over.
+    // If a replica was promoted before its master told it the longest lease, an operator has to confirm that all leases
+    // have ended.
     let mut guarded = vec![];
     for node in 0..NODES {
         if guard_ms(world, node).await > LONG_GUARD_MS {
@@ -40,8 +41,8 @@ pub async fn settle(world: &World) {
     }
 }
 
-/// Returns the remaining guard of this node, in milliseconds. Asks until the node answers, since the machine may be
-/// busy: a node that wrongly counts as unguarded would stay guarded for a day.
+/// Returns the remaining guard of this node, in milliseconds. Asks until the node answers, however busy the machine is:
+/// without an answer the node would count as unguarded, and stay guarded for a day.
 async fn guard_ms(world: &World, node: usize) -> u64 {
     let told = until!(PATIENCE, {
         let told: HashMap<String, String> = say(world, node, &["LOCK.NODE"]).await.unwrap_or_default();
@@ -50,7 +51,7 @@ async fn guard_ms(world: &World, node: usize) -> u64 {
     told.unwrap_or(0)
 }
 
-/// Checks that the cluster is at rest; the error says why not.
+/// Checks that the cluster is stable. The error says why not.
 async fn is_at_rest(world: &World) -> Result<(), String> {
     for shard in 0..SHARDS {
         roles(world, shard).await.ok_or_else(|| format!("shard {} has no master, or two", shard + 1))?;
@@ -61,7 +62,7 @@ async fn is_at_rest(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the master and the replica of this shard; `None` if both or neither claim to be the master.
+/// Returns the master and the replica of this shard; `None` unless exactly one of the two says that it is the master.
 pub async fn roles(world: &World, shard: usize) -> Option<(usize, usize)> {
     let (one, other) = (shard, shard + SHARDS);
     match (is_master(world, one).await?, is_master(world, other).await?) {

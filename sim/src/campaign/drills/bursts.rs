@@ -1,8 +1,8 @@
-//! A process takes hundreds of locks, half of them at one moment and half at another, each on a key that nobody else
-//! wants, and keeps them for some leases. From time to time a majority of the nodes is stopped for a moment, much
-//! shorter than a lease.
+//! A process takes hundreds of locks, half of them at one moment and the other half at a later moment. No other client
+//! wants their keys. The process keeps the locks for some leases. Now and then, a majority of the nodes is stopped for
+//! much less than a lease.
 //!
-//! The crate is used with its defaults, except for the lease, which is bounded here, and the time to wait.
+//! The process uses the crate's defaults except for the lease and the time to wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::campaign::world::{NODES, World};
 /// The time to wait for each lock.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// A request that fails this long before its deadline has failed early.
+/// The time before its deadline that makes a failed request an early failure.
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// The time for which each lock is kept: at least three leases.
@@ -35,14 +35,14 @@ const SHORTLY: Duration = Duration::from_millis(20);
 /// The time between two stops, in which all nodes answer.
 const ANSWERS: Duration = Duration::from_millis(900);
 
-/// Takes this number of locks.
+/// Takes `locks` locks.
 pub async fn take_hundreds(world: &Arc<World>, locks: usize) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
     let _fault = world.log.begin("burst of locks", On::AllNodes, format!("{locks} in two halves"));
     let mut holders = JoinSet::new();
     for key in 0..locks {
-        // The first half has a new client and meets a stopped majority; the second half meets nodes that answer.
+        // The first half has a new client and meets a stopped majority. The second half meets nodes that answer.
         let begin = if key < locks / 2 { SHORTLY } else { STOPPED[0] + ANSWERS / 2 };
         let (world, witness, client) = (Arc::clone(world), Arc::clone(&witness), client.clone());
         holders.spawn(async move {

@@ -1,4 +1,4 @@
-//! A database without any held lock is flushed on all nodes: no lock may be lost by that.
+//! Flushes a database without any held lock on all nodes: no lock of another database may be lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::campaign::nemesis;
 use crate::campaign::patience::PATIENCE;
 use crate::campaign::world::{NODES, World};
 
-/// The number of locks held meanwhile.
+/// The number of locks held during the flush.
 const KEYS: u32 = 8;
 
-/// Flushes database 1 while `KEYS` locks are held in database 0, which are then held for longer than their leases.
+/// Flushes database 1 while `KEYS` locks are held in database 0. The locks are then held for longer than their leases.
 pub async fn other_database(world: &Arc<World>) {
     let witness = Arc::new(Witness::of(world));
     let client = world.client();
@@ -21,7 +21,7 @@ pub async fn other_database(world: &Arc<World>) {
     let options = options(world).wait(PATIENCE).node_timeout(Duration::from_millis(world.settings.max_ttl_ms / 5));
     let mut guards = vec![];
     for key in 0..KEYS {
-        // Another test checks that the lock can be acquired.
+        // Another check requires that the lock can be acquired.
         if let Ok(guard) = client.with(&options).lock(format!("chaos:flush:{key}")).await {
             guards.push(guard);
         }

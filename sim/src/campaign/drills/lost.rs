@@ -1,5 +1,6 @@
-//! An owner loses its lock while an extension runs on a minority; another owner has the majority, one node of which is
-//! silent. A RELEASE by the first, through an agent, must not answer that the owner held the lock until now.
+//! An owner loses its lock while its extension reaches only a minority of the nodes. Another owner then acquires the
+//! lock from a majority, of which one node stops. A RELEASE by the first owner, through an agent, must not answer that
+//! the owner held the lock until now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +15,23 @@ use crate::campaign::journal::now_us;
 use crate::campaign::through::{PATIENCE, valid_until};
 use crate::campaign::world::{NODES, World};
 
-/// The lock.
+/// The key.
 const KEY: &str = "chaos:lost";
 
-/// The first lease of the owner that loses the lock, and the extra time for which its nodes may keep it, in
+/// The first lease of the owner that loses the lock, and the extra time for which the minority keeps the lock, in
 /// milliseconds.
 const LEASE_MS: u64 = 500;
 const LONGER_MS: u64 = 50;
 
-/// The number of repetitions: on a busy machine the extension may end too soon, and then the drill shows nothing.
+/// The number of repetitions. On a busy machine, the extension may end too soon, and that repetition then shows
+/// nothing.
 const TIMES: usize = 3;
 
 /// Runs the drill several times.
 pub async fn release(world: &Arc<World>) {
     for turn in 1..=TIMES {
         let fault = world.log.begin("release of a lost lock", On::AllNodes, "");
-        // An agent that does not answer shows nothing.
+        // Without an answer of the agent, this repetition shows nothing.
         let told = once(world, turn).await.unwrap_or(false);
         drop(fault);
         if told {
@@ -40,7 +42,7 @@ pub async fn release(world: &Arc<World>) {
     }
 }
 
-/// Returns true if the owner that lost the lock received the answer that it held it.
+/// Returns true if the owner that lost the lock received the answer that it held the lock until now.
 async fn once(world: &World, turn: usize) -> RedisResult<bool> {
     let open = async |agent| Connection::open(&world.agent_url(agent)).await;
     let (mut first, mut second) = (open(0).await?, open(1).await?);
@@ -52,7 +54,7 @@ async fn once(world: &World, turn: usize) -> RedisResult<bool> {
         return Ok(false);
     }
     let away = world.stop(NODES - majority(NODES)..NODES).await;
-    // The extension ends in NOQUORUM, which is an error.
+    // The extension fails with NOQUORUM.
     let _ = first.ask(&["LOCK.EXTEND", KEY, &ann, &longest], PATIENCE).await;
     sleep(Duration::from_micros(until.saturating_sub(now_us()))).await;
     drop(away);

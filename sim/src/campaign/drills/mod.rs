@@ -1,8 +1,8 @@
-//! Drills, which run one at a time once everything is healed. They are judged more strictly than a storm, in which
-//! nobody can say which fault cost a holder its lock.
+//! Drills: tests that run one at a time, once every fault is healed. They demand more than the checks under faults,
+//! where no one can say which fault cost a holder its lock.
 //!
 //! The machine is busy even then, and a holder whose nodes do not answer has no promise. So a [`witness`] asks the
-//! nodes continuously over its own connections, and a drill fails only for times in which the witness saw answers.
+//! nodes continuously over its own connections, and a drill fails only for times in which the witness received answers.
 
 mod bursts;
 mod flush;
@@ -25,7 +25,7 @@ use super::kinds::Kind;
 use super::world::World;
 use witness::Witness;
 
-/// The number of the drills' random stream; those of storms count up from 1.
+/// The number of the random stream of the drills. Those of the periods of faults count up from 1.
 const STREAM: u64 = 1 << 40;
 
 /// The drills, in turn.
@@ -68,7 +68,7 @@ impl Drills {
     }
 }
 
-/// Returns options with leases that are extended every third of their length.
+/// Returns client options whose leases are extended every third of their length.
 fn options(world: &World) -> Options {
     Options::new().ttl(Duration::from_millis(world.settings.max_ttl_ms)).auto_extend(true).note("chaos")
 }
@@ -91,7 +91,7 @@ async fn keep(world: &World, witness: &Witness, guard: Guard, time: Duration) ->
     }
 }
 
-/// Reports the failures of some of `all` locks as one finding, since they have one cause.
+/// Reports the failures among `all` locks as one finding, since they have one cause.
 async fn tell(world: &World, drill: &str, all: usize, holders: JoinSet<Option<String>>) {
     let mut wrong: Vec<String> = holders.join_all().await.into_iter().flatten().collect();
     wrong.sort_unstable();

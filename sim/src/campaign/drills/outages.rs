@@ -1,5 +1,6 @@
-//! `palisade elect` runs a command while it leads; twice, a majority is away for longer than its lease. The command
-//! must end each time, and start again in a larger term when the nodes are back. The candidate itself must not end.
+//! Runs a command under `palisade elect`, and twice takes a majority of the nodes away for longer than the lease. The
+//! command must end each time, and start again in a larger term when the nodes are back. `palisade elect` itself must
+//! not end.
 
 use std::fs;
 use std::path::Path;
@@ -18,17 +19,17 @@ use crate::campaign::machine::signal_to;
 use crate::campaign::patience::{PATIENCE, until};
 use crate::campaign::world::{NODES, World};
 
-/// The lease of a leader, and the time for its command to end.
+/// The length of a leader's lease, and the time for its command to end.
 const TTL: Duration = Duration::from_millis(1_000);
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The time for which a majority is cut off: longer than the lease, and than the attempts within it.
+/// The time for which a majority is cut off. A lease and the attempts to extend it end within it.
 const CUT_OFF: Duration = Duration::from_millis(2_500);
 
-/// The time for which a majority is stopped: longer still, also than a starting client waits for silent nodes.
+/// The time for which a majority is stopped. A starting client stops waiting for silent nodes within it.
 const STOPPED: Duration = Duration::from_millis(5_500);
 
-/// Cuts a majority off, and later stops another.
+/// Cuts a majority off, and later stops one.
 pub async fn under_elect(world: &Arc<World>) {
     let Some(palisade) = &world.settings.palisade else { return };
     let folder = match tempfile::Builder::new().prefix("palisade-chaos-elect-").tempdir() {
@@ -65,7 +66,7 @@ fn led(terms: &Path) -> Vec<u64> {
     text.lines().filter_map(|term| term.parse().ok()).collect()
 }
 
-/// Waits until the candidate has led `times` times. The error says that it ended, or did not lead again.
+/// Waits until the candidate has led `times` times. The error says that it ended or did not lead again.
 async fn until_it_leads(candidate: &mut Child, terms: &Path, times: usize) -> Result<(), String> {
     let leads = until!(
         PATIENCE,

@@ -1,5 +1,5 @@
-//! A witness asks every node repeatedly whether it answers, over one connection each, and knows afterwards when a
-//! majority did.
+//! A witness asks every node repeatedly, over one connection each, and can tell afterwards at which times a majority
+//! answered.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::history::TimeUs;
 /// The pause between two questions.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// The longest prompt answer, pause included, in microseconds. After a longer time, the node counts as silent.
+/// The longest time from one answer to the next, in microseconds, of a node that counts as answering.
 const PROMPT_US: u64 = 40_000;
 
 /// The time after which an unanswered question is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// The least fraction of a period in which a majority must have answered.
+/// The least part of a period in which a majority must have answered.
 const PART: (u64, u64) = (1, 2);
 
 /// The times of a node's answers.
 type Answers = Arc<Mutex<Vec<TimeUs>>>;
 
-/// A witness; it asks as long as it lives.
+/// A witness. It asks until it is dropped.
 #[derive(Debug)]
 pub struct Witness {
     answers: Vec<Answers>,
@@ -54,9 +54,9 @@ impl Witness {
         Self { answers, _asks: asks }
     }
 
-    /// Returns true if a majority of the nodes, and this process, answered promptly and at once for at least half of
-    /// that time. A lease is extended every third of its length, and a round takes a few answers: so it could be
-    /// extended.
+    /// Returns true if, for at least half of the period, a majority of the nodes answered promptly at the same time and
+    /// this process was not paused. A lease is extended every third of its length, and a round of extension takes a few
+    /// answers, so the lease could be extended.
     pub fn answered(&self, from: TimeUs, until: TimeUs) -> bool {
         let prompt: Vec<Vec<(TimeUs, TimeUs)>> =
             self.answers.iter().map(|answers| prompt(answers, from, until)).collect();
@@ -80,7 +80,7 @@ async fn ping(connection: &mut MultiplexedConnection) -> bool {
     timeout(GIVE_UP, ping.exec_async(connection)).await.is_ok_and(|answer| answer.is_ok())
 }
 
-/// Returns the stretches in which a node answered each question promptly.
+/// Returns the periods in which a node answered each question promptly.
 fn prompt(answers: &Answers, from: TimeUs, until: TimeUs) -> Vec<(TimeUs, TimeUs)> {
     let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let pairs = answers.windows(2).filter_map(|pair| match pair {
@@ -109,7 +109,7 @@ mod tests {
         assert!(witness([&all, &all, half, &[], &[]]).answered(0, 2_000_000));
         assert!(!witness([&all, &all, &half[..90], &[], &[]]).answered(0, 2_000_000));
         assert!(!witness([&all, &all, &late, &late, &late]).answered(0, 2_000_000));
-        // Half of the time from each of two nodes does not make one majority.
+        // Two nodes that answer in different halves of the time do not make a majority.
         assert!(!witness([&all, &all, &all[..100], &all[..90], &[]]).answered(0, 2_010_000));
     }
 }

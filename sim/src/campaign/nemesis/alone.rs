@@ -1,5 +1,5 @@
-//! A server beside the nodes to which only one thing happens, so nothing can excuse its wrong grants. Also the changes
-//! that are made both to such servers and to nodes.
+//! A server that is not a node of the campaign, and that suffers one kind of fault only, so no other fault excuses a
+//! wrong grant. Also the faults, called changes, that happen both to such servers and to nodes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::campaign::faults::On;
 use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::world::{NODES, World};
 
-/// Starts a new server, and returns it with its folder. A failure to start is a finding.
+/// Starts a new server, and returns it with its folder. A failure is a finding.
 pub async fn server(world: &World, dice: &mut Dice, durability: Durability) -> Option<(TempDir, Machine)> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-alone-").tempdir().ok()?;
     let name = format!("alone-{}", dice.below(1_000_000_000));
@@ -20,29 +20,29 @@ pub async fn server(world: &World, dice: &mut Dice, durability: Durability) -> O
         world.log.found(why);
         return None;
     }
-    // The server is new: nobody holds anything on it.
+    // The server is new, so no lock is held on it.
     say_as("", &machine.socket(), &["LOCK.GUARD", "LIFT"]).await;
     Some((folder, machine))
 }
 
-/// A change that is made to one server.
+/// A fault that changes one server.
 pub trait Change: Copy + Send + Sync + 'static {
-    /// Every change, in order, so that each occurs even in short storms.
+    /// Every change, in the order of use, so that each occurs even in a short storm.
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;
 
-    /// Returns true if the change may be made to this node now.
+    /// Returns true if this node may be changed now.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool;
 
-    /// Returns the durability of a server beside the nodes to which the change is made.
+    /// Returns the durability of a new server that is to be changed.
     fn durability(self, dice: &mut Dice) -> Durability;
 
-    /// Makes the change to the server that is called `who`.
+    /// Makes the change to the server named `who`.
     fn run(self, world: &World, who: &str, machine: &mut Machine, dice: &mut Dice) -> impl Future<Output = ()> + Send;
 }
 
-/// Makes the change to one node at a time.
+/// Makes a change to one node at a time.
 pub async fn change_nodes<C: Change>(world: Arc<World>, mut dice: Dice) {
     for turn in dice.below(C::ALL.len()).. {
         pause(&world, dice.ms(300, 2_000)).await;
@@ -58,7 +58,7 @@ pub async fn change_nodes<C: Change>(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Makes the change to one new server after the other.
+/// Makes a change to one new server after another.
 pub async fn change_others<C: Change>(world: Arc<World>, mut dice: Dice) {
     for turn in dice.below(C::ALL.len()).. {
         if !world.storms() {

@@ -1,8 +1,8 @@
-//! A server finds an older copy of its folder, or of its AOF: a restored backup, or a virtual machine rolled back to a
-//! snapshot.
+//! A server starts on an older copy of its folder or of its AOF: a restored backup, or a virtual machine that was
+//! rolled back to a snapshot.
 //!
 //! The server cannot know what it granted since the copy was made, and nothing in the copy says so. Its last grant
-//! before it was killed is a lock of [`Exam`] that no copy contains.
+//! before it is killed is that of an [`Exam`], which no copy contains.
 
 use std::fs;
 use std::io;
@@ -21,13 +21,13 @@ use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::patience::comes_true;
 use crate::campaign::world::World;
 
-/// The folder of the AOF, within a server's folder.
+/// The folder of the AOF, inside a server's folder.
 const AOF: &str = "appendonlydir";
 
-/// The longest wait for a state file; the state is written every 2.5 s.
+/// The longest wait for a state file to be written. The node writes it every 2.5 s.
 const STATE_WRITTEN: Duration = Duration::from_secs(5);
 
-/// The number of attempts at a copy while the server keeps changing its files.
+/// The number of attempts to copy the folder while the server changes its files.
 const TRIES: usize = 5;
 
 /// The files that are put back.
@@ -35,11 +35,11 @@ const TRIES: usize = 5;
 pub enum Copy {
     /// All files, copied while the server served.
     Hot,
-    /// All files, copied after a clean end; a later incarnation is lost.
+    /// All files, copied after a clean end. The grants of the next incarnation are not in them.
     Cold,
-    /// The AOF alone, as new files.
+    /// Only the AOF, as new files.
     Aof,
-    /// The AOF alone, over the existing files.
+    /// Only the AOF, over the existing files.
     AofInPlace,
 }
 
@@ -55,7 +55,7 @@ impl Change for Copy {
         }
     }
 
-    /// Returns true if the copy may be put back now: with an older state file, a node knows of tokens only from its
+    /// Returns true if the copy may be put back now. With an older state file, a node knows recent tokens only from its
     /// clock.
     fn may_be_done(self, world: &World, machine: &Machine) -> bool {
         if self.has_state_file() { starts_above_all(world) } else { machine.durability == Durability::AofAlways }
@@ -78,7 +78,7 @@ impl Change for Copy {
             world.start_as(who, machine).await;
         }
         pause(world, dice.ms(300, 4_000)).await;
-        // An earlier copy does not contain this lock.
+        // The copy was made earlier, and does not contain this lock.
         let exam = Exam::take("", &machine.socket(), "exam", world.settings.max_ttl_ms).await;
         if self == Copy::AofInPlace && !state_file_knows_more(machine.dir(), kept.path()).await {
             return;
@@ -94,7 +94,7 @@ impl Change for Copy {
         if self.has_state_file() {
             machine.clock.set(0);
         }
-        // With an older state file, the node knows of no token further ahead.
+        // With an older state file, the node cannot know of a token that is further ahead of its clock.
         let known = exam.as_ref().is_some_and(|exam| starts_above(world, exam.token));
         world.start_as(who, machine).await;
         let known = known && machine.clock.is_right();
@@ -112,8 +112,8 @@ impl Copy {
     }
 }
 
-/// Waits until the state file in `dir` records an AOF that is longer than its copy in `kept`. Returns false if it does
-/// not in time. A very recent copy, written over its original, is as long as the state file records: the known limit of
+/// Waits until the state file in `dir` records a longer AOF than the copy in `kept`. Returns false at the time limit. A
+/// copy of the AOF that is as long as the state file records, written over its original, is the known limit of
 /// detection.
 async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |about| about.len());
@@ -129,13 +129,14 @@ async fn state_file_knows_more(dir: &Path, kept: &Path) -> bool {
     })
 }
 
-/// Copies every file of the server's folder, while the server may continue.
+/// Copies every file of the server's folder, while the server may be running.
 fn keep(from: &Path, kept: &TempDir) -> io::Result<()> {
     let manifest = from.join(AOF).join("appendonly.aof.manifest");
     for _ in 0..TRIES {
         let _ = fs::remove_dir_all(kept.path().join(AOF));
         let before = fs::read(&manifest).ok();
-        // A file replaced meanwhile is missing from the copy, which matters if the manifest names it.
+        // A file that the server replaced in between is missing from the copy. This matters only if the manifest names
+        // the file.
         if copy_files(from, kept.path()).is_ok() && fs::read(&manifest).ok() == before {
             return Ok(());
         }
@@ -155,7 +156,7 @@ fn put(dir: &Path, kept: &TempDir, copy: Copy) -> io::Result<()> {
             fs::remove_dir_all(dir.join(AOF))?;
             copy_files(&kept.path().join(AOF), &dir.join(AOF))
         }
-        // Written over in place, so the files keep their identity.
+        // Writing over the files in place keeps their inodes.
         Copy::AofInPlace => copy_files(&kept.path().join(AOF), &dir.join(AOF)),
     }
 }
@@ -164,7 +165,7 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Copies files and folders, but no sockets.
+/// Copies files and folders, but not sockets.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for path in files(from)? {

@@ -15,7 +15,7 @@ pub struct Crowd {
     of: fn(&World) -> &[Mutex<Process>],
     killed: &'static str,
     stopped: &'static str,
-    /// One in this number of faults is a kill.
+    /// One in `kills_of` faults is a kill.
     kills_of: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct Crowd {
 pub const CLIENTS: Crowd =
     Crowd { of: World::clients, killed: "client killed (-9)", stopped: "client stopped", kills_of: 5 };
 
-/// The agents. A program that uses an agent goes to another one when it fails.
+/// The agents. When an agent fails, its clients use another one.
 pub const AGENTS: Crowd =
     Crowd { of: World::agents, killed: "agent killed (-9)", stopped: "agent stopped", kills_of: 2 };
 
@@ -43,7 +43,7 @@ pub async fn processes(world: Arc<World>, mut dice: Dice, crowd: Crowd) {
             let _fault = world.log.begin(crowd.stopped, process.on, format!("{} ms", stopped.as_millis()));
             process.signal(Signal::STOP);
             sleep(stopped).await;
-            // Some are killed while stopped.
+            // Some processes are killed while they are stopped.
             if dice.once_in(8) {
                 world.log.moment(crowd.killed, process.on, "while it was stopped");
                 process.kill().await;

@@ -1,4 +1,4 @@
-//! The random choices of one hand of the nemesis, and its pauses.
+//! The random choices and pauses of one task of the nemesis. Such a task is called a hand.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tokio::time::sleep;
 
 use crate::campaign::world::World;
 
-/// The random choices of one hand.
+/// The random choices of one hand (a task of the nemesis).
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// Returns the choices of `hand` for this seed.
+    /// Returns the choices of the hand with this number, for this seed.
     pub fn of(seed: u64, hand: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(hand);
         Self(dice)
     }
 
-    /// Returns the choices of a second hand, derived from this one.
+    /// Returns the choices of another hand, derived from these.
     pub fn other(&mut self) -> Self {
         Self(ChaCha8Rng::seed_from_u64(self.0.random()))
     }
@@ -46,7 +46,7 @@ impl Dice {
     }
 }
 
-/// Waits for about `pause`, or until the storm is over.
+/// Waits for about `pause`, or until the storm (the period of faults) is over.
 pub async fn pause(world: &World, pause: Duration) {
     let mut left = pause;
     const STEP: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! Shards of a cluster whose replica takes over, under load: the master dies, steps down, is bypassed, or is cut off
-//! from the others.
+//! Makes the replicas of a cluster's shards take over under load: a master dies, steps down, is not asked, or is cut
+//! off from the other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,30 @@ use crate::campaign::link::Mode;
 use crate::campaign::patience::{LOOK, comes_true};
 use crate::campaign::world::World;
 
-/// The longest time for a replica's promotion before this hand continues: links may be cut.
+/// The longest wait for a replica's promotion, which may fail because links are cut.
 const PROMOTION: Duration = Duration::from_secs(20);
 
 /// The way in which the replica takes over.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// The master is killed, and returns later. The replica does not know the master's last grant, and is examined on
-    /// it.
+    /// The master is killed, and restarts later. Its last grant does not reach the replica, and an exam checks that
+    /// grant.
     Killed,
-    /// Both agree: CLUSTER FAILOVER.
+    /// The master and the replica agree: CLUSTER FAILOVER.
     SteppedDown,
-    /// The master is not asked, and keeps running: CLUSTER FAILOVER FORCE.
+    /// The replica does not ask the master, which keeps running: CLUSTER FAILOVER FORCE.
     PassedOver,
-    /// The master and the other servers do not hear each other, for less or more than the time until it is replaced.
-    /// Clients still reach it.
+    /// The master and the other servers do not reach each other, for less or more than the time until the replica takes
+    /// over. Clients still reach the master.
     CutOff,
 }
 
-/// Fails over one shard at a time, in each way in turn. A storm lasts until a replica has taken over.
+/// Fails over one shard at a time, in each way in turn. The storm (the period of faults) does not end before a replica
+/// has taken over.
 pub async fn shards(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let ways = [Manner::Killed, Manner::SteppedDown, Manner::CutOff, Manner::PassedOver];
-    // A brief campaign has one turn: the way in which a grant is lost.
+    // A brief campaign uses one way only: the one in which a grant is lost.
     let mut turn = if world.settings.brief { 0 } else { dice.below(ways.len()) };
     let mut took_over = false;
     while world.storms() || !took_over {
@@ -51,10 +52,10 @@ pub async fn shards(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Lets the replica of a shard take over. Returns true if that was possible.
+/// Makes the replica of a shard take over. Returns true if that was possible.
 async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, dice: &mut Dice) -> bool {
-    // A replica takes over by the votes of a majority, so no other server may be down while its master dies. Nobody
-    // else waits for two.
+    // A replica takes over by the votes of a majority, so no other server may be down while its master dies. No other
+    // task waits for two servers, so this cannot deadlock.
     let mut others = vec![];
     for (node, slot) in world.slots.iter().enumerate() {
         if matches!(how, Manner::Killed) && node % SHARDS != shard {
@@ -68,7 +69,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
     match how {
         Manner::Killed => {
             let _fault = world.log.begin("master killed, replica takes over", On::Node(master), "");
-            // The replica never hears of the last grant.
+            // The last grant never reaches the replica.
             let link = &world.links[0][master];
             link.set(Mode::Swallow);
             sleep(dice.ms(50, 800)).await;
@@ -106,7 +107,7 @@ async fn take_over(world: &World, cluster: &Cluster, shard: usize, how: Manner, 
     true
 }
 
-/// Returns a lock of this shard that nobody else wants, granted by its master; `None` if the master grants none now.
+/// Returns a lock of this shard that no client wants, granted by its master; `None` if the master grants none now.
 async fn granted(world: &World, cluster: &Cluster, shard: usize, master: usize) -> Option<Exam> {
     for n in 0.. {
         let key = format!("exam:{n}");

@@ -1,5 +1,5 @@
-//! A database without any of the campaign's locks is flushed, and an operator who knows that nobody holds anything
-//! there lifts the resulting guard.
+//! Flushes a database without any of the campaign's locks. An operator, who knows that no lock is held there, then
+//! lifts the guard that the flush armed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub const OTHER: &str = "&db=1";
 /// The longest time for one question.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Flushes the other database on one node, or on all at once. The [`crate::campaign::drills`] check in calm that no
-/// lock is lost by it.
+/// Flushes the other database, on one node or on all at once. The [`crate::campaign::drills`] check later, without
+/// other faults, that no lock is lost by such a flush.
 pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 4_000)).await;
@@ -32,7 +32,7 @@ pub async fn of_another_database(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Fills database 1 of `nodes` with locks whose leases run, and flushes it.
+/// Fills database 1 of `nodes` with locks whose leases run, and flushes that database.
 pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     let on = if nodes.len() == 1 { On::Node(nodes.start) } else { On::AllNodes };
     let _fault = world.log.begin("FLUSHDB of another database", on, "");
@@ -41,7 +41,8 @@ pub async fn flush_other(world: &World, nodes: std::ops::Range<usize>) {
     join_all(sockets.iter().map(|socket| say_as(OTHER, socket, &["FLUSHDB"]))).await;
 }
 
-/// Flushes, lifts and kills a separate server to which nothing else happens, and whose AOF is always complete.
+/// Flushes a separate server, lifts its guard, and kills it. No other fault happens to it, and its AOF is always
+/// complete.
 pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
     let alone = alone::server(&world, &mut dice, Durability::AofAlways).await;
     let Some((_folder, mut machine)) = alone else { return };
@@ -57,7 +58,7 @@ pub async fn lifted_and_killed(world: Arc<World>, mut dice: Dice) {
 async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
     let socket = machine.socket();
     let ttl_ms = world.settings.max_ttl_ms;
-    // The server is new, or everything that it ever granted is over.
+    // The server is new, or every lease that it ever granted has ended.
     say_as("", &socket, &["LOCK.GUARD", "LIFT"]).await;
     let (word, of) = dice.one_of(&[("FLUSHDB", OTHER), ("FLUSHALL", ""), ("FLUSHDB", "")]);
     let dropped = loop {
@@ -70,7 +71,7 @@ async fn lift_and_kill(world: &World, machine: &mut Machine, dice: &mut Dice) {
         }
     };
     say_as(of, &socket, &[word]).await;
-    // The holder of that lock is known, and was informed.
+    // The operator knows the holder of that lock, and has told it.
     say_as(of, &socket, &["LOCK.GUARD", "LIFT"]).await;
     if dice.once_in(2) {
         sleep(dice.ms(1, 300)).await;

@@ -1,6 +1,6 @@
-//! Attacks that exhaust the tokens. A client with access to a few keys raises their tokens as far as it can, and a wall
-//! clock shows a year for which tokens have no room. Other keys must stay available: [`crate::campaign::aftermath`]
-//! checks every majority of nodes separately.
+//! Attacks that exhaust tokens: a client with access to a few keys raises their tokens as far as it can, and a wall
+//! clock shows a year that is too late for tokens. Other keys must stay available: [`crate::campaign::aftermath`]
+//! checks this for every majority of the nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ const KEYS: usize = 4;
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// The number of repetitions of a raise that is answered with NOTYET.
+/// The number of repetitions of a FENCE that is answered with NOTYET.
 const REPEATS: usize = 50;
 
-/// 1 January 2113, in seconds since 1970: 2^52 microseconds end in September 2112.
+/// 1 January 2113, in seconds since 1970. Tokens have 52 bits of microseconds, which end in September 2112.
 const YEAR_2113_S: u64 = 4_512_672_000;
 
-/// Raises tokens on one node at a time, and usually restarts that node afterwards.
+/// Raises tokens on one node at a time, and usually restarts the node afterwards.
 pub async fn fences(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(300, 4_000)).await;
@@ -47,7 +47,7 @@ pub async fn fences(world: Arc<World>, mut dice: Dice) {
 
 async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
     let socket = machine.socket();
-    // Connections of a user that existed before stay open; a server loses its users when it ends.
+    // Recreates the user, since a server forgets its users when it ends. Open connections of the user stay open.
     let rules = ["ACL", "SETUSER", "evil", "on", "nopass", "resetkeys", "~evil:*", "-@all", "+lock.acquire"];
     say_as("", &socket, &[&rules[..], &["+lock.fence", "+lock.release"]].concat()).await;
     for key in 0..=dice.below(KEYS) {
@@ -55,7 +55,7 @@ async fn raise(world: &World, machine: &Machine, dice: &mut Dice) {
         let Some(mut exam) = Exam::take(EVIL, &socket, &key, world.settings.max_ttl_ms).await else { continue };
         let now = wall_us();
         let ahead = [1 << 52, now + 365 * DAY_US - 60_000_000, now + 30 * DAY_US, now + DAY_US, now + DAY_US / 24];
-        // From a random height down to the first that is accepted.
+        // Tries the tokens from a random one down, until the node accepts one.
         for &token in &ahead[dice.below(ahead.len())..] {
             let repeats = dice.one_of(&[1, REPEATS]);
             let mut raised = exam.raise(&socket, token).await;
@@ -84,7 +84,7 @@ async fn restart(world: &World, node: usize, machine: &mut Machine, dice: &mut D
     world.start(node, machine).await;
 }
 
-/// Sets the clock of one node at a time, once clocks are wild.
+/// Sets the clock of one node at a time, once clocks may be stepped by hours.
 pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(500, 5_000)).await;
@@ -103,7 +103,7 @@ pub async fn clocks_beyond_2112(world: Arc<World>, mut dice: Dice) {
             pause(&world, dice.ms(100, 2_000)).await;
         }
         machine.clock.set(0);
-        // A pause of clients is timed by the wall clock.
+        // The server measures a pause of clients by its wall clock.
         say_as("", &machine.socket(), &["CLIENT", "UNPAUSE"]).await;
         if !at_start || dice.once_in(2) {
             restart(&world, node, &mut machine, &mut dice).await;

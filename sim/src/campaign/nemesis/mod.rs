@@ -1,7 +1,7 @@
-//! The faults of a campaign. Several hands work at once and independently, so faults overlap in every way; the seed
-//! determines what each does next.
+//! The nemesis: injects the faults of a campaign. Several tasks, called hands, work at once and independently, so
+//! faults overlap in all ways. The seed determines the choices of each.
 //!
-//! The exceptions of the contract are not exercised: see docs/chaos.md.
+//! The nemesis does not use the exceptions of the contract: see docs/chaos.md.
 
 mod alone;
 mod copies;
@@ -31,7 +31,8 @@ use super::world::World;
 
 pub use flushes::flush_other;
 
-/// Injects faults until the storm is over, and returns when the last one is healed. `era` is the storm's number.
+/// Injects faults until the storm (the period of faults) is over. Returns when the last fault is healed. `era` is the
+/// number of the storm.
 pub async fn storm(world: &Arc<World>, era: u64) {
     let mut hands = JoinSet::new();
     if world.settings.brief {
@@ -41,15 +42,16 @@ pub async fn storm(world: &Arc<World>, era: u64) {
     }
     hands.join_all().await;
     world.heal_links();
-    // A pause is timed by the wall clock: if the clock was set back meanwhile, the pause would last for hours.
+    // The server measures a pause by its wall clock. If that clock was set back during the pause, the pause would last
+    // for hours.
     join_all((0..world.slots.len()).map(|node| operators::say(world, node, &["CLIENT", "UNPAUSE"]))).await;
     if world.cluster.is_some() {
         shards::settle(world).await;
     }
 }
 
-/// Starts the hands of a brief cluster campaign, under load: a master dies and its replica takes over, and slots move
-/// one by one.
+/// Starts the hands of a brief campaign on a cluster, under load: a master dies and its replica takes over, and slots
+/// move one by one.
 fn brief(world: &Arc<World>, hands: &mut JoinSet<()>) {
     let dice = |hand| Dice::of(world.settings.seed, hand);
     hands.spawn(network::links(Arc::clone(world), dice(1)));
@@ -82,7 +84,7 @@ fn all(world: &Arc<World>, era: u64, hands: &mut JoinSet<()>) {
     }
     hands.spawn(operators::commands(Arc::clone(world), dice()));
     hands.spawn(operators::clocks(Arc::clone(world), dice()));
-    // Each hand has its own choices, whatever other hands take part.
+    // The choices of a hand do not depend on which other hands run.
     let mut of = |kind| {
         let dice = dice();
         world.does(kind).then_some((Arc::clone(world), dice))

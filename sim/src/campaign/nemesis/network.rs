@@ -8,7 +8,7 @@ use crate::campaign::faults::On;
 use crate::campaign::link::{Link, Mode};
 use crate::campaign::world::World;
 
-/// Breaks some links at a time: a single one, all of a node, or all of a client.
+/// Breaks some links at a time: one link, all links of a node, or all links of a client.
 pub async fn links(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;

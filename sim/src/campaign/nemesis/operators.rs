@@ -1,4 +1,4 @@
-//! Actions of people: commands that stop or flush a server, changed settings, and clocks set by hand.
+//! Actions of people: commands that pause or flush a server, changed settings, and clocks that are set.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(200, 2_500)).await;
         let node = dice.below(world.slots.len());
-        // A shard of a cluster whose slots move, or that fails over, is left alone: to delete keys of a slot that is
-        // being imported is to take locks away by hand.
+        // In a cluster, a server in use by another task is skipped: its shard moves slots or fails over, and deleting
+        // keys of a slot that is being imported takes locks away.
         let alone = world.slots[node].machine.try_lock();
         if alone.is_err() && world.cluster.is_some() {
             continue;
@@ -60,7 +60,7 @@ pub async fn commands(world: Arc<World>, mut dice: Dice) {
             }
             _ => {
                 let (name, command, back) = dice.one_of(COMMANDS);
-                // A server without the AOF does not enable it here; that is decided between incarnations.
+                // A server without the AOF does not enable it while it runs; a restart decides that.
                 if command.contains(&"appendonly") && !has_aof(&world, node).await {
                     continue;
                 }
@@ -80,12 +80,12 @@ async fn has_aof(world: &World, node: usize) -> bool {
     asked.is_ok_and(|told: HashMap<String, String>| told.get("appendonly").is_some_and(|on| on == "yes"))
 }
 
-/// Sends a command to a node; a node that is down or stopped does not receive it.
+/// Sends a command to a node. A node that is down or stopped does not receive it.
 pub async fn say(world: &World, node: usize, words: &[&str]) {
     let _ = ask::<Value>(&world.slots[node].socket(), words, PATIENCE / 10).await;
 }
 
-/// Steps wall clocks: at first by at most `lock.max-clock-skew`, then by hours.
+/// Steps wall clocks: in the first half by at most `lock.max-clock-skew`, later by hours.
 pub async fn clocks(world: Arc<World>, mut dice: Dice) {
     let skew_s = (world.settings.skew_ms / 1_000) as i64;
     while world.storms() {
@@ -97,7 +97,7 @@ pub async fn clocks(world: Arc<World>, mut dice: Dice) {
             (true, 1) => dice.one_of(&[-1, 1]) * dice.below(20) as i64,
             (true, _) => dice.one_of(&[-1, 1]) * dice.ms(1_000, 5 * 3_600_000).as_secs() as i64,
         };
-        // A cluster uses its nodes' wall clocks to decide which master is dead.
+        // A cluster's servers decide by their wall clocks which master is dead.
         let (on, clock) = if world.cluster.is_some() || dice.once_in(4) {
             let Ok(client) = world.clients()[dice.below(CLIENTS)].try_lock() else { continue };
             (client.on, client.clock.clone())

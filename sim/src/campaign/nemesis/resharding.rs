@@ -1,8 +1,8 @@
-//! Slots that move between the shards of a cluster while their locks are held and waited for: key by key, and in one
-//! step where the server can.
+//! Moves slots between the shards of a cluster while locks in them are held and waited for: key by key, or in one step
+//! if the server supports that.
 //!
-//! Nothing else is done to the servers of the two shards meanwhile: to lose one halfway, or to delete keys there, is to
-//! take locks away by hand. Clients and links still fail. A move that has begun is completed.
+//! No other fault happens to the servers of the two shards during a move: losing a server halfway, or deleting its
+//! keys, takes locks away. Clients and links still fail. A move that has begun is always completed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::campaign::world::{CLIENTS, CONTENDED_KEYS, World};
 /// The longest time for one MIGRATE, in milliseconds.
 const MIGRATE_MS: &str = "1000";
 
-/// Moves one slot after another, every other time back again at once. A storm lasts until one slot has moved key by
-/// key, and one has come back at once.
+/// Moves one slot after another; every second move back begins at once. The storm (the period of faults) does not end
+/// before one slot has moved key by key and one has come back at once.
 pub async fn slots(world: Arc<World>, mut dice: Dice) {
     let Some(cluster) = &world.cluster else { return };
     let (mut in_one_step, mut moved, mut returned) = (true, false, false);
@@ -48,7 +48,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
             let _back = is_back.then(|| world.log.begin("slot back at once", On::Others, format!("slot {slot}")));
             if !is_in_one_step {
                 if !moving.key_by_key(open).await {
-                    // Reported as a finding.
+                    // `say` or the move has reported a finding.
                     return;
                 }
                 moved = true;
@@ -71,7 +71,7 @@ pub async fn slots(world: Arc<World>, mut dice: Dice) {
 struct Move<'a> {
     world: &'a World,
     cluster: &'a Cluster,
-    /// A key of the slot.
+    /// A key that belongs to the slot.
     key: String,
     slot: u16,
     from: usize,
@@ -79,7 +79,7 @@ struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Moves the slot in one step. Returns true if it moved; `None` if this server cannot.
+    /// Moves the slot in one step. Returns true if it moved; `None` if this server does not support that.
     async fn in_one_step(&self) -> Option<bool> {
         let (source, target) = self.masters().await.unwrap_or_default();
         if source == target {
@@ -98,7 +98,7 @@ impl Move<'_> {
             if self.is_served(target).await {
                 break true;
             }
-            // One of the two gave up, so the slot stays where it was.
+            // If one of the two servers gave up, the slot stays where it was.
             let jobs = say::<Value>(self.world, source, &["CLUSTER", "GETSLOTMIGRATIONS"]).await;
             let is_over = jobs.is_ok_and(|jobs| {
                 let text = format!("{jobs:?}");
@@ -121,7 +121,8 @@ impl Move<'_> {
         Some(moved)
     }
 
-    /// Moves the slot key by key. Returns true if it moved. The slot stays open for `open` before its keys move.
+    /// Moves the slot key by key. Returns true if it moved. The slot stays open (migrating and importing) for `open`
+    /// before its keys move.
     async fn key_by_key(&self, open: Duration) -> bool {
         let _fault = self.world.log.begin("slot moved key by key", On::Others, format!("slot {}", self.slot));
         let (mut last, mut opened) = (String::new(), false);
@@ -132,7 +133,7 @@ impl Move<'_> {
         moved
     }
 
-    /// Takes as many steps as are possible now. Returns true if the move is complete.
+    /// Takes all steps that are possible now. Returns true if the move is complete.
     async fn step(&self, opened: &mut bool, open: Duration) -> Result<bool, String> {
         let (source, target) = self.masters().await.ok_or("a shard has no master")?;
         let slot = self.slot.to_string();
@@ -153,7 +154,7 @@ impl Move<'_> {
             }
             say::<()>(self.world, target, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await?;
         }
-        // Nodes that do not hear of it learn it from the others.
+        // Nodes that this command does not reach learn of the move from the others.
         for node in [source].into_iter().chain(0..self.world.slots.len()) {
             let _ = say::<()>(self.world, node, &["CLUSTER", "SETSLOT", &slot, "NODE", target_id]).await;
         }

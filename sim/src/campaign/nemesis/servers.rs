@@ -19,16 +19,16 @@ use crate::campaign::machine::{Durability, Machine};
 use crate::campaign::patience::{PATIENCE, comes_true};
 use crate::campaign::world::{NODES, World};
 
-/// The longest time for a server to end by itself before it is killed.
+/// The time for a server to end by itself. Afterwards it is killed.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// The line in the INFO of a replica whose master has not told it the longest lease: it counts as a day.
+/// A line in a replica's INFO: its master has not told it the longest lease, so the replica assumes a day.
 const UNINFORMED: &str = "lock_outstanding_ttl_ms:86400000\r\n";
 
-/// The longest wait, after a disk was lost, until the new node's tokens begin above all others.
+/// The longest wait, after the loss of a disk, until a new node's first token is above all issued tokens.
 const TOKENS_OVERTAKEN: Duration = Duration::from_secs(15);
 
-/// The content of the disk that a restarted server finds.
+/// The content of the disk on which a killed server restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     All,
@@ -40,7 +40,7 @@ enum Left {
     Nothing,
 }
 
-/// Acts on one server at a time. A hand that waits for another's server does not slow it down.
+/// Injects faults on one server at a time. If another task acts on the drawn server, draws again.
 pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(100, 2_000)).await;
@@ -54,12 +54,12 @@ pub async fn one_by_one(world: Arc<World>, mut dice: Dice) {
             11..13 => shut_down(&world, node, &mut machine, &mut dice).await,
             13..17 => stopped(&world, node, &mut machine, &mut dice).await,
             17 | 18 => disk_full(&world, node, &mut machine, &mut dice).await,
-            // In a cluster, another hand does that.
+            // In a cluster, another task fails servers over.
             _ if world.cluster.is_some() => {}
             _ => failed_over(&world, node, &mut machine, &mut dice).await,
         }
         drop(machine);
-        // Usually a majority should serve, so a new fault comes when the guard of the last one is over.
+        // Usually a majority should serve, so the next fault waits until the guard of this node is over.
         if !dice.once_in(3) {
             let guard = Duration::from_millis(world.settings.max_ttl_ms + world.settings.skew_ms);
             pause(&world, guard).await;
@@ -76,9 +76,10 @@ enum ToAll {
     Emptied,
 }
 
-/// Acts on all nodes at once: what one node forgets, the others may still know; what all forget is lost.
+/// Injects faults on all nodes at once: a grant that one node forgets may be known to other nodes, but a grant that all
+/// forget is lost.
 pub async fn all_at_once(world: Arc<World>, mut dice: Dice) {
-    // In turn, so that each occurs about equally often even in short storms.
+    // The kinds take turns, so that each occurs about equally often even in a short storm.
     let kinds = [ToAll::Killed, ToAll::FailedOver, ToAll::KilledDataLost, ToAll::FailedOver, ToAll::Emptied];
     for turn in dice.below(kinds.len()).. {
         pause(&world, dice.ms(3_000, 9_000)).await;
@@ -146,10 +147,10 @@ async fn killed(world: &World, node: usize, machine: &mut Machine, dice: &mut Di
     world.start(node, machine).await;
 }
 
-/// Waits until no issued token is above the first token of a new node, which is its clock plus the greatest skew. The
-/// new node knows none of them.
+/// Waits until the first token of a new node would be above all issued tokens. A new node knows none of them, and
+/// starts at its clock plus the greatest skew.
 async fn overtaken(world: &World, machine: &Machine) {
-    // The register of tokens lags behind the grants before the kill.
+    // The record of tokens may not have the grants just before the kill yet.
     sleep(2 * LAG).await;
     let floor = || wall_us() + world.settings.skew_ms * 1_000;
     let _ = comes_true!(TOKENS_OVERTAKEN, world.highest_token.load(Ordering::Relaxed) <= floor());
@@ -159,7 +160,7 @@ async fn overtaken(world: &World, machine: &Machine) {
 
 fn lose(machine: &Machine, left: Left) {
     let is_state = |name: &str| name.starts_with("lock-node-");
-    // The server's identity in its cluster; without this file it is another server.
+    // This file has the server's identity in its cluster. Without it, the server would be another one.
     let is_identity = |name: &str| name == "nodes.conf";
     let entries = fs::read_dir(machine.dir()).into_iter().flatten().flatten();
     for entry in entries {
@@ -187,7 +188,7 @@ async fn shut_down(world: &World, node: usize, machine: &mut Machine, dice: &mut
     world.start(node, machine).await;
 }
 
-/// Makes a server end by itself, in one of the possible ways.
+/// Makes a server end by itself, in one of several ways.
 pub async fn end_clean(machine: &mut Machine, dice: &mut Dice) {
     match dice.one_of(&["", "SAVE", "NOSAVE"]) {
         "" => machine.signal(Signal::TERM),
@@ -207,7 +208,7 @@ async fn stopped(world: &World, node: usize, machine: &mut Machine, dice: &mut D
 }
 
 /// Fills the disk for a while. A server that cannot write its AOF ends by itself, as Redis does with `appendfsync
-/// always`; that is expected here, and nowhere else.
+/// always`. Only here is such an end not a finding.
 async fn disk_full(world: &World, node: usize, machine: &mut Machine, dice: &mut Dice) {
     let disk = &world.slots[node].disk;
     if !disk.can_be_full() {
@@ -231,12 +232,12 @@ async fn failed_over(world: &World, node: usize, machine: &mut Machine, dice: &m
     FailOver::draw(dice).run(world, node, machine).await;
 }
 
-/// A failover: a replica replaces its master, which is dead by then, as the guard of the new one requires.
+/// A failover: a replica replaces its master. The master is dead by then, as the contract requires of a promotion.
 #[derive(Clone, Copy, Debug)]
 struct FailOver {
-    /// The time for which the replica follows in step.
+    /// The time for which the replica keeps up with its master.
     follows: Duration,
-    /// The time for which nothing reaches the replica, so that it never learns of the grants in that time.
+    /// The time for which no data reaches the replica, so that it does not learn of the grants in that time.
     lags: Duration,
     /// The time without a master.
     down: Duration,
@@ -244,7 +245,8 @@ struct FailOver {
 
 impl FailOver {
     fn draw(dice: &mut Dice) -> Self {
-        // Usually longer than the guard of its own start, which would still run when it is promoted.
+        // The replica's own start arms a guard, which would still run at the promotion if this time were shorter.
+        // Usually it is longer.
         Self { follows: dice.ms(1_000, 7_000), lags: dice.ms(50, 800), down: dice.ms(1, 100) }
     }
 
@@ -272,7 +274,7 @@ impl FailOver {
             world.slots[node].reach(&replica);
             std::mem::swap(machine, &mut replica);
         }
-        // The server that is no longer needed goes, with its disk.
+        // The server that was replaced is killed, and its disk removed.
         replica.kill().await;
         let _ = fs::remove_dir_all(replica.dir());
     }

@@ -1,8 +1,9 @@
-//! A master of a cluster dies while locks are held in its slots, and the slots are given to another. The command is
-//! SETSLOT, as by hand, or DELSLOTS and ADDSLOTS, as in `redis-cli --cluster fix`. There is no replica, so the new
-//! owner knows nothing of these locks.
+//! A master of a cluster dies while locks are held in its slots, and its slots are given to another master: by SETSLOT,
+//! as a person does, or by DELSLOTS and ADDSLOTS, as `redis-cli --cluster fix` does. The cluster has no replica, so the
+//! new owner does not know these locks.
 //!
-//! Nothing else happens to the three servers used here. The clock of the one that dies is ahead by the greatest skew.
+//! No other fault happens to the three servers of this cluster. The clock of the master that dies is ahead by the
+//! greatest skew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +22,13 @@ use crate::campaign::world::World;
 /// The number of keys that are checked.
 const KEYS: usize = 4;
 
-/// The time beyond the skew, in milliseconds, after which a new node starts above the tokens of the node that dies.
+/// The time on top of the skew, in milliseconds, after which a new node starts above the tokens of the node that dies.
 const AHEAD_MS: u64 = 500;
 
 /// The number of attempts to form a cluster.
 const TRIES: usize = 3;
 
-/// Gives away the slots of one cluster after another.
+/// Forms one cluster after another, and gives away the slots of a dead master in each.
 pub async fn given_away(world: Arc<World>, mut dice: Dice) {
     while world.storms() {
         pause(&world, dice.ms(50, 1_000)).await;
@@ -43,7 +44,7 @@ pub async fn given_away(world: Arc<World>, mut dice: Dice) {
 async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("palisade-chaos-cluster-").tempdir().map_err(|why| why.to_string())?;
     let begun = Instant::now();
-    // If a port was taken meanwhile, another attempt uses others.
+    // If another process took a port in between, the next attempt uses other ports.
     let mut formed = form(world, dice, &folder).await;
     for _ in 1..TRIES {
         if formed.is_err() {
@@ -51,7 +52,8 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         }
     }
     let (mut masters, ids) = formed?;
-    // The node's tokens begin ahead of its clock, which is ahead itself: waits until a new node would start above them.
+    // The node's tokens begin ahead of its clock, which is itself ahead. The sleep lasts until a new node would start
+    // above these tokens.
     sleep(Duration::from_millis(world.settings.skew_ms + AHEAD_MS).saturating_sub(begun.elapsed())).await;
     let mut exams = vec![];
     for n in 0.. {
@@ -63,7 +65,7 @@ async fn give_away(world: &World, dice: &mut Dice) -> Result<(), String> {
         let socket = masters[0].socket();
         let taken = until!(PATIENCE, Exam::take("", &socket, &key, world.settings.max_ttl_ms).await);
         let mut exam = taken.ok_or_else(|| format!("a new master grants nothing for {PATIENCE:?}"))?;
-        // For a released lock, only the token counts.
+        // Once a lock is released, only the order of tokens remains to be checked.
         if dice.once_in(3) {
             exam.release(&socket).await;
         }
@@ -128,7 +130,7 @@ async fn form(world: &World, dice: &mut Dice, folder: &TempDir) -> Result<(Vec<M
     for machine in &machines {
         let known = until!(PATIENCE, knows(&machine.socket(), SHARDS).await.ok());
         known.ok_or("it does not come about")?;
-        // The server is new.
+        // The server is new, so no lock is held on it.
         machine.ask::<redis::Value>(&["LOCK.GUARD", "LIFT"]).await?;
     }
     Ok((machines, ids))

@@ -1,9 +1,9 @@
-//! A server lives for a while with a different state file, or with none. The file has another name, or the server
-//! another port, which changes the name unless it is set. Then the server gets its first file back, which knows nothing
-//! of that incarnation.
+//! A server runs for one incarnation with another state file, or with none. Either the file's name changes, or the
+//! port, from which the name is derived unless it is set. Afterwards the server uses its first file again, which knows
+//! nothing of that incarnation.
 //!
-//! The operator is honest: the incarnation in between sits out its guard, if it has one. No file of the first
-//! incarnation has the later grants, unless the AOF has them.
+//! The operator makes no mistake: the incarnation in between serves out its guard, if it has one. Its grants are in no
+//! file of the first incarnation, except in the AOF.
 
 use tokio::time::sleep;
 
@@ -33,7 +33,8 @@ impl Change for Between {
         }
     }
 
-    /// Returns true if the state file may be changed now: a node that finds none knows tokens only from its clock.
+    /// Returns true if the state file may be changed now. A node that finds no state file knows tokens only from its
+    /// clock.
     fn may_be_done(self, world: &World, _machine: &Machine) -> bool {
         starts_above_all(world)
     }
@@ -52,7 +53,7 @@ impl Change for Between {
         match self {
             Self::OtherName => machine.state_file = Some("lock-node-other.state"),
             Self::NoFile => machine.state_file = Some(""),
-            // If no port is free, this is an ordinary clean end.
+            // If no port is free, the port stays, and this is an ordinary clean end.
             Self::OtherPort => machine.listen_on(free_port().unwrap_or(port)),
         }
         sleep(dice.ms(1, 200)).await;
@@ -64,7 +65,7 @@ impl Change for Between {
             first.examine(world, &machine.socket(), GUARD, tokens, &said("in", machine)).await;
         }
         pause(world, dice.ms(100, 1_500)).await;
-        // The server grants as soon as it serves, and is then killed.
+        // The server grants a lock as soon as it serves, and is then killed.
         let mut second = None;
         while world.storms() && second.is_none() {
             second = Exam::take("", &machine.socket(), key, ttl_ms).await;
