@@ -54,8 +54,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the effect of a command that passed nothing on: a grant, a longer lease, or a place in the queue; none if
-    /// it was refused.
+    /// Checks the effect of a command that did not pass the lock on: a grant, a longer lease, or a place in the queue.
+    /// A refused command has no effect.
     fn changed_so_much(&self, place: Place, before: &State, done: &Performed) {
         let mut after = self.state(place);
         if done.acquired || done.left > 0 {
@@ -66,7 +66,7 @@ impl World {
             return;
         }
         match done.answer {
-            // The refusal was counted.
+            // The counter of refusals is excluded from the comparison.
             Ok(Reply::Null) => after.4.contended -= 1,
             Ok(Reply::Later) => after.3 -= 1,
             _ => {}
@@ -93,7 +93,8 @@ impl World {
                     assert_eq!(told, mode, "it is kept for {owner:?}");
                 } else {
                     assert!(!self.waits_in_time(place), "{owner:?} passed those who wait");
-                    // If there is no room for a reservation, none is made, and one in another mode stays.
+                    // If there is no room for a reservation, the node makes none, and an existing one in another mode
+                    // stays.
                     let name = name_of(place);
                     let own = (owner.bytes(), mode);
                     if self.node.waiting().kept(key_of(place, &name)).any(|(kept_for, mode, _)| (kept_for, mode) == own)
@@ -132,7 +133,7 @@ impl World {
                 assert_eq!((mode, before.deadline()), (still, after.deadline()));
             }
             Reply::Holds(_) => assert!(was_held && self.locks.get(&place) == before.as_ref()),
-            // The owner's turn may have come before.
+            // The owner's turn may have come earlier.
             Reply::Null if released.passed => {}
             Reply::Null => assert_eq!(self.locks.get(&place), before.as_ref()),
             reply => panic!("{reply:?} is no answer to RELEASE"),
@@ -209,7 +210,7 @@ impl World {
         assert_eq!(broken.ended == Some(Told::Broken) || broken.left > 0, held.is_some());
     }
 
-    /// Performs a command that changes a lock in place, and checks that nothing changes unless the answer says so.
+    /// Performs a command that changes a lock in place. Checks that nothing changes unless the answer says so.
     pub fn in_place(&mut self, place: Place, asked: &Asked<'_>) -> Done {
         let mut before = self.state(place);
         let done = self.perform(place, asked);
@@ -218,7 +219,7 @@ impl World {
             assert!(done.answer.is_ok() && self.is_held(place) && self.locks.get(&place) != before.0.as_ref());
         } else {
             if done.answer.is_ok() {
-                // The request was counted.
+                // The counter of requests is excluded from the comparison.
                 before.4 = self.node.counters();
             }
             assert_eq!(self.state(place), before, "{done:?} changes nothing");

@@ -1,7 +1,7 @@
-//! Callers that take a lock, wait for it, keep it and leave at any moment, on nodes that hang, forget, are replaced and
-//! have locks broken: the shipped [`Taker`](palisade_core::quorum::Taker), [`Waiter`](palisade_core::quorum::Waiter)
-//! and [`Keeper`](palisade_core::quorum::Keeper), driven in memory. Answers arrive late, twice or never, and a process
-//! may stop at any moment.
+//! Callers that take a lock, wait for it, keep it and leave at any moment. Their nodes hang, forget, are replaced, and
+//! lose locks to an operator's BREAK. The fuzzer drives the shipped [`Taker`](palisade_core::quorum::Taker),
+//! [`Waiter`](palisade_core::quorum::Waiter) and [`Keeper`](palisade_core::quorum::Keeper) in memory. Answers arrive
+//! late, twice or never, and a process may stop at any moment.
 
 use palisade_core::quorum::agenda::Agenda;
 
@@ -11,7 +11,7 @@ use crate::crowd::{LASTS_US, World};
 /// The true time at which every world begins, in microseconds.
 const BEGINS_US: u64 = 1_000_000_000;
 
-/// Runs a world in which the bytes determine every random choice.
+/// Runs a world in which the bytes of `input` determine every random choice.
 pub fn run(input: &[u8]) {
     let mut world = World::new(Agenda::drawn_from(Chance::of(input), BEGINS_US));
     let end = world.agenda.now + LASTS_US;

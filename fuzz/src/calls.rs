@@ -1,4 +1,4 @@
-//! Messages between callers and nodes: requests, answers that arrive late, twice or never, and their results.
+//! Messages between callers and nodes: requests, and answers that arrive late, twice or never.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{
@@ -53,7 +53,7 @@ impl World<'_> {
             return;
         }
         if self.hangs {
-            // A message on its way arrives when the node continues.
+            // The node is stopped, so the message arrives when it continues.
             return self.agenda.after(10_000, Event::Arrives { request, server, name, number, ticket, says });
         }
         let node = &mut self.nodes[server];
@@ -150,7 +150,7 @@ impl World<'_> {
                 watched.is_taken_away = self.callers[number].is_taken_away;
                 let before = self.callers[number].life;
                 self.enter(number, Stage::Holding(Box::new(watched)), None);
-                // Late answers belong to the keeper.
+                // Answers that arrive after the lock is held belong to its keeper.
                 let life = self.callers[number].life;
                 self.open.values_mut().filter(|open| open.life == before).for_each(|open| open.life = life);
                 self.leave_line(number);
@@ -160,11 +160,11 @@ impl World<'_> {
                 return self.keeps(number, |_, _, _| Work::default());
             }
             (Progress::TooLate, _) => Refused::TooLate,
-            // The obstacle may depend on nodes that have not answered.
+            // The reason for the refusal may change with the answers of other nodes.
             (Progress::Impossible, None) => return,
             (Progress::Impossible, Some(obstacle)) => obstacle.refused(),
         };
-        // A permission may be lost, at all nodes or at some.
+        // A caller may lose a permission, at all nodes or at some.
         let refused = match self.agenda.below(if self.is_calm { 1_000_000 } else { 60 }) {
             0 if !self.is_calm => Refused::Lasting,
             1 if !self.is_calm => Refused::TooFewNodes { is_lasting: true },

@@ -1,5 +1,5 @@
-//! Random choices from an input and, once it is used up, from a generator that it seeds: the same bytes always give the
-//! same run, and every run ends.
+//! Random choices, from an input and, after its end, from a generator that the input seeds. The same bytes always give
+//! the same run, and every run ends.
 
 use palisade_core::quorum::agenda::{SplitMix, mix};
 

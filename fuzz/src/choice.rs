@@ -1,9 +1,9 @@
-//! Values at the edges: those that a hostile client would try and those that an honest one sends, each often enough.
+//! Values near bounds, as a hostile client sends them, and ordinary values, each often enough.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, TOKEN_LIMIT};
 
-/// A number from a client: often at the edge of some bound, sometimes any number.
+/// A number from a client: often near a bound, sometimes any number.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub u64);
 
@@ -45,7 +45,7 @@ impl<'a> Arbitrary<'a> for Number {
     }
 }
 
-/// Bytes from a client: an owner, usually one of a few.
+/// Bytes from a client that name an owner, usually one of a few owners.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Name(u8);
 
@@ -65,8 +65,8 @@ impl Name {
     }
 }
 
-/// A level, if given, and whether the grant is adopted. It takes as many bytes as the level alone, so that seeds keep
-/// their meaning.
+/// A level, if given, and whether the client adopts the grant. Both together use as many bytes of the input as a level
+/// alone, so that old seeds keep their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
     pub level: Option<Number>,
@@ -81,7 +81,7 @@ impl<'a> Arbitrary<'a> for Raised {
     }
 }
 
-/// A step in time, in microseconds: often just to the edge of a lease or a reservation.
+/// A step in time, in microseconds: often exactly to the end of a lease or a reservation.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub enum Passes {
     /// Less than a millisecond.
@@ -94,22 +94,22 @@ pub enum Passes {
     ToNextDue(u8),
 }
 
-/// A caller's yes or no, with the reactions of the server and its disk.
+/// A flag of a caller, with the reactions of the server and its disk to the request.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Wavering(u8);
 
 impl Wavering {
-    /// Returns the caller's yes or no.
+    /// Returns the caller's flag.
     pub fn is_set(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Returns the server's next refusals, two bits per answer.
+    /// Returns the next refusals of the server, two bits for each question.
     pub fn doubts(self) -> u8 {
         self.0 >> 1 & 0x3F
     }
 
-    /// Returns true if the disk finishes the state that it was handed.
+    /// Returns true if the disk completes the write that it was given.
     pub fn disk_gets_done(self) -> bool {
         self.0 >> 7 == 1
     }

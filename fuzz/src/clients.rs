@@ -1,5 +1,5 @@
-//! Clients of the node that are not answered at once: those that wait, those that watch, and those for whose connection
-//! a lease is kept.
+//! Clients that the node does not answer at once: those that wait or watch, and those for whose connection it keeps a
+//! lease.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use palisade_core::{BootTime, ClientId, KeepAlive, Refusal, WaiterId, Wanted};
 
 use crate::oracle::{Done, Place};
 
-/// A request's position in the queue: its ticket, then the arrival of the first request whose place it shares, then its
-/// own arrival.
+/// A request's position in the queue: its ticket, the arrival of the first request whose place it shares, and its own
+/// arrival.
 pub type Stands = (u64, u64, u64);
 
 /// A waiting request.
@@ -24,7 +24,7 @@ pub struct Waits {
     pub ttl_ms: Option<u32>,
     pub since: BootTime,
     pub until: BootTime,
-    /// True if the request waits only for the disk.
+    /// True if the request waits only for a write to the disk.
     pub at_once: bool,
     /// True if its owner withdrew the request.
     pub taken_back: bool,
@@ -40,7 +40,7 @@ pub struct Watcher {
 /// The number of connections open at a time.
 pub const CONNECTIONS: usize = 4;
 
-/// A request's wish to have its lease kept.
+/// A request's wish that the node keep its lease (KEEPALIVE).
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub client: ClientId,
@@ -49,23 +49,23 @@ pub struct Wish {
     pub keep: KeepAlive,
 }
 
-/// A kept lease.
+/// A lease that the node keeps for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptLease {
     pub client: ClientId,
     pub ttl_ms: u32,
     pub since: BootTime,
     pub until: BootTime,
-    /// When to retry a renewal that met an obstacle.
+    /// The time at which to retry a renewal that failed.
     pub again: BootTime,
-    /// True if somebody moved another lock to the key: there is no promise to keep that one.
+    /// True if a client moved another lock to the key. The node does not promise to keep that lock's lease.
     pub is_moved: bool,
 }
 
 /// The connections, and the leases kept for them.
 #[derive(Debug, Default)]
 pub struct Keeping {
-    /// The number of ended connections at each place.
+    /// The number of ended connections in each place.
     pub ended: [u64; CONNECTIONS],
     pub kept: BTreeMap<(Place, Vec<u8>), KeptLease>,
     pub waiting: BTreeMap<WaiterId, Wish>,
@@ -83,8 +83,8 @@ impl Keeping {
         self.open_at(client.0 as usize % CONNECTIONS) == client
     }
 
-    /// Derives from the rest of a request's note whether its lease is to be kept, for which connection, and for how
-    /// long.
+    /// Derives, from the unused part of a request's note, whether the node is to keep its lease, for which connection,
+    /// and for how long.
     pub fn wish(&self, note: u16, ttl: Ttl) -> Done<Option<Wish>> {
         let Some(choice) = (usize::from(note) / (NOTE_BYTES_MAX + 2)).checked_sub(24) else { return Ok(None) };
         let (client, length) = (self.open_at(choice % CONNECTIONS), u64::from(ttl.ms()));
@@ -107,7 +107,7 @@ impl Keeping {
         Ok(Some(Wish { client, ttl, ms: ms.unwrap_or_default() as u32, keep: keep? }))
     }
 
-    /// Records that the request waits under this name.
+    /// Records that the request waits as `id`.
     pub fn waits(&mut self, id: WaiterId, wish: Option<Wish>) {
         if let Some(wish) = wish {
             self.waiting.insert(id, wish);
@@ -119,20 +119,19 @@ impl Keeping {
         self.waiting.remove(&id)
     }
 
-    /// Records that a grant of `owner` ended by its owner's word, or was replaced: no lease of the earlier grant is
-    /// kept.
+    /// Records that a grant of `owner` was released or replaced. The lease of that grant is then no longer kept.
     pub fn ended(&mut self, place: Place, owner: &[u8]) {
         self.kept.remove(&(place, owner.to_vec()));
     }
 
-    /// Records that somebody moved a lock to such a key.
+    /// Records that a client moved a lock to each place for which `is_there` is true.
     pub fn moved(&mut self, is_there: impl Fn(Place) -> bool) {
         let there = self.kept.iter_mut().filter(|((place, _), _)| is_there(*place));
         there.for_each(|(_, kept)| kept.is_moved = true);
     }
 
-    /// Returns the server's answer, in its state of `doubt`, to the question whether this client's lease may be
-    /// prolonged.
+    /// Returns the server's answer (determined by `doubt`) to the question whether the lease of this client may be
+    /// renewed.
     pub fn may_renew(&mut self, place: Place, client: ClientId, doubt: u8) -> Finding {
         let of_client = |(at, kept): (&(Place, _), &KeptLease)| at.0 == place && kept.client == client;
         assert!(self.kept.iter().any(of_client), "nothing is kept for {client:?} at {place:?}");

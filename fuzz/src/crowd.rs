@@ -1,4 +1,4 @@
-//! The world of callers: the state of each, and the calls that drive the shipped machines for it.
+//! The world of callers: the state of each caller, and the calls that drive the shipped machines for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,13 +18,13 @@ pub const TTL_MAX_MS: u32 = 3 * TTL_MS;
 pub const GIVEN_US: u64 = 100_000;
 pub const LATE_US: u64 = 500_000;
 
-/// The length of a world, in microseconds.
+/// The length of a run, in microseconds.
 pub const LASTS_US: u64 = 8_000_000;
 
 /// The number of callers; the first two are tasks of one process.
 pub const CALLERS: usize = 4;
 
-/// The time, in microseconds, after which a patient caller has the lock if nothing is wrong.
+/// The time limit, in microseconds, within which a patient caller gets the lock if nothing goes wrong.
 const PATIENT_US: u64 = 6_000_000;
 
 pub enum Stage {
@@ -40,17 +40,17 @@ pub enum Stage {
 pub struct Caller {
     pub stage: Stage,
     pub taking: Option<(Taker, Conduct)>,
-    /// The number of the stage: events of an earlier one come too late.
+    /// The number of the stage. Events of earlier stages are ignored.
     pub life: u64,
-    /// The version of the set that the caller works with: servers, by place.
+    /// The servers, by place, of the node set that the caller works with.
     pub set: Vec<usize>,
     pub name: Name,
     pub number: u16,
     pub ticket: u64,
     pub is_patient: bool,
-    /// True if somebody broke what this attempt has.
+    /// True if an operator broke the grants of this attempt.
     pub is_taken_away: bool,
-    /// The time until which the process is stopped.
+    /// The time until which the caller's process is stopped.
     pub stopped_until: u64,
 }
 
@@ -96,7 +96,7 @@ pub enum Event {
         heard: Received,
         again: bool,
     },
-    /// The time of a stage is up.
+    /// The time limit of a stage has ended.
     IsOver(usize, u64),
     Wakes(usize, u64),
     Orders(usize, u64),
@@ -108,13 +108,13 @@ pub enum Event {
 
 pub struct World<'a> {
     pub agenda: Agenda<Event, Chance<'a>>,
-    /// True if nodes hang only for short moments, and nothing else is wrong.
+    /// True if nodes hang only for short moments, and nothing else goes wrong.
     pub is_calm: bool,
     pub hangs: bool,
     pub wanted: Wanted,
     pub limit: u16,
     pub nodes: Vec<SimpleNode>,
-    /// The latest version of the set.
+    /// The servers of the latest node set.
     pub set: Vec<usize>,
     pub callers: Vec<Caller>,
     pub line: VecDeque<usize>,
@@ -128,7 +128,7 @@ impl<'a> World<'a> {
         let is_calm = agenda.one_in(2);
         let limit = 1 + agenda.below(3) as u16;
         let wanted = if limit == 1 { Wanted::Exclusive } else { Wanted::Permit { limit, number: None } };
-        // A single node chooses the number of a permit itself, without any of the machines.
+        // A single node chooses the number of a permit itself; the machines do not take part in that.
         let count = if limit == 1 { [1, 3, 5][agenda.below(3) as usize] } else { [3, 5][agenda.below(2) as usize] };
         let nodes = (0..count).map(|n| SimpleNode::new(n as u128, limit, 0)).collect();
         let set: Vec<usize> = (0..count).collect();
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
             Event::Hears { request, .. } => self.open.get(request).map(|open| open.caller),
             _ => None,
         };
-        // A stopped runtime receives all events later.
+        // A stopped process receives all events after the stop.
         if let Some(stopped) = whose.map(|caller| self.callers[caller].stopped_until).filter(|at| *at > self.agenda.now)
         {
             return self.agenda.after(stopped - self.agenda.now, event);
@@ -295,7 +295,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Handles the end of a stage's time.
+    /// Handles the end of a stage's time limit.
     pub fn is_over(&mut self, number: usize) {
         let now = self.now();
         match &self.callers[number].stage {
@@ -318,7 +318,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes the caller leave, whatever it is doing, and release what it may have.
+    /// Makes the caller leave, in any stage, and release the grants that it may have.
     pub fn leave(&mut self, number: usize) {
         self.new_name(number);
         self.callers[number].taking = None;
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
         self.callers[number].is_taken_away = false;
     }
 
-    // The line of the process.
+    // The line in which the callers of one process wait.
 
     pub fn line_up(&mut self, number: usize, until: Option<BootTime>) {
         self.enter(number, Stage::Lining, until);

@@ -1,4 +1,4 @@
-//! Performs the engine's steps in memory and judges them: each step must be possible, and each promise allowed.
+//! Performs the engine's steps in memory, and checks that each step is possible and each promise allowed.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::oracle::{Place, grant_of};
 use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
-/// The most steps of one request: two for each waiter of a whole slice, one for each ended grant, and a few more.
+/// The most steps of one request: two for each waiter served at a time, one for each ended grant, and a few more.
 const STEPS_MAX: usize = 300;
 
 /// The result of a request.
@@ -23,13 +23,13 @@ pub struct Performed {
     pub deleted: bool,
     /// True if the lock was granted to the caller.
     pub acquired: bool,
-    /// The number of waiters that the lock was granted to.
+    /// The number of waiters that the lock was handed over to.
     pub handed_over: usize,
-    /// The number of changes of grants in place.
+    /// The number of grants that were changed in place.
     pub changes: usize,
-    /// The number of grants that left a lock held by others.
+    /// The number of grants that ended while others kept holding the lock.
     pub left: usize,
-    /// True if a waiter was, or might have been, served or refused: the command's own effect cannot be separated then.
+    /// True if a waiter was served or refused, or might have been. The command's own effect cannot then be separated.
     pub passed: bool,
 }
 
@@ -72,7 +72,7 @@ impl World {
                 "who waits has nothing done for it"
             );
             said = Finding::Yes;
-            // A turn that comes before the command is decided is reported first.
+            // A turn that comes before the command is decided is reported earlier.
             if self.node.counters().turns > turns {
                 turns = self.node.counters().turns;
                 self.note_turns(&mut found);
@@ -170,7 +170,7 @@ impl World {
         panic!("{request:?} is never done");
     }
 
-    /// Answers a question for the server and the disk.
+    /// Answers the engine's question to the server and the disk.
     fn says(&mut self, place: Place, question: Question, request: &Request<'_>, found: &mut Found) -> Finding {
         match question {
             Question::IsServedHere => panic!("there is no cluster"),
@@ -205,7 +205,7 @@ impl World {
                 };
                 found.may_grant = false;
                 if refusal == Refusal::Poisoned {
-                    // Everybody is answered, and an owner with a reservation cannot get the lock, either.
+                    // Every waiter gets its answer, and even an owner with a reservation cannot get the lock.
                     self.was_poisoned = true;
                     self.oracle.nobody_is_told(place);
                 }
@@ -228,12 +228,12 @@ impl World {
     }
 
     fn is_free_for(&self, place: Place, owner: &[u8], wanted: Wanted, request: &Request<'_>) -> bool {
-        // Released or broken in this very step, or its lease has ended.
+        // The grant may have been released or broken in this step, or its lease may have ended.
         let may_have_ended = matches!(request, Request::Release(_) | Request::Break(_));
         may_have_ended || self.oracle.admits(place, owner, wanted, self.boot)
     }
 
-    /// Checks that the lock in the key may end by this event.
+    /// Checks that `event` may end the lock of the key.
     fn may_end(&self, place: Place, event: Event, request: &Request<'_>, done: &Performed) {
         assert!(done.ended.is_none() && !done.acquired && done.handed_over + done.changes == 0, "{event:?}: {done:?}");
         let lock = self.locks.get(&place).expect("only what is there ends");
@@ -278,11 +278,11 @@ impl World {
         self.replica_news(place, |_, record, now| encode_end(ended, now, HERE, record));
     }
 
-    /// Checks a change of a grant in place, by its owner.
+    /// Checks a change that an owner made to its grant in place.
     fn is_changed(&mut self, place: Place, event: Option<Event>, id: GrantId, request: &Request<'_>, done: &Performed) {
         let lock = self.locks.get(&place).expect("only what is there is changed");
         let (mode, grant) = (lock.mode(id), lock.grant(id).clone());
-        // A lock that ended may have been passed on in the same step, to the owner that changes it now.
+        // The same step may have ended the lock and granted it to the owner whose grant changes now.
         let is_held = done.ended.is_none() || done.handed_over > 0;
         assert!(is_held && !grant.is_expired(self.boot), "only what is held is changed");
         let lowers = matches!((event, request), (None, Request::Release(_)));
@@ -302,8 +302,8 @@ impl World {
         self.replica_news(place, |lock, record, now| encode_change(lock, id, now, HERE, record));
     }
 
-    /// Checks a grant: the lock was stored, or the grant `id` joined it. Nobody may hold the lock in a conflicting
-    /// mode, it must be the owner's turn, and the engine must have asked whether it may grant.
+    /// Checks a grant: the lock was stored, or the grant `id` joined it. No other owner may hold the lock in a
+    /// conflicting mode, it must be the owner's turn, and the engine must have asked for permission to grant.
     fn is_granted(
         &mut self,
         place: Place,
@@ -360,14 +360,14 @@ impl World {
     fn is_stored(&mut self, place: Place, lock: Option<Box<Lock>>) {
         let lock = *lock.expect("there is something to store");
         assert_eq!(lock.len(), 1, "it is granted to one");
-        // In place of the current lock, whose entry now belongs to the new one.
+        // The new lock replaces the current one, and the entry now belongs to it.
         match self.locks.get_mut(&place) {
             Some(held) => drop(held.replace(lock)),
             None => drop(self.locks.insert(place, lock)),
         }
     }
 
-    /// Checks that a later incarnation will know of everything that is promised.
+    /// Checks that a later incarnation will know every promise.
     fn may_promise(&self, place: Place) {
         if let Some(disk) = self.disk.as_ref() {
             assert!(disk.is_up_to_it(), "{place:?} is promised before the disk knows");
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    /// Checks that the request is in the queue, for the time that it asked for.
+    /// Checks that the request is in the queue, and for the requested time.
     fn begin_wait(&mut self, place: Place, id: WaiterId, request: &Request<'_>) {
         let waiting = &self.node.waiting();
         let waiter = waiting.of(key_of(place, &name_of(place))).find(|waiter| waiter.id == id).expect("it waits");

@@ -1,4 +1,4 @@
-//! Holders of a lock, the requests that they receive, and faults meanwhile.
+//! Holders of a lock, the requests that they receive, and faults while they hold it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that a keeper that was woken reports the loss of its lock.
+    /// Checks that a keeper reports the loss of its lock at the latest when it is woken.
     pub fn check_whether_it_is_lost(&self, number: usize) {
         if let Stage::Holding(watched) = &self.callers[number].stage {
             let is_over = watched.keeper().held().valid_until() <= self.now();
@@ -76,13 +76,13 @@ impl World<'_> {
             }
             2 => self.nodes[self.set[seat]].forget(guarded_until),
             3 if self.set.len() > 1 => {
-                // Another server takes a place, and places are swapped.
+                // Another server takes a node's place, or two nodes swap places.
                 self.nodes.push(SimpleNode::new(self.nodes.len() as u128, self.limit, guarded_until));
                 self.set[seat] = self.nodes.len() - 1;
                 self.set.rotate_left(1);
             }
             4 => {
-                // An operator breaks the lock everywhere; its holder may not know.
+                // An operator breaks the lock on all nodes. The holder may not know.
                 self.nodes.iter_mut().for_each(SimpleNode::take_away);
                 for caller in &mut self.callers {
                     caller.is_taken_away = true;

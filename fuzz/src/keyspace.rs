@@ -1,4 +1,4 @@
-//! Effects of the server and its commands on keys; the node learns of them while they happen.
+//! Effects of the server and its commands on keys. The node learns of each while it happens.
 
 use palisade_core::record::{Arrival, Here, decode, encode};
 use palisade_core::{BootTime, Evictee, Lock};
@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::{World, key_of, name_of};
 
 impl World {
-    /// Deletes the key, as anybody can; its queue is served afterwards.
+    /// Deletes the key, as any client can. The node then serves its queue.
     pub fn unlink(&mut self, place: Place) -> Option<Lock> {
         let lock = self.lose(place)?;
         self.oracle.ended(place);
@@ -16,7 +16,7 @@ impl World {
         Some(lock)
     }
 
-    /// Takes the lock from the key, as the server does.
+    /// Takes the lock out of the key, as the server does.
     fn lose(&mut self, place: Place) -> Option<Lock> {
         self.node.deleted(key_of(place, &name_of(place)), self.locks.get(&place)?, self.boot);
         self.take(place)
@@ -87,7 +87,7 @@ impl World {
         let last = flushed.iter().map(|place| self.locks[place].end()).max();
         assert_eq!(detached.last(), last);
         for place in flushed {
-            // A server flushes databases without unlinking: the entry is already gone.
+            // A flush does not unlink keys one by one: the entry is already gone.
             if let Some(lock) = self.locks.remove(&place) {
                 self.node.flushed(key_of(place, &name_of(place)), &lock, self.boot);
             }
@@ -114,7 +114,8 @@ impl World {
         self.are_dropped(lost.map(|(_, last)| last));
     }
 
-    /// Records that locks were dropped, the last of which would have ended at `last`; nothing is granted until then.
+    /// Records that locks were dropped, and that the last of their leases would have ended at `last`. The node grants
+    /// nothing until then.
     fn are_dropped(&mut self, last: Option<BootTime>) {
         let Some(last) = last else { return };
         let is_live = self.node.dropped(last, self.boot);

@@ -1,5 +1,5 @@
-//! Runs one target on one input, or on every file of a folder, to inspect a crash of the fuzzer. The steps of a single
-//! input are printed.
+//! Runs one target on one input, or on every file of a folder, to inspect a crash of the fuzzer. Prints the steps of a
+//! single input.
 
 use std::path::Path;
 use std::process::ExitCode;

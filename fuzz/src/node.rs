@@ -1,8 +1,8 @@
-//! One node and its keys: requests of several owners and, between them, actions of operators and the server, and the
+//! One node and its keys: requests of several owners and, between them, actions of operators and of the server, and the
 //! passage of time.
 //!
-//! The engine performs requests, and `driver.rs` performs and judges its steps. After each request the invariants of
-//! [`palisade_core`] (`world.rs`, `oracle.rs`) and the answer (`answers.rs`) are checked.
+//! The engine decides requests; `driver.rs` performs its steps and checks them. After each request, `world.rs` and
+//! `oracle.rs` check the invariants of [`palisade_core`], and `answers.rs` checks the answer.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::engine::Request as Asked;
@@ -20,12 +20,12 @@ use crate::choice::{Name, Number, Passes, Raised, Wavering};
 use crate::oracle::{Done, Place};
 use crate::world::{START, Timer, World, name_of};
 
-/// A key: one of few, so that requests meet.
+/// A key. There are few, so that requests compete.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Key(u8);
 
 impl Key {
-    /// Returns one of two databases with one of three names, usually the same.
+    /// Returns the place: one of two databases and one of three names, most often the same.
     fn place(self) -> Place {
         let name = match self.0 % 8 {
             0..5 => 0,
@@ -39,14 +39,14 @@ impl Key {
 /// A token that a client gives.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Named {
-    /// The key's current token plus this.
+    /// The current token of the key, plus this number.
     Near(i8),
     /// The wall clock plus this number of microseconds.
     Clock(i32),
     Any(Number),
 }
 
-/// A requested mode: alone, to read, or one of some permits, sometimes of none or too many.
+/// A requested mode: exclusive, shared, or one of some permits, sometimes with an invalid limit.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 struct Mode(u8);
 
@@ -63,7 +63,7 @@ impl Mode {
     }
 }
 
-/// A step of the world. Numbers are as clients send them; those out of bounds are refused before they reach the rules.
+/// A step of the run. Numbers are as clients send them; invalid ones are refused before they reach the rules.
 #[derive(Debug, Arbitrary)]
 enum Step {
     Acquire {
@@ -78,7 +78,7 @@ enum Step {
     },
     Asks(Request),
     Happens(Event),
-    /// Time passes; due work is done, unless writes are paused.
+    /// Time passes. Due work is done, unless writes are paused.
     Passes {
         time: Passes,
         paused: Wavering,
@@ -109,7 +109,7 @@ enum Event {
         key: Key,
         to: Key,
     },
-    /// DUMP of one key, RESTORE as another.
+    /// DUMP of one key, and RESTORE as another.
     Restore {
         key: Key,
         to: Key,
@@ -121,7 +121,7 @@ enum Event {
         db: Option<bool>,
     },
     Swap,
-    /// The client of a waiting request disconnects, or one whose leases are kept.
+    /// A client disconnects: one with a waiting request, or one for whose connection a lease is kept.
     Leave {
         which: u8,
         watches: bool,
@@ -130,7 +130,7 @@ enum Event {
         ms: Number,
     },
     Lift,
-    /// The operator's limits: of waiters, of a reservation's length, of clocks.
+    /// The operator sets the limits on waiters, on the length of a reservation, and on clocks.
     Configure {
         max_waiters: u8,
         window_ms: u8,
@@ -146,8 +146,8 @@ enum Event {
     },
 }
 
-/// Runs a node made from the bytes: where its tokens start, since when it remembers, and all steps. It runs twice:
-/// without obstacles, and with a late disk and a server that sometimes refuses.
+/// Runs a node that is made from the bytes: its first token, the time since which it remembers grants, and all steps.
+/// The run is made twice: without obstacles, and with a late disk and a server that sometimes refuses.
 pub fn run(input: &[u8]) {
     for wavers in [false, true] {
         let _ = all(&mut Unstructured::new(input), wavers);
@@ -189,7 +189,7 @@ impl World {
         let last = || self.node.tokens().last(&name_of(place));
         let value = match named {
             Named::Near(by) => {
-                // With several holders, sometimes the token of another one.
+                // If there are several holders, the token is sometimes that of another one.
                 let near = |lock: &Lock| match lock.len() {
                     1 => lock.first().token().get().saturating_add_signed(by.into()),
                     count => {
@@ -211,8 +211,8 @@ impl World {
                 let place = key.place();
                 self.wavers(retry.doubts(), retry.disk_gets_done());
                 let text = vec![b'n'; usize::from(note) % (NOTE_BYTES_MAX + 2)];
-                // Half of them are in a transaction, where the client cannot be blocked and is answered at once. For
-                // half of them, the server serves the queue just before.
+                // Half of the requests are in a transaction, where the client cannot be blocked and is answered at
+                // once. For half of these, the server serves the queue just before.
                 let may_block = note % 2 == 0;
                 let patience = wait.map(patience).transpose()?.filter(|_| may_block);
                 let ask = Acquire {
@@ -301,7 +301,7 @@ impl World {
                 let place = key.place();
                 let token = token.map(|named| self.token(place, named)).transpose()?;
                 let text = vec![b't'; usize::from(text) % (NOTE_BYTES_MAX + 2)];
-                // Few numbers, so that some repeat, and the largest one.
+                // There are few numbers, so that some repeat, and the largest one.
                 let number = number.map(|n| if n == u8::MAX { NOTE_SEQUENCE_MAX } else { u64::from(n % 8) });
                 let sequence = number.map(|number| NoteSequence::new(Some(number))).transpose()?;
                 let ask = Annotate { owner: Owner::new(owner.bytes())?, note: Note::new(&text)?, sequence, token };
@@ -310,7 +310,7 @@ impl World {
             Request::Watch { key, ms, knows, number } => {
                 let place = key.place();
                 let sequence = number.map(|n| NoteSequence::new(Some(u64::from(n % 8)))).transpose()?;
-                // With an existing grant; other requests are answered at once.
+                // The wish applies to an existing grant. The node answers other requests at once.
                 let grant =
                     |lock: &Lock, n| lock.grants().nth(usize::from(n) % lock.len()).map(|(_, grant)| grant.token());
                 let token = knows.and_then(|n| self.locks.get(&place).and_then(|lock| grant(lock, n)));
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// Finishes all writes, or requests a new state and may give the file to another server.
+    /// Completes all writes; or requests a write of a new state, and may give the file to another server.
     fn disk_is(&mut self, to_come: Option<u32>) {
         self.save(to_come.is_some_and(|bits| bits & 1 == 1));
         let Some(disk) = &mut self.disk else { return };

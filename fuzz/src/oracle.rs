@@ -1,5 +1,5 @@
-//! A node's promises so far, recorded apart from the node: grants and turns, by the simplest reading of the contract.
-//! Each call reports what the node did, and panics if that was not allowed.
+//! A record of a node's promises, kept apart from the node: grants and turns, by the simplest reading of the contract.
+//! Each call reports an action of the node, and panics if that action was not allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use palisade_core::{BootTime, Grant as Stored, Lock, Mode, Refusal, Token, Wante
 /// The result of a request that may be refused.
 pub type Done<T = ()> = std::result::Result<T, Refusal>;
 
-/// A database and one of the few names of keys.
+/// A database, and one of the few names of keys.
 pub type Place = (u32, u8);
 
 /// A grant on which its holder may rely.
@@ -23,7 +23,7 @@ struct Grant {
     deadline: BootTime,
     note: (NoteSequence, Vec<u8>),
     adopted: bool,
-    /// True if no key has the grant any longer and its holder does not know.
+    /// True if the grant is in no key any longer, and its holder does not know that.
     dropped: bool,
 }
 
@@ -75,7 +75,7 @@ impl Oracle {
         let it = self.at(place);
         it.end_turns(|told| now > told.until);
         it.grants.retain(|held| held.is_live(now));
-        // An owner's own evicted lock does not bar it; others remain barred.
+        // An owner's own evicted lock does not keep it out, but keeps other owners out.
         for held in it.grants.iter().filter(|held| !(held.dropped && held.owner == grant.owner())) {
             let together = !held.dropped && held.mode.is_compatible(mode) && held.owner != grant.owner();
             assert!(together, "{place:?} is still held: {held:?}, then {mode:?} {grant:?}");
@@ -90,14 +90,15 @@ impl Oracle {
         it.add(mode, grant);
     }
 
-    /// Records that the key now holds `lock`, from elsewhere.
+    /// Records that the key now holds `lock`, which a client moved or restored there.
     pub fn holds(&mut self, place: Place, lock: &Lock) {
         let it = self.at(place);
         it.grants.clear();
         lock.grants().for_each(|(mode, grant)| it.add(mode, grant));
     }
 
-    /// Records a change of a grant in place by its owner: prolonged, re-entered, fenced, or some holds released.
+    /// Records that an owner changed its grant in place: extended it, re-entered, raised its token, or released some
+    /// holds.
     pub fn changed(&mut self, place: Place, (mode, grant): (Mode, &Stored)) {
         let it = self.at(place);
         let held = it.take(grant.owner());
@@ -123,7 +124,7 @@ impl Oracle {
             (Mode::Exclusive, Mode::Shared) => assert_eq!(held.token, grant.token()),
             (Mode::Shared, Mode::Exclusive) => {
                 assert!(!guarded, "a reader became a writer while guarded");
-                // The client that moved a lock to a barred key vouches for that.
+                // The client that moves a lock to a barred key is responsible for the consequences.
                 let others = it.grants.iter().filter(|other| !other.dropped && other.is_live(now)).count();
                 assert_eq!(others, 0, "{:?} beside {grant:?}", it.grants);
                 let kept = it.told.iter().find(|told| now <= told.until && told.owner != grant.owner());
@@ -142,40 +143,42 @@ impl Oracle {
         self.at(place).take(owner);
     }
 
-    /// Records that a grant of `owner` whose lease is over left a lock. A later grant may have ended it here already.
+    /// Records that a grant of `owner` left a lock because its lease had ended. A later grant may have ended it here
+    /// already.
     pub fn ran_out(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| grant.dropped || grant.owner != owner);
     }
 
-    /// Records that `owner` released its grant, or that it was broken; its earlier evicted grants end, too.
+    /// Records that `owner` released its grant, or that an operator broke it. Earlier evicted grants of the owner end
+    /// too.
     pub fn gave_up(&mut self, place: Place, owner: &[u8]) {
         self.at(place).grants.retain(|grant| !(grant.dropped && grant.owner == owner));
     }
 
-    /// Records that all holders of the lock released their grants, or that they were broken.
+    /// Records that all holders of the lock released their grants, or that an operator broke them.
     pub fn all_gave_up(&mut self, place: Place) {
         let held = self.at(place).grants.iter().filter(|grant| !grant.dropped);
         let owners: Vec<_> = held.map(|grant| grant.owner.clone()).collect();
         owners.iter().for_each(|owner| self.gave_up(place, owner));
     }
 
-    /// Records that the lock ended by somebody's word or with its last lease.
+    /// Records that the lock was released or broken, or ended with its last lease.
     pub fn ended(&mut self, place: Place) {
         self.at(place).grants.retain(|grant| grant.dropped);
     }
 
-    /// Records that no key has the lock any longer, and that its holders do not know.
+    /// Records that the lock is in no key any longer, and that its holders do not know that.
     pub fn dropped(&mut self, place: Place) {
         self.at(place).grants.iter_mut().for_each(|grant| grant.dropped = true);
     }
 
-    /// Records an operator's word that nobody relies on what was dropped.
+    /// Records an operator's confirmation that no owner relies on the dropped locks.
     pub fn nothing_was_dropped(&mut self) {
         self.places.values_mut().for_each(|it| it.grants.retain(|grant| !grant.dropped));
     }
 
-    /// Records that two databases were swapped, with their locks and the record of their tokens. Dropped grants stay
-    /// where they were missed, and reservations where they were announced.
+    /// Records that two databases were swapped, with their locks and the record of their tokens. Dropped grants and
+    /// reservations stay with the database that they were in.
     pub fn swapped(&mut self, one: u32, other: u32) {
         let names: BTreeSet<u8> = self.places.keys().map(|(_, name)| *name).collect();
         for name in names {
@@ -185,7 +188,7 @@ impl Oracle {
             let take = |it: &mut Promises| it.grants.extract_if(.., |grant| !grant.dropped).collect::<Vec<_>>();
             let (from_first, from_second) = (take(&mut first), take(&mut second));
             for (it, came) in [(&mut first, from_second), (&mut second, from_first)] {
-                // A client that moves a lock to a key vouches for what was evicted there.
+                // The client that moves a lock to a key is responsible for the locks that were evicted there.
                 it.grants.retain(|_| came.is_empty());
                 it.grants.extend(came);
             }
@@ -193,12 +196,12 @@ impl Oracle {
         }
     }
 
-    /// Records that `owner` heard that the lock is reserved for it in `mode` until `until`.
+    /// Records that `owner` was notified that the lock is reserved for it in `mode` until `until`.
     pub fn told(&mut self, place: Place, owner: &[u8], mode: Mode, (now, until): (BootTime, BootTime)) {
         let it = self.at(place);
         it.told.retain(|told| told.owner != owner);
         it.end_turns(|told| now > told.until);
-        // An owner's own evicted lock does not bar it.
+        // An owner's own evicted lock does not keep it out.
         let is_own = |held: &&Grant| held.dropped && held.owner == owner;
         for held in it.grants.iter().filter(|held| held.is_live(now) && !is_own(held)) {
             assert!(!held.dropped && held.mode.is_compatible(mode), "{owner:?} was told of {mode:?} beside {held:?}");
@@ -225,7 +228,7 @@ impl Oracle {
         told.find(|told| told.owner == owner).map(|told| told.mode)
     }
 
-    /// Returns true if the lock is reserved for nobody other than `owner` at `now`.
+    /// Returns true if the lock is not reserved for an owner other than `owner` at `now`.
     pub fn is_kept_for_nobody_but(&self, place: Place, owner: &[u8], now: BootTime) -> bool {
         let told = self.places.get(&place).into_iter().flat_map(|it| &it.told);
         told.filter(|told| now <= told.until).all(|told| told.owner == owner)
@@ -237,7 +240,7 @@ impl Oracle {
         it.unused + it.told.iter().filter(|told| now > told.until).count() as u32
     }
 
-    /// Returns true if the other holders and reservations let `owner` have what is `wanted` at `now`.
+    /// Returns true if the grants and reservations of other owners permit `owner` to get `wanted` at `now`.
     pub fn admits(&self, place: Place, owner: &[u8], wanted: Wanted, now: BootTime) -> bool {
         let Some(it) = self.places.get(&place) else { return true };
         let held = it.grants.iter().filter(|held| held.is_live(now) && !held.dropped).map(|held| held.mode);
@@ -246,14 +249,14 @@ impl Oracle {
         wanted.modes().any(|mode| others.iter().all(|other| other.is_compatible(mode)))
     }
 
-    /// Returns the answer due to a resource that asks about `token`, for a lock that the node vouches for.
+    /// Returns the correct answer to a resource that asks about `token`, for a lock that the node is sure of.
     pub fn left_ms(&self, place: Place, token: Token, now: BootTime) -> Option<u64> {
         let grants = self.places.get(&place)?.grants.iter();
         let alike = grants.filter(|grant| !grant.dropped && grant.is_live(now) && grant.token == token);
         alike.map(|grant| grant.deadline.ms_since(now)).max()
     }
 
-    /// Checks that the keys hold exactly what was granted and has not ended.
+    /// Checks that the keys hold exactly the grants that have not ended.
     pub fn is_kept_by(&self, locks: &BTreeMap<Place, Lock>, now: BootTime) {
         let by_owner = |mut grants: Vec<Grant>| {
             grants.retain(|grant| !grant.dropped && grant.is_live(now));
@@ -279,7 +282,7 @@ impl Promises {
         self.grants.push(Grant::of(mode, grant));
     }
 
-    /// Checks that `token` of a later grant in `mode` is in order.
+    /// Checks that `token` of a new grant in `mode` is large enough.
     fn is_above(&self, mode: Mode, token: Token) {
         assert!(token.get() > self.floors.floor_of(mode), "{mode:?} with {token:?} after {:?}", self.floors);
     }
@@ -297,7 +300,7 @@ impl Promises {
         self.add(mode, grant);
     }
 
-    /// Ends the reservations for which `such` is true.
+    /// Ends the reservations that satisfy `such`.
     fn end_turns(&mut self, such: impl Fn(&ReservedTurn) -> bool) {
         let before = self.told.len();
         self.told.retain(|told| !such(told));

@@ -1,8 +1,8 @@
-//! Taking and keeping a lock on a majority: any answers, from any node, in any order, late, repeated, or of other
-//! rounds.
+//! Taking and keeping a lock on a majority, with all kinds of answers from nodes, in any order, late, repeated, or for
+//! other rounds.
 //!
-//! The valid answers are counted here a second time, by the simplest reading of the contract and generously: by server,
-//! whatever the machine knows of its node. They must cover what the machine claims.
+//! The valid answers are counted a second time here, by the simplest reading of the contract and generously: by server,
+//! regardless of the machine's knowledge of that node. This count must be at least as large as the machine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::choice::Number;
 /// An event for the holder.
 #[derive(Debug, Arbitrary)]
 enum Event {
-    /// A node answers a call that was made: an old one, the newest, or one answered before.
+    /// A node answers a call that was made: an old call, the newest, or one that was answered before.
     Answers { call: u8, from: u8, says: FuzzedAnswer, after_us: u16 },
-    /// A node sends an answer that nobody asked for, in this round or another.
+    /// A node sends an answer that was not asked for, in this round or another.
     Invents { node: u8, from: u8, ask: FuzzedAsk, round: Option<u8>, says: FuzzedAnswer },
     /// The holder extends.
     Extends { ttl_ms: u16 },
@@ -31,7 +31,7 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 enum Pause {
     Ms(u16),
-    /// This part of the ttl, in 1024ths.
+    /// A part of the ttl, in 1024ths.
     OfTtl(u8),
 }
 
@@ -44,9 +44,9 @@ impl<'a> Arbitrary<'a> for Pause {
 
 #[derive(Debug, Arbitrary)]
 enum FuzzedAnswer {
-    /// An honest node's answer: yes, with the requested token.
+    /// An honest node's answer: a grant with the requested token.
     AsAsked,
-    /// Yes, with a token slightly above or below that.
+    /// A grant with a token slightly above or below the requested one.
     Near(i8),
     Token(Number),
     No,
@@ -86,18 +86,19 @@ struct World {
     /// The beginning of the acquisition, or of the last round.
     start: BootTime,
     calls: Vec<Made>,
-    /// The largest token ever acknowledged, by node and server.
+    /// The largest token that was ever acknowledged, by node and server.
     acknowledged: BTreeMap<(usize, u8), Token>,
-    /// Nodes and servers that had acknowledged the holder's token when the round began; the leases of the others may be
+    /// The nodes and servers that had acknowledged the holder's token when the round began. The leases of others may be
     /// old.
     take_part: BTreeSet<(usize, u8)>,
-    /// Servers that said that they know the holder to be a reader.
+    /// The servers that said that they know that the holder is a reader.
     shared: BTreeSet<u8>,
-    /// The servers of `take_part` that extended in this round while the earlier validity ran.
+    /// The servers of `take_part` that extended in this round while the earlier validity lasted.
     extended: BTreeSet<u8>,
 }
 
-/// Runs locks made from the bytes, one after the other: nodes, ttl, proposal, start, and every event until it is over.
+/// Runs locks that are made from the bytes, one after another: nodes, ttl, proposed token, start, and all events until
+/// the lock is over.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -141,7 +142,7 @@ impl World {
         })
     }
 
-    /// Returns whether nothing is left that an answer could change, not even one that comes late.
+    /// Returns true if no answer can change anything any longer, not even a late one.
     fn is_over(&self) -> bool {
         match &self.machine {
             Machine::Acquire(_) => self.now >= valid_until(self.start, self.ttl_ms).plus_ms(self.ttl_ms),
@@ -189,7 +190,7 @@ impl World {
                 let until = held.valid_until();
                 let calls = held.extend(self.ttl_ms, self.now);
                 assert_eq!(held.valid_until(), until, "asking extends nothing");
-                // Only a node where the lock was taken away is not asked.
+                // Every node is asked, except those where the lock was taken away.
                 let asked: BTreeSet<_> = calls.iter().map(|call| call.node).collect();
                 assert!(asked.len() == calls.len(), "a node is asked twice");
                 assert!((0..self.nodes).all(|node| asked.contains(&node) || held.was_gone_from(node)));
@@ -214,7 +215,7 @@ impl World {
     }
 
     fn answer(&mut self, round: u64, node: usize, from: u8, ask: Ask, says: &FuzzedAnswer) {
-        // Usually each node is a server of its own; some share a server, or do not say which they are.
+        // Usually each node is a server of its own. Some share a server, or do not give an id.
         let server = match from {
             0..224 => Some(node as u8),
             224..248 => Some(from % NODES_MAX as u8),

@@ -1,23 +1,23 @@
-//! Records of locks and gates, and of their changes, from any bytes.
+//! Records of locks, of gates, and of their changes, made from any bytes.
 
 use palisade_core::limits::{HOLDS_MAX, MAX_TTL_LIMIT_MS, NOTE_BYTES_MAX, OWNER_BYTES_MAX};
 use palisade_core::record::{Applied, Arrival, Change, Decoded, Here, apply, decode, decode_told, encode, encode_end};
 use palisade_core::request::{Acquire, Note, Owner, Patience, Ttl};
 use palisade_core::{Acquired, BootId, BootTime, Grant, Lock, Mode, Node, Now, Wanted, acquire, gate_record};
 
-/// The boot in which the node runs; a record whose boot bytes are all 1 is of the same boot.
+/// The boot in which the node runs. A record whose boot bytes are all 1 is of the same boot.
 pub const HERE: BootId = BootId([1; 16]);
 
-/// The places of the deadline and the boot in a record of version 1 (see the table in `palisade_core::record`).
+/// The positions of the deadline and the boot in a record of version 1 (see the table in `palisade_core::record`).
 const DEADLINE: std::ops::Range<usize> = 40..48;
 const BOOT: std::ops::Range<usize> = 48..64;
 
-/// The version of a record with a fresh grant, and the places of its deadline and boot.
+/// The version of a record with a new grant, and the positions of its deadline and boot.
 const FRESH: u8 = 3;
 const FRESH_DEADLINE: std::ops::Range<usize> = 13..19;
 const FRESH_BOOT: std::ops::Range<usize> = 19..24;
 
-/// The version of a record of a lock that is held together, or of a change of one; and the place of its kind.
+/// The version of a record of a lock with several holders, or of a change of one, and the position of its kind.
 const JOINT: u8 = 2;
 const KIND: usize = 1;
 
@@ -25,8 +25,8 @@ fn here(arrival: Arrival, now: BootTime) -> Here {
     Here { arrival, now, boot: HERE }
 }
 
-/// Reads the record after the first 8 bytes, which are the time. The bytes are also read as the record of a lock that
-/// has just been granted, as each kind of record of a lock with several holders, and as each of a gate.
+/// Reads the bytes after the first 8, which are the time, as a record. The bytes are also read as the record of a new
+/// lock, as each kind of record of a lock with several holders, and as each kind of record of a gate.
 pub fn run(input: &[u8]) {
     let Some((now, bytes)) = input.split_first_chunk::<8>() else { return };
     let now = BootTime::from_us(u64::from_le_bytes(*now));
@@ -45,8 +45,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Checks that a gate which is read is written and read as the same one, and that a record which is applied twice counts
-/// once.
+/// Checks that a valid gate survives writing and reading, and that applying a record twice has the effect of once.
 fn read_gate(bytes: &[u8], now: BootTime) {
     for arrival in [Arrival::Stream, Arrival::Storage, Arrival::Payload] {
         let here = here(arrival, now);
@@ -115,7 +114,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
         let written = bytes[deadline].iter().rev().fold(0, |written, byte| written << 8 | u64::from(*byte));
         assert!(lock.first().deadline() <= BootTime::from_us(written), "within one boot no lease gets longer");
     }
-    // Its length is exactly what its head says.
+    // The length is exactly the one in the record's head.
     assert!(decode(&bytes[..bytes.len() - 1], here(arrival, now)).is_err());
     assert!(decode(&[bytes, b"x"].concat(), here(arrival, now)).is_err());
 
@@ -128,7 +127,7 @@ fn possible(lock: &Lock, bytes: &[u8], arrival: Arrival, now: BootTime) {
     ends_one_by_one(twice, now);
 }
 
-/// Checks that the end of each grant but the first leaves the others, and in the end the first one alone.
+/// Checks that the end of each grant except the first leaves the other grants, and finally the first one alone.
 fn ends_one_by_one(lock: Lock, now: BootTime) {
     let mut held = lock.clone();
     for (_, grant) in lock.grants().skip(1) {
@@ -141,7 +140,7 @@ fn ends_one_by_one(lock: Lock, now: BootTime) {
     assert_eq!((held.len(), held.first()), (1, lock.first()));
 }
 
-/// Applies a change to some locks, and checks that they stay possible and that a refused change has no effect.
+/// Applies a change to some locks. Checks that they stay valid, and that a refused change has no effect.
 fn possible_change(change: Change, bytes: &[u8], arrival: Arrival, now: BootTime) {
     let (Change::Grant(_, grant) | Change::Ended(grant)) = &change;
     possible_grant(grant, now);
@@ -180,7 +179,7 @@ fn readers(now: BootTime) -> Vec<Lock> {
     locks
 }
 
-/// Acquires `held` for `owner` where the modes are compatible.
+/// Acquires `held` for `owner` if the modes are compatible.
 fn granted(node: &mut Node, held: &mut Option<Lock>, owner: &[u8], wanted: Wanted, now: BootTime) {
     let (note, patience) = (Note::default(), Patience::NONE);
     let (Ok(owner), Ok(ttl)) = (Owner::new(owner), Ttl::new(Some(1_000), 1_000)) else { return };

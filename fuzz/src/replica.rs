@@ -8,7 +8,7 @@ use crate::record::HERE;
 use crate::world::World;
 
 impl World {
-    /// Sends a change of the lock in the key to the replicas.
+    /// Sends a change of the key's lock to the replica.
     pub fn replica_news(&mut self, place: Place, write: impl FnOnce(&Lock, &mut Vec<u8>, BootTime)) {
         let (mut record, now) = (vec![], self.boot);
         write(&self.locks[&place], &mut record, now);
@@ -20,7 +20,8 @@ impl World {
         }
     }
 
-    /// Gives the replicas the content of the key: a command of the server put it there, and they received that, too.
+    /// Copies the content of the key to the replica. A command of the server put it there, and the replica received
+    /// that command too.
     pub fn is_copied(&mut self, place: Place) {
         self.replicas.remove(&place);
         if self.locks.contains_key(&place) {
@@ -28,7 +29,7 @@ impl World {
         }
     }
 
-    /// Checks that the changes sent give the replicas what the key holds.
+    /// Checks that the replica has the same lock as the key after all changes.
     pub fn is_known_to_replicas(&self, place: Place) {
         let written = |lock: Option<&Lock>| {
             let mut record = vec![];

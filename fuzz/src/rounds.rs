@@ -1,12 +1,11 @@
-//! A wait for a majority's answer, and a release on all nodes: answers in any order, repeated, or of one server under
-//! two names.
+//! Waits for a majority, and releases on all nodes: answers in any order, repeated, or of one server under two names.
 
 use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use palisade_core::quorum::{NodeId, Release, Released, Turn, TurnProgress, majority};
 
-/// A node's answer: to a wait, its server or nothing; to a release, whether it had the lock or nothing.
+/// A node's answer. To a wait: its server, or none. To a release: whether it had the lock, or none.
 #[derive(Debug, Arbitrary)]
 struct FuzzedAnswer {
     node: u8,
@@ -19,7 +18,7 @@ fn kept(server: u8) -> u16 {
     1 + u16::from(server / 64)
 }
 
-/// Runs a wait and a release made from the bytes: the number of nodes, then their answers in turn.
+/// Runs a wait and a release that are made from the bytes: the number of nodes, then their answers one after another.
 pub fn run(input: &[u8]) {
     let _ = all(&mut Unstructured::new(input));
 }
@@ -28,7 +27,7 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     let nodes = bytes.int_in_range(1..=7)?;
     let (mut turn, mut release) = (Turn::begin(nodes), Release::begin(nodes));
     let mut last: Vec<Option<FuzzedAnswer>> = (0..nodes).map(|_| None).collect();
-    // The server that each node named last; a node that can no longer answer withdraws nothing.
+    // The server that each node named last. A node that stops answering does not withdraw its earlier answer.
     let mut told: Vec<Option<u8>> = vec![None; nodes];
     // True for each node that had the lock when it was released; `None` if that is unknown.
     let mut had: Vec<Option<bool>> = vec![None; nodes];
@@ -37,10 +36,10 @@ fn all(bytes: &mut Unstructured<'_>) -> Result<()> {
     while !bytes.is_empty() {
         let says: FuzzedAnswer = bytes.arbitrary()?;
         let node = usize::from(says.node) % nodes;
-        // Only a few servers, so that one often has two names.
+        // There are few servers, so that one often has two names.
         let progress = turn.on_answer(node, says.server.map(|server| (NodeId((server % 8).into()), kept(server))));
         release.on_answer(node, says.held);
-        // A node that did not answer may have freed the lock: its later "no" proves nothing.
+        // A node whose first answer was lost may have released the lock: its later "no" proves nothing.
         let was_silent = last[node].is_some();
         had[node] = had[node].or(says.held.filter(|held| *held || !was_silent));
         numbers[node] = says.server.map_or(numbers[node], kept);

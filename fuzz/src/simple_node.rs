@@ -1,11 +1,11 @@
-//! The simplest possible node: permits of one key, a queue in the order of tickets, reservations, a guard.
+//! The simplest possible node: permits of one key, a queue ordered by tickets, reservations, and a guard.
 
 use std::collections::BTreeMap;
 
 use palisade_core::Token;
 use palisade_core::quorum::{Answer, Ask, NodeId};
 
-/// The name of an owner: for one attempt, or for one wait and the attempt after it.
+/// The name of an owner. An attempt has a name of its own; a wait shares its name with the attempt after it.
 pub type Name = u64;
 
 /// The length of a reservation, in microseconds.
@@ -33,7 +33,7 @@ impl SimpleNode {
         NodeId(self.id)
     }
 
-    /// Forgets everything but its tokens, and is guarded until `guarded_until`.
+    /// Forgets everything except its tokens. Is guarded until `guarded_until`.
     pub fn forget(&mut self, guarded_until: u64) {
         *self = Self { last: self.last, ..Self::new(self.id, self.limit, guarded_until) };
     }
@@ -77,7 +77,7 @@ impl SimpleNode {
         Token::new(token).map_or(Answer::No, Answer::Token)
     }
 
-    /// Returns the numbers that an attempt may be granted.
+    /// Returns the numbers of permits that an attempt may get.
     pub fn free(&mut self, now: u64) -> Vec<u16> {
         self.tidy(now);
         (1..=self.limit).filter(|number| self.queue.is_empty() && self.is_free(*number, 0)).collect()
@@ -88,7 +88,7 @@ impl SimpleNode {
         self.queue.insert((ticket, name), until);
     }
 
-    /// Releases the grant of `name`, and its place in the queue.
+    /// Releases the grant of `name`, and removes it from the queue.
     pub fn release(&mut self, name: Name) {
         self.grants.retain(|_, (owner, ..)| *owner != name);
         self.kept.retain(|_, (owner, _)| *owner != name);

@@ -1,4 +1,4 @@
-//! The node's state file, from any text.
+//! The node's state file, read from any text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use palisade_core::BootId;
 use palisade_core::{BootTime, FileId, Found, Guard, LocksDigest, NodeState, Now, OutstandingTtl, Start, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// Reads the text as it is, and again with a matching checksum, to reach the code behind the checksum.
+/// Reads the text unchanged, and again with a correct checksum, to reach the code behind the check of the checksum.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     read(text);
@@ -14,7 +14,7 @@ pub fn run(input: &[u8]) {
     read(&checked(body));
 }
 
-/// Returns `body` with its checksum line.
+/// Returns `body` with a line that has its checksum.
 pub fn checked(body: &str) -> String {
     let mut text = body.to_owned();
     if !text.ends_with('\n') {

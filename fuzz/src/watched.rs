@@ -1,12 +1,12 @@
-//! A [`Keeper`] and its promises, checked at each input.
+//! A [`Keeper`], with checks of its promises at each input.
 
 use palisade_core::BootTime;
 use palisade_core::quorum::{Keeper, News, ROUNDS_A_LEASE, Work};
 
-/// The longest pause before a failed round is begun again, as a divisor of its lease.
+/// The divisor of a lease that gives the longest pause before a failed round of extension is repeated.
 const AGAIN_OF_TTL: u64 = 10;
 
-/// The shortest pause before a round is begun again, in microseconds.
+/// The shortest pause before a round is repeated, in microseconds.
 const AGAIN_LEAST_US: u64 = 5_000;
 
 /// A keeper under observation.
@@ -28,7 +28,7 @@ impl Watched {
         &self.keeper
     }
 
-    /// Returns true if its owner, and nobody else, may rely on the lock.
+    /// Returns true if the owner may rely on the lock, exclusively.
     pub fn relies(&self, now: BootTime) -> bool {
         !self.is_lost && !self.is_taken_away && now < self.keeper.held().valid_until()
     }

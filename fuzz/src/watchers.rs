@@ -1,4 +1,4 @@
-//! Clients that watch locks: each is answered once, as soon as the lock differs from what the client knows, and not
+//! Clients that watch locks. Each is answered once, as soon as the lock differs from the client's knowledge, and not
 //! before.
 
 use palisade_core::request::{Known, Patience, Watch};
@@ -8,7 +8,7 @@ use crate::clients::Watcher;
 use crate::oracle::{Done, Place};
 use crate::world::{World, key_of, name_of};
 
-/// The number of watchers answered at a time: few, so that some are sometimes left.
+/// The number of watchers answered at a time. It is small, so that some are sometimes left for the next time.
 const TOLD_A_LOOK: usize = 2;
 
 impl World {
@@ -43,7 +43,7 @@ impl World {
         match known {
             Known::Free => live.next().is_none(),
             Known::Grant(token, sequence) => {
-                // Several readers may have one token; the grant that lasts longest counts.
+                // Several readers may have the same token. The grant that lasts longest counts.
                 let grant = live.filter(|grant| grant.token() == token).max_by_key(|grant| grant.deadline());
                 grant.is_some_and(|grant| sequence.is_none_or(|sequence| grant.note_sequence() <= sequence))
             }
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Serves watchers, even while nothing may be written. Returns `false` if nothing is due.
+    /// Serves watchers, even while writes are not allowed. Returns `false` if nothing is due.
     pub fn check_watchers(&mut self) -> bool {
         if let Some(WaiterId(id)) = self.node.take_watcher_timed_out(self.boot) {
             let watcher = self.watchers.remove(&id).expect("who is told watches");
@@ -73,7 +73,7 @@ impl World {
         true
     }
 
-    /// Checks that no watcher is forgotten: what it knows is true, or its lock is due to be checked now.
+    /// Checks that no watcher is forgotten: its knowledge is correct, or its lock is due to be checked now.
     pub fn no_watcher_is_forgotten(&self) {
         assert_eq!(self.node.watching().len(), self.watchers.len());
         let is_due = self.node.watching().next_due().is_some_and(|due| due <= self.boot);

@@ -1,4 +1,4 @@
-//! An in-memory server: its keys, its clients, its clocks, and its work as time passes.
+//! A server in memory: its keys, its clients, its clocks, and the work that becomes due as time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,29 +23,29 @@ const WALL_US: u64 = 1_700_000_000_000_000;
 /// A time longer than every lease, wait, guard and reservation, in milliseconds.
 const LONG_MS: u32 = 4 * 86_400_000;
 
-/// The most steps of background work at one moment: each due item is handled once, and creates few new ones.
+/// The most steps of background work at one moment. Each due item is handled once, and creates few new ones.
 const BACKGROUND_STEPS_MAX: usize = 100_000;
 
-/// The time, in milliseconds, for which queues may have to be retried one by one after the disk was late: a moment for
-/// each key.
+/// The time, in milliseconds, for which the node may have to retry queues one by one after a delay of the disk: a
+/// moment for each key.
 const HINDERED_MS: u32 = 7 * RETRY_HAND_OVER_MS;
 
-/// The distance, in milliseconds, beyond which an end may have to be sorted first.
+/// The distance in time, in milliseconds, beyond which a lease's end may have to be sorted before it is handled.
 const FAR_MS: u64 = 60_000;
 
-/// The treatment of due work.
+/// The way in which due work is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// Due work is done.
     Due,
-    /// Due work is done, but the answers of one pass are used up.
+    /// Due work is done, but the limit on answers at a time is already reached.
     AnswersNobody,
-    /// Commands come first.
+    /// Commands come first, and due work later.
     Late,
 }
 
 /// The state that a refusal must not change: the key's lock, the largest token of its name, the number of locks, the
-/// number of waiters in time, and the counters.
+/// number of waiters whose time is not over, and the counters.
 pub type State = (Option<Lock>, u64, usize, usize, Counters);
 
 /// A node, its keys and its clients.
@@ -58,24 +58,24 @@ pub struct World {
     pub wall_us: u64,
     /// The disk, if there is one; without it, nothing has to be written before a promise.
     pub disk: Option<Disk>,
-    /// Waiters that were reported to have lost their permission, and are still unanswered.
+    /// Waiters that lost their permission, as the node learned, and that are still unanswered.
     pub forbidden: BTreeSet<WaiterId>,
-    /// True once the server has said that it grants nothing any longer.
+    /// True once the server has declared that it grants nothing any longer.
     pub was_poisoned: bool,
     pub waits: BTreeMap<u64, Waits>,
     pub watchers: BTreeMap<u64, Watcher>,
-    /// Leases kept as long as a connection is open.
+    /// Leases kept while a connection is open.
     pub keeping: Keeping,
-    /// Decisions for waiters that have not been sent.
+    /// Decisions for waiters that have not been sent yet.
     pub outbox: Vec<(WaiterId, Answer)>,
-    /// The server's next refusals, two bits per answer.
+    /// The next refusals of the server, two bits for each question.
     doubts: u8,
     /// The time until which a ceiling, an eviction or a refusal of the server may block a hand-over.
     pub hindered: BootTime,
     pub clients: u64,
     /// True if the client of the current ACQUIRE can be blocked.
     pub may_block: bool,
-    /// The place and time of the last refusal of a request that does not wait for a holder.
+    /// The place and time of the last refusal of a request that waits for no holder.
     pub told_at_once: Option<(Place, BootTime)>,
 }
 
@@ -134,7 +134,7 @@ impl World {
         (self.locks.get(&place).cloned(), last, node.deadlines().len(), in_time, node.counters())
     }
 
-    /// Returns the number of waiters whose time is not up. The others may be answered at any moment.
+    /// Returns the number of waiters whose time is not over. The others may be answered at any moment.
     fn in_time(&self, place: Place) -> usize {
         self.node.waiting().of(key_of(place, &name_of(place))).filter(|waiter| self.boot <= waiter.until).count()
     }
@@ -153,7 +153,7 @@ impl World {
         self.in_time(place) > 0
     }
 
-    /// Writes the node's state; if it is `needed`, before anything is promised.
+    /// Writes the node's state. If it is `needed`, the node may not promise anything before.
     pub fn save(&mut self, needed: bool) {
         let now = self.now();
         if let Some(disk) = &mut self.disk {
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Sets the server's refusals from now on, and may let the disk finish.
+    /// Sets the server's refusals, and may complete the pending write.
     pub fn wavers(&mut self, doubts: u8, disk_gets_done: bool) {
         let Some(disk) = &mut self.disk else { return };
         self.doubts = doubts;
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Returns the server's next answer: 1 and 3 are refusals.
+    /// Returns the server's next answer. 1 and 3 are refusals.
     pub fn doubt(&mut self) -> u8 {
         let doubt = self.doubts & 3;
         self.doubts >>= 2;
@@ -187,12 +187,12 @@ impl World {
         self.hindered = self.hindered.max(until);
     }
 
-    /// Records that the node retries soon what it could not do now.
+    /// Records that the node has to retry something soon that it could not do now.
     pub fn is_hindered_for_disk(&mut self) {
         self.is_hindered_until(self.boot.plus_ms(HINDERED_MS));
     }
 
-    /// Returns true if something hinders the node, or did so a moment ago.
+    /// Returns true if an obstacle exists, or existed a moment ago.
     pub fn is_hindered(&self) -> bool {
         // A request that waits for the end of the guard is served up to a millisecond after it.
         let just_now = BootTime::from_us(self.boot.as_us() - 1_000);
@@ -211,7 +211,7 @@ impl World {
         if timer == Timer::Late {
             return;
         }
-        // The server does so ten times a second.
+        // The server checks the disk ten times a second.
         self.check_disk();
         if self.node.is_write_due(self.now()) {
             self.save(false);
@@ -219,7 +219,8 @@ impl World {
         self.background(paused, timer == Timer::Due);
     }
 
-    /// Does the due work. Writes nothing while writes are paused, and passes nothing on while nobody may be answered.
+    /// Does the due work. Writes nothing while writes are paused, and hands nothing over while no client may be
+    /// answered.
     fn background(&mut self, paused: bool, may_answer: bool) {
         self.node.sweep(self.boot);
         for step in 0.. {
@@ -250,7 +251,7 @@ impl World {
                 }
                 None => break,
             }
-            // An answer is judged by the current state.
+            // Answers are judged by the current state, so they are sent now.
             self.deliver();
         }
         self.deliver();
@@ -260,7 +261,7 @@ impl World {
         }
     }
 
-    /// Checks the promise of every answer with a token: it is valid until sent + waited + ttl.
+    /// Checks the promise of every answer with a token: the lease is valid until sent + waited + ttl.
     pub fn check_lasting(&self, place: Place, owner: &[u8], from: BootTime, ttl_ms: u32) {
         let own = grant_of(&self.locks[&place], owner);
         let deadline = own.expect("who is promised something holds it").1.deadline();
@@ -277,7 +278,7 @@ impl World {
         }
     }
 
-    /// Checks that the log is bounded, and that nothing in it lasted longer than the world.
+    /// Checks that the log is bounded, and that no period in it is longer than the run.
     fn log_is_sound(&self) {
         let log = self.node.history().log();
         assert!(log.len() <= LOG_LEN_DEFAULT as usize);
@@ -310,9 +311,9 @@ impl World {
         }
     }
 
-    /// Checks that the background work handles the lease that ends first: never before its end, and soon after or at
-    /// once, except that it may first sort what is far away. (A lock that is renamed long after its end, while writes
-    /// are paused, is due at once.)
+    /// Checks that the background work handles the lease that ends first: never before its end, and soon after it or at
+    /// once, except that it may first sort later ends. (A lock that is renamed long after its end, while writes are
+    /// paused, is due at once.)
     fn leases_are_looked_after(&self) {
         let first = self.locks.values().map(Lock::next_end).min();
         let earliest = self.node.deadlines().earliest();
@@ -324,7 +325,8 @@ impl World {
         assert!(is_in_time || is_to_sort, "{earliest:?} for what ends at {first:?}");
     }
 
-    /// Ends the world, and checks that nothing is left: every request answered, every lease over, every table empty.
+    /// Ends the run. Checks that nothing is left: every request is answered, every lease has ended, and every table is
+    /// empty.
     pub fn end(&mut self) {
         self.nothing_hinders();
         self.boot = self.boot.plus_ms(LONG_MS);
@@ -343,8 +345,8 @@ impl World {
         assert_eq!(self.node.next_due(), None);
     }
 
-    /// Removes every obstacle: the disk is up to date from now on, and the server grants. A request that still waits
-    /// then waits for a holder.
+    /// Removes every obstacle: the disk is up to date from now on, and the server grants. A request that still waits is
+    /// waiting for a holder.
     fn nothing_hinders(&mut self) {
         self.doubts = 0;
         if let Some(disk) = &mut self.disk {
@@ -366,7 +368,7 @@ impl World {
     }
 }
 
-/// Returns an incarnation that knows of no earlier one, like the first of every node.
+/// Returns an incarnation that knows of no earlier one, like the first incarnation of a node.
 fn begun(token_floor: u64) -> Node {
     let found = Found::default();
     let node = Node::new(token_floor);

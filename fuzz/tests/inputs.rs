@@ -1,7 +1,7 @@
-//! Every target, over its seeds and over random inputs: the fuzzing that is part of every test run.
+//! Runs every target on its seeds and on random inputs: the part of the fuzzing that every test run includes.
 //!
-//! `PALISADE_INPUTS` sets the number of random inputs per target (default 3000), `PALISADE_SEED` the seed from which
-//! they are drawn, and `PALISADE_TARGET` the only target to run on them.
+//! `PALISADE_INPUTS` sets the number of random inputs for each target (default 3000), `PALISADE_SEED` the seed from
+//! which they are drawn, and `PALISADE_TARGET` the only target to run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,8 @@ fn seed(inputs: usize) -> u64 {
     seed
 }
 
-/// Half of the inputs are random bytes. The other half are a seed after the beginning of another, with some bytes
-/// changed, cut or repeated.
+/// Half of the inputs are random bytes. Each of the others is a seed that follows the beginning of another seed, with
+/// some bytes changed, cut or repeated.
 #[test]
 fn random_inputs_keep_every_promise() {
     let inputs = std::env::var("PALISADE_INPUTS").ok().and_then(|inputs| inputs.parse().ok()).unwrap_or(3_000);
