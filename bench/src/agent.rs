@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::quorum::follows_its_clock;
 use crate::results::{Budget, Outcome, Table};
-use crate::server::Server;
+use crate::server::{Server, cpu_of_process, switches_of_process};
 
 /// The number of nodes.
 const NODES: usize = 5;
@@ -138,12 +138,12 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
         }
     }
     let (latencies, added) = latency(client.clone(), through, options.rounds).await;
-    let (throughput, share) = throughput(client, &agent, options).await;
+    let ([throughput, costs], share) = throughput(client, &agent, &nodes, options).await;
     let mut budgets = vec![Budget::at_most("a lock through the agent, what it adds at p50, us", added, 40.0)];
     budgets.extend(
         share.map(|share| Budget::at_least("locks a second through the agent / by the client, 64 tasks", share, 0.9)),
     );
-    Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput], plots: vec![], budgets }
+    Outcome { title: "Agent".to_owned(), tables: vec![latencies, throughput, costs], plots: vec![], budgets }
 }
 
 /// Measures one lock after another. Returns the table, and the time that the agent adds to taking a lock at p50.
@@ -193,9 +193,9 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
     (table, of(&times[2], 0.5) - of(&times[0], 0.5))
 }
 
-/// Measures many tasks at a time. Returns the table, and the number of locks that the agent takes per lock of the
+/// Measures many tasks at a time. Returns the tables, and the number of locks that the agent takes per lock of the
 /// client, with 64 tasks.
-async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, Option<f64>) {
+async fn throughput(client: Taker, agent: &Agent, nodes: &[Server], options: &Options) -> ([Table; 2], Option<f64>) {
     let mut table = Table::new("throughput", format!("Taken and given back in a second, {NODES} nodes"))
         .numbers("tasks", "", 0)
         .numbers("client", "1/s", 0)
@@ -209,39 +209,105 @@ async fn throughput(client: Taker, agent: &Agent, options: &Options) -> (Table, 
         "Each task has a key of its own and repeats without a pause, over a connection of its own or one for all. All \
      processes share the machine's cores.",
     );
+    let mut costs = Table::new("cpu", "CPU of a lock and its release, all processes".to_owned())
+        .numbers("tasks", "", 0)
+        .words("taken by")
+        .numbers("caller", "us", 1)
+        .numbers("agent", "us", 1)
+        .numbers("nodes", "us", 1)
+        .numbers("all", "us", 1)
+        .numbers("cores busy", "", 2)
+        .numbers("switches of caller and agent", "", 2);
+    costs.note("Nodes: all of them together. The client runs in the caller.");
     let mut share = None;
     let length = Duration::from_secs(options.seconds);
+    let processes = Processes { agent: agent.process.id(), nodes };
     for &count in &options.tasks {
         let mut apart = vec![];
         for _ in 0..count {
             apart.push(Taker::Agent(agent.connect().await));
         }
         let one = vec![Taker::Agent(agent.connect().await); count];
-        let by_client = together(vec![client.clone(); count], length).await;
-        let by_agent = together(apart, length).await;
-        let over_one = together(one, length).await;
-        let ratio = by_agent.0 / by_client.0;
+        let by_client = together(vec![client.clone(); count], length, &processes).await;
+        let by_agent = together(apart, length, &processes).await;
+        let over_one = together(one, length, &processes).await;
+        let ratio = by_agent.rate() / by_client.rate();
         table.row([
             count.into(),
-            by_client.0.into(),
-            of(&by_client.1, 0.5).into(),
-            by_agent.0.into(),
-            of(&by_agent.1, 0.5).into(),
-            over_one.0.into(),
+            by_client.rate().into(),
+            of(&by_client.times, 0.5).into(),
+            by_agent.rate().into(),
+            of(&by_agent.times, 0.5).into(),
+            over_one.rate().into(),
             ratio.into(),
-            (over_one.0 / by_client.0).into(),
+            (over_one.rate() / by_client.rate()).into(),
         ]);
+        for (name, measured) in [("client", by_client), ("agent", by_agent), ("agent, one connection", over_one)] {
+            let [caller, agent, nodes] = measured.cpu.map(|cpu| measured.of_a_pair(cpu.as_secs_f64() * 1e6));
+            let all = caller + agent + nodes;
+            costs.row([
+                count.into(),
+                name.into(),
+                caller.into(),
+                agent.into(),
+                nodes.into(),
+                all.into(),
+                (all * measured.rate() / 1e6).into(),
+                measured.of_a_pair(measured.switches as f64).into(),
+            ]);
+        }
         if count == 64 {
             share = Some(ratio);
         }
     }
-    (table, share)
+    ([table, costs], share)
 }
 
-/// Returns the pairs per second, and the times of taking.
-async fn together(takers: Vec<Taker>, length: Duration) -> (f64, Histogram<u64>) {
+/// The processes whose CPU counts, beside this one.
+struct Processes<'a> {
+    agent: u32,
+    nodes: &'a [Server],
+}
+
+impl Processes<'_> {
+    /// Returns the CPU of this process, the agent and the nodes so far.
+    fn cpu(&self) -> [Duration; 3] {
+        let nodes = self.nodes.iter().map(Server::cpu_of_all_threads).sum();
+        [cpu_of_process(std::process::id()), cpu_of_process(self.agent), nodes]
+    }
+
+    /// Returns the context switches of this process and the agent so far.
+    fn switches(&self) -> u64 {
+        switches_of_process(std::process::id()) + switches_of_process(self.agent)
+    }
+}
+
+/// The result of many tasks at a time.
+struct Measured {
+    /// The time of taking each lock.
+    times: Histogram<u64>,
+    took: Duration,
+    /// The CPU of the caller, the agent and the nodes.
+    cpu: [Duration; 3],
+    switches: u64,
+}
+
+impl Measured {
+    /// Returns the pairs per second.
+    fn rate(&self) -> f64 {
+        self.times.len() as f64 / self.took.as_secs_f64()
+    }
+
+    /// Returns the share of one pair.
+    fn of_a_pair(&self, all: f64) -> f64 {
+        all / self.times.len() as f64
+    }
+}
+
+/// Takes and gives back for `length`, each taker a lock of its own.
+async fn together(takers: Vec<Taker>, length: Duration, processes: &Processes<'_>) -> Measured {
     let mut tasks = JoinSet::new();
-    let start = Instant::now();
+    let (cpu, switches, start) = (processes.cpu(), processes.switches(), Instant::now());
     for (n, mut taker) in takers.into_iter().enumerate() {
         tasks.spawn(async move {
             let mut times = histogram();
@@ -257,5 +323,8 @@ async fn together(takers: Vec<Taker>, length: Duration) -> (f64, Histogram<u64>)
     while let Some(of_one) = tasks.join_next().await {
         times.add(of_one.unwrap()).unwrap();
     }
-    (times.len() as f64 / start.elapsed().as_secs_f64(), times)
+    let (took, now) = (start.elapsed(), processes.cpu());
+    // A thread that ends takes its time with it.
+    let cpu = std::array::from_fn(|n| now[n].saturating_sub(cpu[n]));
+    Measured { times, took, cpu, switches: processes.switches().saturating_sub(switches) }
 }

@@ -10,10 +10,12 @@ use crate::raw::Raw;
 use crate::results::{Cell, Outcome, Run, Table};
 use crate::server::{Server, with_floor};
 use crate::server_cost::AOF_EVERYSEC;
-use crate::workloads::{EXTEND, FLOOR, OURS, PINGS, PIPELINED, REENTER, SCRIPTED, SET_AND_DEL, Workload};
+use crate::workloads::{
+    EXTEND, FLOOR, OURS, OURS_WITH_FENCE, PINGS, PIPELINED, REENTER, SCRIPTED, SET_AND_DEL, Workload,
+};
 
 /// The operations that are counted with the AOF too.
-const WITH_AOF: [&str; 6] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, EXTEND, REENTER];
+const WITH_AOF: [&str; 7] = [FLOOR, SET_AND_DEL, SCRIPTED, OURS, OURS_WITH_FENCE, EXTEND, REENTER];
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -179,7 +181,7 @@ impl Callgrind {
 
     /// Returns the instructions of one operation.
     fn count(&self, connection: &mut Raw, workload: &Workload, settings: &[&str], options: &Options) -> f64 {
-        let pipeline = workload.prepare(connection, 0);
+        let mut pipeline = workload.prepare(connection, 0);
         let mut repeat = |times| {
             for _ in 0..times {
                 pipeline.send(connection);

@@ -1,7 +1,7 @@
 //! Workloads for a server: Palisade's commands and their alternatives, each as an operation of one or two commands,
 //! pipelined.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::Value;
 
@@ -11,8 +11,12 @@ use crate::server::field;
 /// The number of commands sent before waiting for the first answer.
 pub const PIPELINED: usize = 32;
 
+/// The place of a rising token in a request.
+const RISING: &str = "1000000000000000";
+
 /// An operation. Its commands contain `{key}` (12 bytes, unique for each operation in a pipeline), `{owner}` and
-/// `{other}` (20 bytes), `{token}` (the last answer of `before`), and `{script}` by the names in [`SCRIPTS`].
+/// `{other}` (20 bytes), `{token}` (the last answer of `before`), `{rising}` (a token that the node has not issued yet),
+/// and `{script}` by the names in [`SCRIPTS`].
 pub struct Workload {
     pub name: &'static str,
     /// A command that not every server has.
@@ -61,6 +65,8 @@ pub const NATIVE: [&str; 2] = ["SET NX PX + DELIFEQ", "SET NX PX + DELEX IFEQ"];
 pub const OURS: &str = "ACQUIRE + RELEASE";
 /// Palisade's pair while one client waits for another lock of the node.
 pub const OURS_BESIDE_WAITER: &str = "ACQUIRE + RELEASE beside one waiter for another lock";
+/// Palisade's pair as clients of several nodes send it, with a token that the node takes.
+pub const OURS_WITH_FENCE: &str = "ACQUIRE FENCE + RELEASE";
 /// A key of the server's own, written and deleted.
 pub const SET_AND_DEL: &str = "SET + DEL";
 /// A write without a fence.
@@ -116,6 +122,14 @@ pub const WORKLOADS: &[Workload] = &[
     },
     plain(OURS, &[], PAIR),
     Workload { beside_waiter: true, ..plain(OURS_BESIDE_WAITER, &[], PAIR) },
+    plain(
+        OURS_WITH_FENCE,
+        &[],
+        &[
+            ("LOCK.ACQUIRE {key} {owner} 60000 FENCE {rising}", Answer::Token),
+            ("LOCK.RELEASE {key} {owner}", Answer::Is(0)),
+        ],
+    ),
     plain(
         "Redisson lock + unlock",
         &[],
@@ -358,6 +372,7 @@ impl Workload {
         let mut pipeline = Pipeline {
             bytes: Vec::new(),
             operations: PIPELINED / self.commands.len(),
+            rising: vec![],
             lines: 0,
             keys: String::new(),
             // One for all connections.
@@ -367,7 +382,7 @@ impl Workload {
             let key = format!("lock{n:04}{operation:04}");
             let mut token = String::new();
             let fill = |line: &str, token: &str| {
-                let filled = line.replace("{key}", &key).replace("{token}", token);
+                let filled = line.replace("{key}", &key).replace("{token}", token).replace("{rising}", RISING);
                 let filled =
                     filled.replace("{owner}", "owner-of-20-bytes-xx").replace("{other}", "other-of-20-bytes-xx");
                 scripts.iter().fold(filled, |line, (name, hash)| line.replace(name, hash))
@@ -382,7 +397,9 @@ impl Workload {
             }
             pipeline.keys += &format!(" {key} {key}:token {key}:gate");
         }
-        connection.send(&pipeline.bytes);
+        let is_rising = |at: &usize| pipeline.bytes[*at..].starts_with(RISING.as_bytes());
+        pipeline.rising = (0..pipeline.bytes.len()).filter(is_rising).collect();
+        pipeline.send(connection);
         for (line, expected) in self.commands.iter().cycle().take(pipeline.operations * self.commands.len()) {
             let answer = connection.answer();
             assert!(expected.fits(&answer), "{}: {line} is answered {answer:?}, not {expected:?}", self.name);
@@ -397,6 +414,8 @@ pub struct Pipeline {
     bytes: Vec<u8>,
     /// The number of operations.
     pub operations: usize,
+    /// The places of rising tokens in the requests.
+    rising: Vec<usize>,
     lines: usize,
     keys: String,
     waiter: Option<Waiter>,
@@ -404,7 +423,12 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Sends the requests.
-    pub fn send(&self, connection: &mut Raw) {
+    pub fn send(&mut self, connection: &mut Raw) {
+        // A node's tokens follow its clock.
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        for place in &self.rising {
+            self.bytes[*place..][..RISING.len()].copy_from_slice(clock().to_string().as_bytes());
+        }
         connection.send(&self.bytes);
     }
 

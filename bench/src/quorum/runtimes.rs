@@ -41,7 +41,9 @@ pub fn measure(nodes: &[Server], length: Duration) -> (Table, Vec<Budget>) {
         .numbers("lock + release", "1/s", 0)
         .numbers("locks / SETs", "times", 2)
         .numbers("CPU of SET + DEL", "us", 1)
+        .numbers("and of the nodes", "us", 1)
         .numbers("CPU of lock + release", "us", 1)
+        .numbers("and of the nodes", "us", 1)
         .numbers("not got", "", 0);
     table.note(
         "CPU: of this process for each pair, all threads, with what the kernel does for them. Both take turns, with the same \
@@ -64,7 +66,9 @@ pub fn measure(nodes: &[Server], length: Duration) -> (Table, Vec<Budget>) {
                 taken.per_second().into(),
                 rate.into(),
                 sets.cpu_us(0).into(),
+                sets.cpu_us(1).into(),
                 taken.cpu_us(0).into(),
+                taken.cpu_us(1).into(),
                 taken.failed.into(),
             ]);
             let what = |what: &str| format!("quorum, {NODES} nodes, {runtime_name}, {tasks} tasks: {what}");
