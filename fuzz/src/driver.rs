@@ -49,7 +49,8 @@ impl World {
         let name = name_of(place);
         let mut turns = self.node.counters().turns;
         let others_wait = self.waits_in_time(place);
-        let mut run = Run::new(key_of(place, &name), request);
+        let shared = self.node.share_name(key_of(place, &name));
+        let mut run = Run::new(key_of(place, shared.as_deref().unwrap_or(&name)), request);
         let mut done = Performed {
             answer: Ok(Reply::Null),
             ended: None,

@@ -33,7 +33,9 @@ pub fn perform<T>(
     tell: impl FnOnce(&mut LockKey<'_>, Performed, &Result<Answer, Refusal>) -> T,
 ) -> T {
     let name = key.name();
-    let mut run = Run::new(Key { db: ctx.db(), name: name.bytes() }, request);
+    let at = Key { db: ctx.db(), name: name.bytes() };
+    let shared = state::with(|node| node.share_name(at));
+    let mut run = Run::new(Key { name: shared.as_deref().unwrap_or(at.name), ..at }, request);
     let mut questions = Questions::default();
     let mut said = Finding::Yes;
     let (mut is_stored, mut has_more) = (false, false);

@@ -107,7 +107,8 @@ impl Key {
     }
 
     fn steps_of(&mut self, name: &[u8], held: &mut Option<Lock>, request: &Request<'_>) -> Result<Reply, Refusal> {
-        let (key, now) = (At { db: 0, name }, at(self.now));
+        let (shared, now) = (self.node.share_name(key_of(name)), at(self.now));
+        let key = key_of(shared.as_deref().unwrap_or(name));
         let (mut run, mut said) = (Run::new(key, request), Finding::Yes);
         self.steps.clear();
         if name == b"k" && held.is_none() {

@@ -68,6 +68,8 @@ impl Node {
     /// Notes that the lock left `key` without a command of this module. Its queue and its watchers are checked soon,
     /// once the command that removed it is done. Returns whether it has any.
     pub fn left(&mut self, key: Key<'_>) -> bool {
+        let shared = self.share_name(key);
+        let key = Key { name: shared.as_deref().unwrap_or(key.name), ..key };
         self.waiting.wake_at(key, BootTime::default());
         self.watching.wake(key);
         self.waiting.has_queue(key) || self.watching.has(key)

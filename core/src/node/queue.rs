@@ -1,5 +1,7 @@
 //! A driver's operations on waiting requests, beside performing steps.
 
+use std::sync::Arc;
+
 use crate::keepalive::ClientId;
 use crate::node::Node;
 use crate::queue::leaving::Queues;
@@ -14,6 +16,19 @@ use crate::values::limits::TURNS_PART;
 use crate::values::time::BootTime;
 
 impl Node {
+    /// Returns the name of `key` as its queue or its watchers have it, if there are any. A driver names the key so to a
+    /// request: then the name's bytes are compared once, and not at each stage.
+    #[inline(always)]
+    pub fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
+        self.waiting.share_name(key).or_else(|| self.watching.share_name(key))
+    }
+
+    /// Returns the number of searches for a queue or watchers by the bytes of a name.
+    #[cfg(test)]
+    pub(crate) fn searches(&self) -> usize {
+        self.waiting.searches() + self.watching.searches()
+    }
+
     /// Returns the queues for changes.
     #[inline(always)]
     pub(crate) fn queues(&mut self) -> Queues<'_> {

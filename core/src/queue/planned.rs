@@ -1,21 +1,12 @@
 //! Values for many names, each with a scheduled check.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
 use crate::values::key::Key;
 use crate::values::time::BootTime;
-
-/// The progress of a check of all names, one by one.
-#[derive(Clone, Debug, Default)]
-enum ToLook {
-    #[default]
-    None,
-    All,
-    /// Names up to this one have been checked.
-    Behind(u32, Arc<[u8]>),
-}
 
 /// A Bloom filter of one hash over the names (Bloom, "Space/time trade-offs in hash coding with allowable errors",
 /// 1970), since most lookups are of absent names.
@@ -61,21 +52,38 @@ impl Kinds {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Entry<T> {
+    db: u32,
+    name: Arc<[u8]>,
     value: T,
     alarm: Option<BootTime>,
 }
 
 /// A `T` for each name of a database, with the time of its next check.
+///
+/// A client may choose names of a megabyte that differ at their ends, so names are compared as rarely as possible: only
+/// to find the entry of a name that a client sent. The shared name of the entry in use ([`Planned::share`]) is known by
+/// its address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planned<T> {
-    names: BTreeMap<u32, BTreeMap<Arc<[u8]>, Entry<T>>>,
+    /// The entries, by ids in the order in which they came.
+    entries: BTreeMap<u64, Entry<T>>,
+    ids: BTreeMap<u32, BTreeMap<Arc<[u8]>, u64>>,
     kinds: Kinds,
-    alarms: BTreeSet<(BootTime, u32, Arc<[u8]>)>,
-    /// Names to check as soon as possible, whatever else is scheduled.
-    to_look: ToLook,
+    alarms: BTreeSet<(BootTime, u64)>,
+    /// The ids to check as soon as possible, whatever else is scheduled.
+    to_look: Range<u64>,
+    last_id: u64,
+    /// The entry in use.
+    recent: u64,
+    #[cfg(test)]
+    searches: Searches,
 }
+
+/// The number of searches by a name's bytes.
+#[cfg(test)]
+pub(super) type Searches = std::cell::Cell<usize>;
 
 impl<T: Default> Planned<T> {
     #[inline(always)]
@@ -84,40 +92,67 @@ impl<T: Default> Planned<T> {
     }
 
     #[inline(never)]
-    fn find(&self, Key { db, name }: Key<'_>) -> Option<&T> {
-        if self.kinds.may_have(name) { Some(&self.names.get(&db)?.get(name)?.value) } else { None }
+    fn find(&self, key: Key<'_>) -> Option<&T> {
+        Some(&self.entries[&self.id_of(key)?].value)
     }
 
     #[inline(always)]
     pub fn get_mut(&mut self, key: Key<'_>) -> Option<&mut T> {
-        if self.is_empty() { None } else { self.find_mut(key) }
+        if self.is_empty() { None } else { Some(&mut self.find_mut(key)?.value) }
     }
 
     #[inline(never)]
-    fn find_mut(&mut self, Key { db, name }: Key<'_>) -> Option<&mut T> {
-        if self.kinds.may_have(name) { Some(&mut self.names.get_mut(&db)?.get_mut(name)?.value) } else { None }
+    fn find_mut(&mut self, key: Key<'_>) -> Option<&mut Entry<T>> {
+        self.recent = self.id_of(key)?;
+        self.entries.get_mut(&self.recent)
+    }
+
+    /// Returns the name of the entry of `key`, if there is one: with it the entry is found without a comparison.
+    #[inline(always)]
+    pub fn share(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
+        if self.is_empty() { None } else { Some(Arc::clone(&self.find_mut(key)?.name)) }
+    }
+
+    fn id_of(&self, key: Key<'_>) -> Option<u64> {
+        if !self.kinds.may_have(key.name) {
+            return None;
+        }
+        let recent = self.entries.get(&self.recent);
+        if recent.is_some_and(|entry| entry.db == key.db && ptr::eq(&*entry.name, key.name)) {
+            return Some(self.recent);
+        }
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
+        self.ids.get(&key.db)?.get(key.name).copied()
     }
 
     /// Returns the value for `name`, a new one if there was none, and the shared name.
-    pub fn reach(&mut self, Key { db, name }: Key<'_>) -> (Arc<[u8]>, &mut T) {
-        self.kinds.add(name);
-        let names = self.names.entry(db).or_default();
-        let name = names.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
-        (Arc::clone(&name), &mut names.entry(name).or_default().value)
+    pub fn reach(&mut self, key: Key<'_>) -> (Arc<[u8]>, &mut T) {
+        self.recent = self.id_of(key).unwrap_or(self.last_id + 1);
+        let entry = self.entries.entry(self.recent).or_insert_with(|| {
+            let (Key { db, name }, shared) = (key, Arc::from(key.name));
+            self.last_id = self.recent;
+            self.kinds.add(name);
+            self.ids.entry(db).or_default().insert(Arc::clone(&shared), self.recent);
+            Entry { db, name: shared, value: T::default(), alarm: None }
+        });
+        (Arc::clone(&entry.name), &mut entry.value)
     }
 
     /// Removes `name` and its schedule if its value is empty. Returns whether it did.
-    pub fn remove_if(&mut self, Key { db, name }: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
-        let Some(names) = self.names.get_mut(&db) else { return false };
-        if !names.get(name).is_some_and(|entry| is_empty(&entry.value)) {
-            return false;
+    pub fn remove_if(&mut self, key: Key<'_>, is_empty: impl FnOnce(&T) -> bool) -> bool {
+        let Some(id) = self.id_of(key).filter(|id| is_empty(&self.entries[id].value)) else { return false };
+        let Some(Entry { db, name, alarm, .. }) = self.entries.remove(&id) else { return false };
+        if let Some(ids) = self.ids.get_mut(&db) {
+            #[cfg(test)]
+            self.searches.set(self.searches.get() + 1);
+            ids.remove(&name);
+            if ids.is_empty() {
+                self.ids.remove(&db);
+            }
         }
-        let removed = names.remove_entry(name);
-        if names.is_empty() {
-            self.names.remove(&db);
-        }
-        if let Some((name, Entry { alarm: Some(when), .. })) = removed {
-            self.alarms.remove(&(when, db, name));
+        if let Some(when) = alarm {
+            self.alarms.remove(&(when, id));
         }
         self.forget_kinds();
         true
@@ -131,22 +166,21 @@ impl<T: Default> Planned<T> {
             return;
         }
         self.kinds.gone = 0;
-        let is_few = || self.names.values().map(BTreeMap::len).sum::<usize>() <= NAMES_OF_KINDS_MAX;
-        if self.names.len() <= NAMES_OF_KINDS_MAX && is_few() {
+        if self.entries.len() <= NAMES_OF_KINDS_MAX {
             self.kinds = Kinds::default();
-            self.names.values().flat_map(BTreeMap::keys).for_each(|name| self.kinds.add(name));
+            self.entries.values().for_each(|entry| self.kinds.add(&entry.name));
         }
     }
 
     /// Returns whether no name has a value.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.entries.is_empty()
     }
 
     /// Iterates over the names of `db`.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
-        self.names.get(&db).into_iter().flat_map(|names| names.keys().map(|name| &**name))
+        self.ids.get(&db).into_iter().flat_map(|ids| ids.keys().map(|name| &**name))
     }
 
     /// Schedules a check of `name`, if it has a value, by `when`; a check that is scheduled earlier stays.
@@ -158,66 +192,48 @@ impl<T: Default> Planned<T> {
     }
 
     #[inline(never)]
-    fn plan(&mut self, Key { db, name }: Key<'_>, when: BootTime) {
-        let Some(names) = self.names.get_mut(&db) else { return };
-        let Some((name, _)) = names.get_key_value(name) else { return };
-        let name = Arc::clone(name);
-        let Some(entry) = names.get_mut(&name) else { return };
-        match entry.alarm {
-            Some(planned) if planned <= when => return,
-            Some(planned) => {
-                self.alarms.remove(&(planned, db, Arc::clone(&name)));
-            }
-            None => {}
+    fn plan(&mut self, key: Key<'_>, when: BootTime) {
+        let Some(entry) = self.find_mut(key) else { return };
+        let planned = entry.alarm.replace(entry.alarm.map_or(when, |planned| planned.min(when)));
+        if planned.is_some_and(|planned| planned <= when) {
+            return;
         }
-        entry.alarm = Some(when);
-        self.alarms.insert((when, db, name));
+        if let Some(planned) = planned {
+            self.alarms.remove(&(planned, self.recent));
+        }
+        self.alarms.insert((when, self.recent));
     }
 
     /// Schedules a check of every name now.
     pub fn wake_all(&mut self) {
-        self.to_look = if self.names.is_empty() { ToLook::None } else { ToLook::All };
-    }
-
-    /// Returns the name after this one, in the order of databases and names (`None`: the first).
-    fn behind(&self, last: Option<&(u32, Arc<[u8]>)>) -> Option<(u32, Arc<[u8]>)> {
-        let mut databases = self.names.range(last.map_or(0, |(db, _)| *db)..);
-        let here = last.and_then(|(db, name)| {
-            let rest = self.names.get(db)?.range::<[u8], _>((Excluded(&**name), Unbounded)).next()?;
-            Some((*db, Arc::clone(rest.0)))
-        });
-        here.or_else(|| {
-            let (db, names) = databases.find(|(db, _)| last.is_none_or(|(last, _)| *db > last))?;
-            Some((*db, Arc::clone(names.first_key_value()?.0)))
-        })
+        self.to_look = if self.is_empty() { 0..0 } else { 0..self.last_id + 1 };
     }
 
     /// Removes and returns the name whose check has been due longest at `now`.
     pub fn pop_due(&mut self, now: BootTime) -> Option<(u32, Arc<[u8]>)> {
-        let next = match std::mem::take(&mut self.to_look) {
-            ToLook::None => None,
-            ToLook::All => self.behind(None),
-            ToLook::Behind(db, name) => self.behind(Some(&(db, name))),
-        };
-        if let Some((db, name)) = next {
-            self.to_look = ToLook::Behind(db, Arc::clone(&name));
-            return Some((db, name));
+        let next = self.entries.range(self.to_look.clone()).next();
+        if let Some((&id, Entry { db, name, .. })) = next {
+            (self.to_look.start, self.recent) = (id + 1, id);
+            return Some((*db, Arc::clone(name)));
         }
-        let (when, ..) = self.alarms.first()?;
-        if *when > now {
-            return None;
-        }
-        let (_, db, name) = self.alarms.pop_first()?;
-        if let Some(entry) = self.names.get_mut(&db).and_then(|names| names.get_mut(&name)) {
-            entry.alarm = None;
-        }
-        Some((db, name))
+        self.to_look = 0..0;
+        let &(_, id) = self.alarms.first().filter(|(when, _)| *when <= now)?;
+        self.alarms.pop_first();
+        let entry = self.entries.get_mut(&id)?;
+        (entry.alarm, self.recent) = (None, id);
+        Some((entry.db, Arc::clone(&entry.name)))
     }
 
     /// Returns the time of the next check.
     pub fn next_due(&self) -> Option<BootTime> {
-        let soon = (!matches!(self.to_look, ToLook::None)).then(BootTime::default);
+        let soon = (!self.to_look.is_empty()).then(BootTime::default);
         soon.or_else(|| self.alarms.first().map(|(when, ..)| *when))
+    }
+
+    /// Returns the number of searches by a name's bytes.
+    #[cfg(test)]
+    pub fn searches(&self) -> usize {
+        self.searches.get()
     }
 }
 

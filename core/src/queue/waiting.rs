@@ -227,6 +227,18 @@ impl Waiting {
         self.queue(key).into_iter().flat_map(Queue::iter)
     }
 
+    /// Returns the name of the lock of `key` as its queue has it, if there is one.
+    #[inline(always)]
+    pub(crate) fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
+        self.queues.share(key)
+    }
+
+    /// Returns the number of searches for a queue by the bytes of its lock's name.
+    #[cfg(test)]
+    pub(crate) fn searches(&self) -> usize {
+        self.queues.searches()
+    }
+
     /// Iterates over the locks of `db` that have a queue.
     pub fn names(&self, db: u32) -> impl Iterator<Item = &[u8]> {
         self.queues.names(db)

@@ -65,6 +65,18 @@ impl Watching {
         !self.watchers.is_empty() && self.locks.get(key).is_some()
     }
 
+    /// Returns the name of the lock of `key` as its watchers have it, if there are any.
+    #[inline(always)]
+    pub(crate) fn share_name(&mut self, key: Key<'_>) -> Option<Arc<[u8]>> {
+        self.locks.share(key)
+    }
+
+    /// Returns the number of searches for watchers by the bytes of their lock's name.
+    #[cfg(test)]
+    pub(crate) fn searches(&self) -> usize {
+        self.locks.searches()
+    }
+
     /// Adds the client `id` of `user` as a watcher of the lock of `key` until `until`. Its known state is true until
     /// `look`, if nothing happens before.
     pub(crate) fn join(
