@@ -18,8 +18,11 @@ import (
 // ctx is that of a test that does not end it.
 var ctx = context.Background()
 
-// TestMain starts the server of the examples, and the agent of all tests.
+// TestMain starts the server of the examples, and the agent of all tests. A worker of the pool is this program too.
 func TestMain(m *testing.M) {
+	if worker := os.Getenv(workerVariable); worker != "" {
+		os.Exit(workIn(worker))
+	}
 	redis.SetLogger(silent{}) // Servers are killed here, which it would report.
 	tb := &ofExamples{}
 	address = servers.Node(tb).URL

@@ -2,6 +2,7 @@ package servers
 
 import "syscall"
 
-func endsWithParent() *syscall.SysProcAttr {
+// EndsWithParent returns attributes of a process that ends with this one, however that ends, where the system can.
+func EndsWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

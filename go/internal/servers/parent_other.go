@@ -4,4 +4,5 @@ package servers
 
 import "syscall"
 
-func endsWithParent() *syscall.SysProcAttr { return nil }
+// EndsWithParent returns attributes of a process that ends with this one, however that ends, where the system can.
+func EndsWithParent() *syscall.SysProcAttr { return nil }

@@ -64,6 +64,8 @@ type Server struct {
 	Path    string
 	URL     string
 	isAgent bool
+	// Nodes are the servers behind an agent.
+	Nodes []*Server
 	// Outside sends raw commands, to inspect locks from outside and to act as an operator.
 	Outside *redis.Client
 	args    []string
@@ -89,7 +91,7 @@ func (s *Server) run(t testing.TB, folder string) {
 	s.process = exec.Command(s.args[0], s.args[1:]...)
 	s.process.Dir = folder
 	// It ends with the test program, however that ends.
-	s.process.SysProcAttr = endsWithParent()
+	s.process.SysProcAttr = EndsWithParent()
 	if err := s.process.Start(); err != nil {
 		t.Fatalf("%s cannot be started: %v", s.args[0], err)
 	}
@@ -149,17 +151,18 @@ func short(t testing.TB) string {
 // Agent starts an agent with five nodes behind it.
 func Agent(t testing.TB) *Server {
 	t.Helper()
-	var nodes []string
+	var nodes []*Server
+	var addresses []string
 	for range 5 {
 		port := FreePort(t)
-		node(t, port, []string{"--loadmodule", modulePath})
-		nodes = append(nodes, fmt.Sprintf("redis://127.0.0.1:%d", port))
+		nodes = append(nodes, node(t, port, []string{"--loadmodule", modulePath}))
+		addresses = append(addresses, fmt.Sprintf("redis://127.0.0.1:%d", port))
 	}
 	path := filepath.Join(short(t), "agent.sock")
-	s := start(t, path, programPath, "agent", "--listen", "unix://"+path, "--nodes", strings.Join(nodes, ","),
+	s := start(t, path, programPath, "agent", "--listen", "unix://"+path, "--nodes", strings.Join(addresses, ","),
 		// The machine of the tests may be busy.
 		"--node-timeout", "500ms")
-	s.isAgent = true
+	s.isAgent, s.Nodes = true, nodes
 	return s
 }
 
