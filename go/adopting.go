@@ -7,8 +7,11 @@ import (
 
 // HandOver leaves the lock to another program: it gives the lease its full length once more, and then neither extends nor
 // releases it. That program takes over by [Client.Adopt] with the owner and the token, before the lease ends. Re-entered locks
-// of the acquisition are released too.
+// of the acquisition are released too. The lock must be exclusive.
 func (l *Lock) HandOver(ctx context.Context) (owner string, token int64, err error) {
+	if l.held.gateMode() != nil {
+		return "", 0, of(l.Key(), badArgument("only an exclusive lock can be handed over"))
+	}
 	if err := l.Extend(ctx, 0); err != nil {
 		return "", 0, err
 	}

@@ -237,6 +237,10 @@ func TestALockIsHandedOverToAWorker(t *testing.T) {
 			_, err := worker.Adopt(ctx, key, wrong.owner, wrong.token)
 			is(t, err, wrong.err)
 		}
+		reader := must(t)(worker.ReadLock(ctx, key))
+		_, _, err = reader.HandOver(ctx)
+		is(t, err, locks.ErrBadArgument)
+		unlocked(t, reader)
 		later := must(t)(worker.Lock(ctx, key))
 		_, err = worker.Adopt(ctx, key, later.Owner(), later.Token()+1_000_000_000)
 		is(t, err, locks.ErrLost)

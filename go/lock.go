@@ -96,8 +96,8 @@ func (l *Lock) Reenter(ctx context.Context) (*Lock, error) {
 	return inner, nil
 }
 
-// Downgrade makes an exclusive lock a read lock: waiting readers get in, and the token stays. The holder must not write any
-// more.
+// Downgrade makes an exclusive lock a read lock: waiting readers get in, and the token stays. It is a reader's from the call
+// on, also if the server does not answer: the holder must not write any more.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	return l.convert(ctx, "SHARED", func(h *held) error { return h.takenAway() })
 }
@@ -123,6 +123,9 @@ func (l *Lock) convert(ctx context.Context, mode string, onNull func(*held) erro
 		if err := h.state(); err != nil {
 			return err
 		}
+		h.mu.Lock()
+		h.isShared = h.isShared || mode == "SHARED"
+		h.mu.Unlock()
 		reply, _, err := h.connections.ask(h.connections.answerWithin, "LOCK.CONVERT", h.key, h.owner, mode)
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use palisade_client::{
-    Client, Error, ErrorKind, Guard, Leadership, Options, Permit, ReadGuard, Released, Session, WriteGuard,
+    Client, Error, ErrorKind, GateError, Guard, Leadership, Options, Permit, ReadGuard, Released, Session, WriteGuard,
 };
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
@@ -53,6 +53,8 @@ impl Lock {
 #[derive(Default)]
 struct State {
     client: Option<Client>,
+    /// The first of the addresses, which also has the data.
+    address: String,
     /// The locks by name; `None` once released.
     held: HashMap<String, Option<Arc<Lock>>>,
     leading: HashMap<String, Leadership>,
@@ -117,8 +119,9 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
         "open" if request["agent"].is_boolean() => Ok(json!({"error": "unsupported"})),
         "open" => {
             let client = Client::builder().nodes(text("address").split(' ')).build()?;
-            let before =
-                std::mem::replace(&mut *state.lock().unwrap(), State { client: Some(client), ..State::default() });
+            let address = text("address").split(' ').next().unwrap_or_default().to_owned();
+            let opened = State { client: Some(client), address, ..State::default() };
+            let before = std::mem::replace(&mut *state.lock().unwrap(), opened);
             drop(before);
             Ok(json!({}))
         }
@@ -157,6 +160,16 @@ async fn perform(state: &Shared, request: &Value) -> Result<Value, Error> {
                 released => Ok(json!({"was_held": released != Released::AlreadyExpired})),
             }
         }
+        "downgrade" => {
+            let lock = state.lock().unwrap().held.insert(text("of"), None).flatten();
+            let Some(Lock::Write(writing)) = lock.and_then(Arc::into_inner) else {
+                return Ok(json!({"error": "unsupported"}));
+            };
+            let reading = Lock::Read(writing.downgrade().await?);
+            state.lock().unwrap().held.insert(text("of"), Some(Arc::new(reading)));
+            Ok(json!({}))
+        }
+        "gated" => Ok(gated(state, request).await),
         "until_lost" => {
             let lock = held(state, &text("of")).expect("it is held");
             let loss = lock.guard().lost().await;
@@ -248,6 +261,29 @@ async fn take(client: &Client, how: &str, request: &Value) -> Result<Lock, Error
         _ if waits => Lock::Permit(permits.acquire().await?),
         _ => Lock::Permit(permits.try_acquire().await?),
     })
+}
+
+/// Sends a command of the data through the gate that is asked for.
+async fn gated(state: &Shared, request: &Value) -> Value {
+    let Some(lock) = held(state, request["of"].as_str().unwrap_or_default()) else { return json!({"error": "lost"}) };
+    let guard = lock.guard();
+    let gate = match request["gate"].as_str() {
+        Some(name) => guard.gate(name),
+        None => guard.gate(guard.key()).held(),
+    };
+    let words: Vec<&str> = request["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let command = gate.cmd(words[0]).arg(&words[1..]).take();
+    let address = state.lock().unwrap().address.clone();
+    let sent = async {
+        let mut data = redis::Client::open(address)?.get_multiplexed_async_connection().await?;
+        command.query_async::<String>(&mut data).await.map_err(GateError::from)
+    };
+    match sent.await {
+        Ok(said) => json!({"said": said}),
+        Err(GateError::Fenced { largest }) => json!({"error": "fenced", "seen": largest}),
+        Err(GateError::NotHeld) => json!({"error": "lost"}),
+        Err(other) => json!({"error": "other", "message": other.to_string()}),
+    }
 }
 
 /// Returns the lock of this name unless it was released.

@@ -8,6 +8,7 @@ import { Fenced, LockLost, NotAcquired, Palisade, PalisadeError } from '../../no
 process.removeAllListeners('warning');
 
 let locks;
+let adopter;
 let address;
 const held = new Map();
 const aborts = new Map();
@@ -46,10 +47,10 @@ async function take(request, taking) {
 const DO = {
   open(request) {
     address = request.address;
-    locks?.close().catch(() => {});
+    for (const client of [locks, adopter]) client?.close().catch(() => {});
     held.clear();
     // The machine of the run may be busy.
-    locks = new Palisade(address, { answerWithin: 10_000 });
+    [locks, adopter] = [1, 2].map(() => new Palisade(address, { answerWithin: 10_000 }));
   },
   lock: (request) => take(request, (options) => locks.lock(request.key, options)),
   read: (request) => take(request, (options) => locks.readLock(request.key, options)),
@@ -66,6 +67,15 @@ const DO = {
     return { token: inner.token };
   },
   release: async ({ of }) => ({ was_held: { freed: true, 'not-held': false, unknown: null }[await held.get(of).release()] }),
+  async adopt({ of, as }) {
+    const lock = held.get(of);
+    // One that was released already is not there any more.
+    const { owner, token } = lock.isValid ? await lock.handOver() : lock;
+    const adopted = await adopter.adopt(lock.key, owner, token);
+    held.set(as, adopted);
+    return { token: adopted.token };
+  },
+  downgrade: ({ of }) => held.get(of).downgrade(),
   async leave({ of }) {
     await held.get(of)[Symbol.asyncDispose]();
     return { left: true };

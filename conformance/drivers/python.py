@@ -49,16 +49,17 @@ def failed(error: BaseException) -> dict[str, object]:
 class Driver:
     def __init__(self) -> None:
         self.locks: Palisade | None = None
+        self.adopter: Palisade | None = None
         self.data: redis.asyncio.Redis | None = None
         self.held = {}
         self.tasks = {}
 
     async def open(self, address, answer_within_ms=3000, **_):
         if self.locks:
-            self.tasks["closing"] = asyncio.create_task(self.locks.close())
+            self.tasks["closing"] = asyncio.gather(self.locks.close(), self.adopter.close())
         self.held.clear()
         # The machine of the run may be busy.
-        self.locks = Palisade(address, answer_within=10)
+        self.locks, self.adopter = Palisade(address, answer_within=10), Palisade(address, answer_within=10)
         self.data = redis.asyncio.Redis.from_url(address, decode_responses=True)
 
     async def take(self, taking, key, ttl_ms, **request):
@@ -99,6 +100,16 @@ class Driver:
     async def release(self, of, **_):
         released = await self.held[of].release()
         return {"was_held": None if released is Released.UNKNOWN else bool(released)}
+
+    async def adopt(self, of, **request):
+        lock = self.held[of]
+        # One that was released already is not there any more.
+        owner, token = await lock.hand_over() if lock.is_valid else (lock.owner, lock.token)
+        adopted = self.held[request["as"]] = await self.adopter.adopt(lock.key, owner, token)
+        return {"token": adopted.token}
+
+    async def downgrade(self, of, **_):
+        await self.held[of].downgrade()
 
     async def leave(self, of, **_):
         await self.held[of].__aexit__(None, None, None)

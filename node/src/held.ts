@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { Grant } from './acquiring.js';
 import { backgroundTimer, now, validUntil } from './clock.js';
 import type { Acquisition, Connections } from './connections.js';
-import { LockLost, named, type PalisadeError, shown, Unavailable, warn } from './errors.js';
+import { LockLost, NotAcquired, named, type PalisadeError, shown, Unavailable, warn } from './errors.js';
 import { type Loss, type LossReason, lossOf } from './loss.js';
 import { type Checked, checkedTtl } from './options.js';
 import { toInteger } from './replies.js';
@@ -25,7 +25,8 @@ export type Keeping = Pick<Checked, 'ttl' | 'autoExtend' | 'maxHold' | 'onLost'>
 export class Held {
   readonly connections: Connections;
   readonly acquisition: Acquisition;
-  readonly mode: readonly string[];
+  /** The words of its mode; a conversion changes them. */
+  mode: readonly string[];
   readonly number: number;
   readonly lost: Promise<Loss>;
   holds = 1;
@@ -103,6 +104,20 @@ export class Held {
   async extend(ttl: number = this.#keeping.ttl): Promise<void> {
     this.throwIfLost();
     await this.#ask(checkedTtl(ttl), false);
+  }
+
+  /** Makes it shared, or exclusive. */
+  async convert(mode: 'SHARED' | 'EXCLUSIVE'): Promise<void> {
+    this.throwIfLost();
+    const reply = await this.connections.ask(['LOCK.CONVERT', this.acquisition.key, this.acquisition.owner, mode]);
+    if (reply === null && mode === 'EXCLUSIVE') {
+      // Null is also the answer if the lock is no longer held: an extension tells.
+      await this.extend();
+      throw new NotAcquired('others hold the lock for reading too', 'held');
+    }
+    if (reply === null) this.lose('taken-away');
+    this.throwIfLost();
+    this.#token = Math.max(this.#token, toInteger(reply));
   }
 
   /** Ends the extensions, without reporting a loss. */

@@ -23,6 +23,6 @@ export { Lock, Permit } from './lock.js';
 export type { Loss, LossReason, Released } from './loss.js';
 export { fencing, fencingFetch, type Pass } from './middleware.js';
 export type { Key, LockOptions } from './options.js';
-export { type Once, Palisade, type PalisadeOptions } from './palisade.js';
+export { type AdoptOptions, type Once, Palisade, type PalisadeOptions } from './palisade.js';
 export type { Leader } from './proclamation.js';
 export { Semaphore } from './semaphore.js';

@@ -1,4 +1,4 @@
-import { Closed, LockLost, named, naming, shown, UnexpectedReply, warn } from './errors.js';
+import { BadArgument, Closed, LockLost, named, naming, shown, UnexpectedReply, warn } from './errors.js';
 import { type FencedClient, fenced, type GateOptions, type SendingClient } from './gated.js';
 import type { Held } from './held.js';
 import { type Loss, lossOf, type Released } from './loss.js';
@@ -103,6 +103,47 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
+   * Makes an exclusive lock a read lock: waiting readers get in, and the token stays. It is a reader's from the call on,
+   * also if the server does not answer: the holder must not write any more.
+   */
+  downgrade(): Promise<void> {
+    return this.#naming(() => {
+      this.#checkConvertible();
+      this.held.mode = ['SHARED'];
+      return this.held.convert('SHARED');
+    });
+  }
+
+  /**
+   * Makes a read lock exclusive, with a new token, if nobody shares it. It never waits, since two readers that both
+   * waited to write would wait for ever. An agent refuses it.
+   *
+   * @throws NotAcquired: others read too. The lock stays as it was.
+   */
+  upgrade(): Promise<void> {
+    return this.#naming(async () => {
+      this.#checkConvertible();
+      await this.held.convert('EXCLUSIVE');
+      this.held.mode = [];
+    });
+  }
+
+  /**
+   * Leaves the lock to another program: the lease gets its full length once more, and then is neither extended nor
+   * released. That program takes over by `Palisade.adopt` with the owner and the token, before the lease ends.
+   */
+  handOver(): Promise<{ owner: string; token: number }> {
+    return this.#naming(async () => {
+      if (this.held.mode.length > 0) throw new BadArgument('only an exclusive lock can be handed over');
+      this.#throwIfReleased();
+      await this.held.extend();
+      this.#throwIfReleased();
+      this.leave();
+      return { owner: this.owner, token: this.token };
+    });
+  }
+
+  /**
    * Returns another lock of this acquisition, for code that acquires a lock it may already hold. The lock is free once
    * all are released.
    */
@@ -189,6 +230,13 @@ export class Lock implements AsyncDisposable {
 
   #naming<T>(work: () => T | Promise<T>): Promise<T> {
     return naming(this.held.acquisition.key, work);
+  }
+
+  #checkConvertible(): void {
+    this.#throwIfReleased();
+    if (this.held.number > 0) {
+      throw new BadArgument('a permit has no readers and writers: release it, and acquire the lock');
+    }
   }
 
   #throwIfReleased(): void {

@@ -1,14 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { acquire } from './acquiring.js';
+import { acquire, type Grant } from './acquiring.js';
 import { addressOf, type ExistingClient, optionsOf } from './address.js';
-import { now } from './clock.js';
+import { now, validUntil } from './clock.js';
 import type { Connecting } from './connection.js';
-import { Connections } from './connections.js';
+import { type Acquisition, Connections } from './connections.js';
 import { Election } from './election.js';
-import { BadArgument, Closed, NotAcquired, naming } from './errors.js';
+import { BadArgument, Closed, LockLost, NotAcquired, naming } from './errors.js';
 import { Held } from './held.js';
 import { defaultNote, type Flow, flowFor, noted } from './holder.js';
 import { Lock, Permit } from './lock.js';
+import { lossOf } from './loss.js';
 import {
   type Checked,
   checked,
@@ -22,6 +23,7 @@ import {
   milliseconds,
   unwaited,
 } from './options.js';
+import { toInteger } from './replies.js';
 import { Semaphore } from './semaphore.js';
 
 /** Default options of a `Palisade`. */
@@ -30,6 +32,10 @@ export interface PalisadeOptions extends Omit<LockOptions, 'signal'> {
   answerWithin?: number | undefined;
 }
 
+/** Options of a lock that is adopted: it keeps its note, and nobody waits for it. */
+export type AdoptOptions = Pick<LockOptions, 'ttl' | 'holder' | 'autoExtend' | 'maxHold' | 'onLost'>;
+
+const ADOPT_OPTIONS = ['ttl', 'holder', 'autoExtend', 'maxHold', 'onLost'];
 const DEFAULT_OPTIONS = ['ttl', 'wait', 'note', 'holder', 'autoExtend', 'maxHold', 'onLost'];
 
 /** The outcome of a function that runs at most once per period. */
@@ -88,6 +94,35 @@ export class Palisade implements AsyncDisposable {
   /** Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See {@link lock}. */
   writeLock(key: Key, options?: LockOptions): Promise<Lock> {
     return this.lock(key, options);
+  }
+
+  /**
+   * Takes over a lock that another program has handed over ({@link Lock.handOver}), and keeps it. So the one who
+   * enqueues a job acquires the lock, and the worker releases it.
+   *
+   * @throws LockLost: the lock was no longer held with that token.
+   */
+  async adopt(key: Key, owner: string, token: number, options: AdoptOptions = {}): Promise<Lock> {
+    const name = checkedKey(key);
+    return naming(name, async () => new Lock(await this.#adopt(name, owner, token, options)));
+  }
+
+  async #adopt(key: Buffer, owner: string, token: number, given: AdoptOptions): Promise<Held> {
+    checkNames(given, ADOPT_OPTIONS, ' of a lock that is adopted');
+    if (typeof owner !== 'string' || owner === '') throw new BadArgument('owner must be that of handOver');
+    if (!Number.isSafeInteger(token) || token < 1)
+      throw new BadArgument(`token must be that of handOver, not ${token}`);
+    const options = checked(merged(this.#defaults, given));
+    const flow = options.holder === undefined ? flowFor(key) : undefined;
+    const { ttl } = options;
+    const sent = now();
+    const reply = await this.#connections.ask(['LOCK.EXTEND', key, owner, String(ttl)]);
+    if (reply === null) throw new LockLost(lossOf('taken-away'));
+    const current = toInteger(reply);
+    // Behind an agent the token can have risen. A smaller one is of another grant.
+    if (current < token) throw new LockLost(lossOf('taken-away', `its token is ${current}`));
+    const grant = { token: current, waited: 0, number: 0, validUntil: validUntil(sent, 0, ttl) };
+    return this.#keep({ key, owner, ttl }, [], grant, options, flow);
   }
 
   /** Returns a semaphore of at most `limit` permits at a time, from 1 to 65 535. */
@@ -228,11 +263,15 @@ export class Palisade implements AsyncDisposable {
     const { wait, signal } = options;
     const taking = acquire(this.#connections, { ...acquisition, mode, note, wait, signal });
     const grant = await (flow ? flow.waitFor(taking) : taking);
+    return this.#keep(acquisition, mode, grant, options, flow);
+  }
+
+  #keep(acquisition: Acquisition, mode: string[], grant: Grant, options: Checked, flow: Flow | undefined): Held {
     if (this.#closing) {
       this.#connections.giveBack(acquisition);
       throw new Closed();
     }
-    const letGo = flow?.hold(key);
+    const letGo = flow?.hold(acquisition.key);
     const held = new Held(this.#connections, acquisition, mode, grant, options, () => {
       this.#held.delete(held);
       letGo?.();

@@ -10,7 +10,7 @@ import weakref
 from ._connection import Word
 from ._held import Held
 from ._refusals import is_lasting
-from .errors import Closed, LockLost, PalisadeError, UnexpectedReply, naming, shown
+from .errors import BadArgument, Closed, LockLost, NotAcquired, PalisadeError, UnexpectedReply, naming, shown
 from .loss import Loss, LossReason, Released
 
 _log = logging.getLogger("palisade_client")
@@ -79,6 +79,46 @@ class Hold:
             inner._begin_release()
             raise
         return inner
+
+    async def downgrade(self) -> None:
+        """Makes a writer a reader. It is one from the call on, whatever comes of the request."""
+        self._check_convertible()
+        self.held.mode = ("SHARED",)
+        await self._convert("SHARED")
+
+    async def upgrade(self) -> None:
+        """Makes a reader a writer, if nobody reads beside it."""
+        self._check_convertible()
+        await self._convert("EXCLUSIVE")
+        self.held.mode = ()
+
+    def _check_convertible(self) -> None:
+        self.throw_if_released()
+        with naming(self.key):
+            if self.held.number > 0:
+                raise BadArgument("a permit has no readers and writers: release it, and acquire the lock")
+
+    async def _convert(self, mode: str) -> None:
+        held = self.held
+        with naming(self.key):
+            reply = await held.connections.ask(["LOCK.CONVERT", self.key, held.acquisition.owner, mode])
+            if reply is None and mode == "EXCLUSIVE":
+                # Null is also the answer if the lock is no longer held: an extension tells.
+                await held.extend()
+                raise NotAcquired("others hold the lock for reading too", "held")
+            held.token = max(held.token, held.answered(reply))
+
+    async def hand_over(self) -> tuple[str, int]:
+        """Leaves it to another program, which adopts it by the owner and the token within a lease from now."""
+        self.throw_if_released()
+        held = self.held
+        with naming(self.key):
+            if held.mode:
+                raise BadArgument("only an exclusive lock can be handed over")
+        await self.extend()
+        self.throw_if_released()
+        await self.leave()
+        return held.acquisition.owner, held.token
 
     async def release(self) -> Released:
         """Releases it, and returns the outcome. A cancellation of this call does not cancel the release."""

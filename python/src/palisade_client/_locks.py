@@ -9,17 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ._acquiring import Wanted, acquire
+from ._acquiring import Grant, Wanted, acquire
 from ._address import Address
-from ._clock import now
+from ._clock import milliseconds, now, valid_until
 from ._connection import Word
 from ._connections import Acquisition, Connections
 from ._held import Held
 from ._hold import Hold
 from ._holder import current_holder, default_note, noted
-from .errors import BadArgument, Closed, NotAcquired, naming
-from .loss import LossReason
-from .options import Key, checked, checked_key
+from ._replies import INTEGERS_END, Granted, to_integer
+from .errors import BadArgument, Closed, LockLost, NotAcquired, naming
+from .loss import Loss, LossReason
+from .options import Checked, Key, checked, checked_key
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,38 @@ class Locks:
             acquisition = Acquisition(wanted.key, secrets.token_hex(16), ttl)
             note = noted(default_note() if options.note is None else options.note, options.holder or wanted.holder)
             grant = await acquire(self.connections, Wanted(acquisition, wanted.mode, note, options.wait, tells_holder))
-            if self._closing is not None:
-                self.connections.give_back(acquisition)
-                raise Closed()
-            held = Held(self.connections, acquisition, wanted.mode, grant, options, self._held.discard)
-            self._held.add(held)
-            return Hold(held)
+            return self._keep(acquisition, wanted.mode, grant, options)
+
+    def _keep(self, acquisition: Acquisition, mode: Sequence[Word], grant: Grant, options: Checked) -> Hold:
+        if self._closing is not None:
+            self.connections.give_back(acquisition)
+            raise Closed()
+        held = Held(self.connections, acquisition, mode, grant, options, self._held.discard)
+        self._held.add(held)
+        return Hold(held)
+
+    async def adopt(self, wanted: Asked, owner: object, token: object) -> Hold:
+        """Takes over a lock that another program has handed over, and keeps it."""
+        with naming(wanted.key):
+            for name in ("wait", "note"):
+                if name in wanted.options:
+                    raise BadArgument(f"there is no option {name!r} of a lock that is adopted")
+            if not isinstance(owner, str) or not owner:
+                raise BadArgument(f"owner must be that of hand_over, not {owner!r}")
+            if not isinstance(token, int) or not 0 < token < INTEGERS_END:
+                raise BadArgument(f"token must be an integer from 1 to 2^53 - 1, not {token!r}")
+            options = checked({**self.defaults, **wanted.options})
+            acquisition = Acquisition(wanted.key, owner, options.ttl)
+            with self.connections.attended():
+                sent = now()
+                reply = await self.connections.ask(["LOCK.EXTEND", wanted.key, owner, milliseconds(options.ttl)])
+                if reply is None:
+                    raise LockLost(Loss.of(LossReason.TAKEN_AWAY))
+                current = to_integer(reply)
+                # Behind an agent the token can have risen. A smaller one is of another grant.
+                if current < token:
+                    raise LockLost(Loss.of(LossReason.TAKEN_AWAY, f"its token is {current}"))
+                return self._keep(acquisition, (), Grant(Granted(current, 0, 0), valid_until(sent, 0, options.ttl)), options)
 
     async def try_take(self, wanted: Asked, min_hold: float = 0) -> Hold | None:
         """Acquires a lock if it is free now."""

@@ -99,6 +99,29 @@ class Lock(Facts):
         """
         return self._again(background().run(self._hold.reenter, Hold.discard))
 
+    def downgrade(self) -> None:
+        """Makes an exclusive lock a read lock: waiting readers get in, and the token stays.
+
+        It is a reader's from the call on, also if the server does not answer: the holder must not write any more.
+        """
+        _run(self._hold.downgrade)
+
+    def upgrade(self) -> None:
+        """Makes a read lock exclusive, with a new token, if nobody shares it.
+
+        Raises ``NotAcquired`` otherwise: the lock stays as it was. It never waits, since two readers that both waited to
+        write would wait for ever. An agent refuses it.
+        """
+        _run(self._hold.upgrade)
+
+    def hand_over(self) -> tuple[str, int]:
+        """Leaves the lock to another program, and returns the owner and the token.
+
+        The lease gets its full length once more, and then is neither extended nor released. That program takes over by
+        ``Palisade.adopt`` before the lease ends.
+        """
+        return _run(self._hold.hand_over)
+
     def fenced(self, client: redis.Redis, gate: Key | None = None, *, held: bool = False, keep: Seconds | None = None) -> FencedRedis:
         """Returns the commands of ``client``, sent through a gate: no server that has seen a newer holder runs them.
 
@@ -319,6 +342,15 @@ class Palisade:
     def write_lock(self, key: Key, **options: Unpack[LockOptions]) -> Lock:
         """Acquires the lock alone. Neither readers nor writers pass an earlier waiter. See ``lock``."""
         return Lock(self._take(key, (), options))
+
+    def adopt(self, key: Key, owner: str, token: int, **options: Unpack[TryOptions]) -> Lock:
+        """Takes over a lock that another program has handed over (``Lock.hand_over``), and keeps it.
+
+        So the one who enqueues a job acquires the lock, and the worker releases it. Raises ``LockLost``: the lock was no
+        longer held with that token.
+        """
+        asked = Asked(checked_key(key), (), _threaded(options))
+        return Lock(background().run(lambda: self._locks().adopt(asked, owner, token), Hold.leave))
 
     @contextmanager
     def lock_all(self, keys: Iterable[Key], **options: Unpack[LockOptions]) -> Iterator[list[Lock]]:
