@@ -24,8 +24,10 @@ type grant struct {
 	token  int64
 	number int
 	holds  int
-	since  time.Time
-	until  time.Time
+	// sequence is the number of the last proclamation of a leader.
+	sequence int64
+	since    time.Time
+	until    time.Time
 }
 
 // A waiter stands in the queue of a lock.
@@ -207,6 +209,16 @@ func (b *book) reenter(key, owner string, level int) (int64, bool) {
 	return b.with(key, owner, func(_ *lock, g *grant) (int64, bool) {
 		g.holds = max(g.holds, level)
 		return int64(g.holds), true
+	})
+}
+
+// proclaim proclaims a leader's value, unless a later one is there already, and returns the number of the last.
+func (b *book) proclaim(key, owner, note string, sequence int64) (int64, bool) {
+	return b.with(key, owner, func(_ *lock, g *grant) (int64, bool) {
+		if sequence > g.sequence {
+			g.note, g.sequence = note, sequence
+		}
+		return g.sequence, true
 	})
 }
 

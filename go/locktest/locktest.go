@@ -7,7 +7,8 @@
 //		t.Fatal("it went on without the lock")
 //	}
 //
-// It has the locks, the queue and the leases of one node. It has no guard, and no network that fails.
+// It has the locks, the queue and the leases of one node. It has no guard, no network that fails, and no observation of
+// leaders.
 package locktest
 
 import (

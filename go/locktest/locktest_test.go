@@ -102,6 +102,27 @@ func playedPermits(client *locks.Client) (story []string) {
 	return story
 }
 
+// playedElection is the same with a leader, and with a lock that is handed over.
+func playedElection(client *locks.Client) (story []string) {
+	say := func(what string, err error) { story = append(story, what+": "+outcome(err)) }
+	election := client.Election("e")
+	leader, err := election.Leader(ctx)
+	say(fmt.Sprint("nobody leads: ", leader == nil), err)
+	leadership, err := election.Campaign(ctx, "10.0.0.1")
+	say("campaign", err)
+	say("proclaim", leadership.Proclaim(ctx, "10.0.0.2"))
+	leader, err = election.Leader(ctx)
+	say(fmt.Sprint(leader.Value, leader.Sequence, leader.Term == leadership.Term()), err)
+	owner, token, err := leadership.HandOver(ctx)
+	say("hand over", err)
+	adopted, err := client.Adopt(ctx, "e", owner, token)
+	say("adopt", err)
+	say("release", adopted.Unlock(ctx))
+	_, err = client.Adopt(ctx, "e", owner, token)
+	say("adopt again", err)
+	return story
+}
+
 func TestTheFakeAnswersAsAServerDoes(t *testing.T) {
 	node := servers.Node(t)
 	client, err := locks.Open(node.URL)
@@ -113,6 +134,7 @@ func TestTheFakeAnswersAsAServerDoes(t *testing.T) {
 	fake := locktest.New(t)
 	story := played(t, fake.Client(), fake.Waiting)
 	story, real = append(story, playedPermits(fake.Client())...), append(real, playedPermits(client)...)
+	story, real = append(story, playedElection(fake.Client())...), append(real, playedElection(client)...)
 	if !slices.Equal(story, real) {
 		t.Fatalf("the fake:\n%q\nthe server:\n%q", story, real)
 	}
@@ -158,5 +180,18 @@ func TestALockIsHeldByAnotherProgram(t *testing.T) {
 	}
 	if err := lock.Unlock(ctx); err != nil || server.IsHeld("k") {
 		t.Fatal(err)
+	}
+}
+
+func TestLeadersInMemoryAreNotObserved(t *testing.T) {
+	told := 0
+	for leader, err := range locktest.New(t).Client().Election("e").Observe(ctx) {
+		var refused *locks.ServerError
+		if told++; told == 1 && (leader != nil || err != nil) || told == 2 && !errors.As(err, &refused) {
+			t.Fatal(told, leader, err)
+		}
+	}
+	if told != 2 {
+		t.Fatal(told)
 	}
 }

@@ -80,26 +80,32 @@ func (s *Server) answer(words []string) string {
 		// HELLO too: the client goes on in RESP2.
 		return fmt.Sprintf("-ERR unknown command '%s'\r\n", words[0])
 	}
-	value, found := s.change(command, words[1], words[2], words[3:])
+	return s.change(command, words)
+}
+
+// change performs one command of an owner.
+func (s *Server) change(command string, words []string) string {
+	key, owner, more := words[1], words[2], words[3:]
+	var value int64
+	var found bool
+	switch command {
+	case "LOCK.EXTEND":
+		value, found = s.book.extend(key, owner, milliseconds(more[0]))
+	case "LOCK.REENTER":
+		value, found = s.book.reenter(key, owner, number(more[1]))
+	case "LOCK.CONVERT":
+		value, found = s.book.convert(key, owner, strings.EqualFold(more[0], "SHARED"))
+	case "LOCK.RELEASE":
+		value, found = s.book.release(key, owner, number(more[1]))
+	case "LOCK.NOTE":
+		value, found = s.book.proclaim(key, owner, more[0], int64(number(more[2])))
+	default:
+		return fmt.Sprintf("-ERR locks in memory have no %s\r\n", command)
+	}
 	if !found {
 		return null
 	}
 	return integer(value)
-}
-
-// change performs one command of an owner; false for Null.
-func (s *Server) change(command, key, owner string, more []string) (int64, bool) {
-	switch command {
-	case "LOCK.EXTEND":
-		return s.book.extend(key, owner, milliseconds(more[0]))
-	case "LOCK.REENTER":
-		return s.book.reenter(key, owner, number(more[1]))
-	case "LOCK.CONVERT":
-		return s.book.convert(key, owner, strings.EqualFold(more[0], "SHARED"))
-	case "LOCK.RELEASE":
-		return s.book.release(key, owner, number(more[1]))
-	}
-	panic("package locks does not send " + command)
 }
 
 func (s *Server) acquire(words []string) string {
@@ -139,7 +145,8 @@ func info(g *grant) string {
 		return null
 	}
 	fields := text("token") + integer(g.token) + text("held") + integer(time.Since(g.since).Milliseconds())
-	return "*8\r\n" + fields + text("ttl") + integer(time.Until(g.until).Milliseconds()) + text("note") + text(g.note)
+	fields += text("seq") + integer(g.sequence)
+	return "*10\r\n" + fields + text("ttl") + integer(time.Until(g.until).Milliseconds()) + text("note") + text(g.note)
 }
 
 func number(word string) int {

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { now, pause, unlessAborted, validUntil } from './clock.js';
-import type { Connection, Word } from './connection.js';
+import type { Link, Word } from './connection.js';
 import type { Acquisition, Connections, UnderWay } from './connections.js';
 import { NoQuorum, NotAcquired, shown, Unavailable, warn } from './errors.js';
 import { WAIT_MAX_MS } from './options.js';
@@ -112,7 +112,7 @@ class Attempt {
    */
   async #ask(by: number): Promise<Grant | null> {
     for (let broken = 0; ; ) {
-      let connection: Connection | undefined;
+      let connection: Link | undefined;
       try {
         connection = await unlessAborted(this.#connections.shared(), this.#signal);
         return await this.#send(connection, [], this.#connections.answerWithin);
@@ -148,7 +148,7 @@ class Attempt {
     for (;;) {
       const left = Math.min(Math.ceil(by - now()), WAIT_MAX_MS);
       if (left <= 0) throw this.#trouble ?? (await this.#notAcquired('timed-out'));
-      let connection: Connection | undefined;
+      let connection: Link | undefined;
       let asked = Number.POSITIVE_INFINITY;
       try {
         connection = await this.#connections.forWait(this.#signal);
@@ -182,7 +182,7 @@ class Attempt {
     return isLasting(error) || (error instanceof NoQuorum && !this.#isUnsure);
   }
 
-  async #send(connection: Connection, more: readonly string[], within: number): Promise<Grant | null> {
+  async #send(connection: Link, more: readonly string[], within: number): Promise<Grant | null> {
     const { key, owner, ttl, mode, note } = this.#wanted;
     const words: Word[] = ['LOCK.ACQUIRE', key, owner, String(ttl), ...mode, ...more, 'RETRY'];
     if (note.length > 0) words.push('NOTE', note);

@@ -27,6 +27,15 @@ export interface Sending {
   onBroken?: (() => void) | undefined;
 }
 
+/** A connection, as those who send commands over it see it. */
+export type Link = Pick<Connection, 'address' | 'isUsable' | 'send' | 'retire' | 'destroy'>;
+
+/** The name under which an address has its own way to open connections: that of locks in memory. */
+export const OPENING = Symbol('opening');
+
+/** Opens a connection within this many milliseconds. */
+export type Opening = (within: number) => Promise<Link>;
+
 /**
  * One connection, for as long as it lasts. It never reconnects by itself, and queues nothing for later: every sender
  * gets an answer or an error. So a request for a lock is never sent after its caller has cancelled it.

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { now, pause, unlessAborted } from './clock.js';
-import { type Connecting, Connection, type Sending, type Word } from './connection.js';
+import type { Link, Opening, Sending, Word } from './connection.js';
 import { Closed, Misconfigured, ServerError, Unavailable } from './errors.js';
 import type { Released } from './loss.js';
 import { passesIn } from './refusals.js';
@@ -24,7 +24,7 @@ export interface Acquisition {
 
 /** A request that was sent, and whose answer nobody awaits any longer. */
 export interface UnderWay {
-  readonly connection: Connection;
+  readonly connection: Link;
   readonly reply: Promise<Reply>;
 }
 
@@ -34,23 +34,23 @@ export interface UnderWay {
  */
 export class Connections {
   readonly address: string;
-  readonly #options: Connecting;
+  readonly #opens: Opening;
   /** The server's time to answer, in milliseconds. */
   readonly answerWithin: number;
-  #shared: Connection | undefined;
-  #opening: Promise<Connection> | undefined;
+  #shared: Link | undefined;
+  #opening: Promise<Link> | undefined;
   /** True if new connections are refused. */
   #isClosed = false;
-  #idle: Connection[] = [];
-  readonly #waiting = new Set<Connection>();
+  #idle: Link[] = [];
+  readonly #waiting = new Set<Link>();
   /** Number of watched locks. */
   watches = 0;
   #isAgent: boolean | undefined;
   readonly #background = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
 
-  constructor(options: Connecting, address: string, within: number) {
-    this.#options = options;
+  constructor(open: Opening, address: string, within: number) {
+    this.#opens = open;
     this.address = address;
     this.answerWithin = within;
     setMaxListeners(0, this.#closing.signal);
@@ -62,7 +62,7 @@ export class Connections {
   }
 
   /** Returns the shared connection, connected. Concurrent callers share one attempt, and its failure. */
-  async shared(): Promise<Connection> {
+  async shared(): Promise<Link> {
     if (this.#shared?.isUsable) return this.#shared;
     this.#opening ??= this.#open()
       .then((connection) => {
@@ -75,9 +75,9 @@ export class Connections {
     return this.#opening;
   }
 
-  async #open(): Promise<Connection> {
+  async #open(): Promise<Link> {
     if (this.#isClosed) throw new Closed();
-    const connection = await Connection.open(this.#options, this.address, this.answerWithin);
+    const connection = await this.#opens(this.answerWithin);
     if (!this.#isClosed) return connection;
     connection.destroy();
     throw new Closed();
@@ -87,7 +87,7 @@ export class Connections {
    * Returns a connection for a command that waits, unless `signal` aborts first. {@link idle} or {@link destroy} takes
    * it back.
    */
-  async forWait(signal: AbortSignal): Promise<Connection> {
+  async forWait(signal: AbortSignal): Promise<Link> {
     let connection = this.#idle.pop();
     while (connection && !connection.isUsable) connection = this.#idle.pop();
     if (!connection) {
@@ -109,7 +109,7 @@ export class Connections {
   }
 
   /** Marks `connection` as idle: nothing waits on it any longer. */
-  idle(connection: Connection): void {
+  idle(connection: Link): void {
     this.#waiting.delete(connection);
     if (connection.isUsable && this.#idle.length < IDLE_MAX && !this.closing.aborted) this.#idle.push(connection);
     else connection.destroy();
@@ -121,7 +121,7 @@ export class Connections {
   }
 
   /** Closes a connection on which something may wait. */
-  destroy(connection: Connection): void {
+  destroy(connection: Link): void {
     this.#waiting.delete(connection);
     connection.destroy();
   }

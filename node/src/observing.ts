@@ -1,5 +1,5 @@
 import { pause, unlessAborted } from './clock.js';
-import type { Connection } from './connection.js';
+import type { Link } from './connection.js';
 import type { Connections } from './connections.js';
 import { Guarded, named } from './errors.js';
 import { type Leader, readNote } from './proclamation.js';
@@ -44,7 +44,7 @@ export async function* observing(
     signal.addEventListener('abort', leave);
     if (signal.aborted) leave();
   }
-  let connection: Connection | undefined;
+  let connection: Link | undefined;
   try {
     let known: Known | undefined;
     let told: Leader | null | undefined;
@@ -76,7 +76,7 @@ export async function* observing(
   }
 }
 
-async function watch(connection: Connection, key: Buffer, known: Known | undefined): Promise<State | null> {
+async function watch(connection: Link, key: Buffer, known: Known | undefined): Promise<State | null> {
   // Without a known state, LOCK.INFO reports the present one; LOCK.WATCH would not report a free lock.
   if (!known) return toState(await connection.send(['LOCK.INFO', key], { within: ANSWER_WITHIN_MS }));
   const since = known.token === 0 ? [] : ['TOKEN', String(known.token), 'SEQ', String(known.sequence)];

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { acquire, type Grant } from './acquiring.js';
 import { addressOf, type ExistingClient, optionsOf } from './address.js';
 import { now, validUntil } from './clock.js';
-import type { Connecting } from './connection.js';
+import { type Connecting, Connection, OPENING, type Opening } from './connection.js';
 import { type Acquisition, Connections } from './connections.js';
 import { Election } from './election.js';
 import { BadArgument, Closed, LockLost, NotAcquired, naming } from './errors.js';
@@ -65,8 +65,14 @@ export class Palisade implements AsyncDisposable {
     milliseconds('answerWithin', answerWithin, 1, 2 ** 31 - 1);
     checked(locks);
     this.#defaults = locks;
-    const options = optionsOf(address);
-    this.#connections = new Connections(options, addressOf(options), answerWithin);
+    const inMemory = (address as { [OPENING]?: Opening })?.[OPENING];
+    if (inMemory) {
+      this.#connections = new Connections(inMemory, 'memory', answerWithin);
+    } else {
+      const options = optionsOf(address);
+      const name = addressOf(options);
+      this.#connections = new Connections((within) => Connection.open(options, name, within), name, answerWithin);
+    }
   }
 
   /**
@@ -238,6 +244,11 @@ export class Palisade implements AsyncDisposable {
   /** Closes it: see {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Loses all locks of this key, as if somebody had taken them away. @internal */
+  loseAll(key: Buffer): void {
+    for (const held of [...this.#held]) if (held.acquisition.key.equals(key)) held.lose('taken-away');
   }
 
   async #close(): Promise<void> {

@@ -1,5 +1,5 @@
 import { pause, unlessAborted } from './clock.js';
-import type { Connection } from './connection.js';
+import type { Link } from './connection.js';
 import type { Connections } from './connections.js';
 import { isLasting } from './refusals.js';
 
@@ -56,7 +56,7 @@ export async function watch(connections: Connections, watched: Watched, ended: A
 /** Resolves when the agent reports that no grant has the token. */
 async function takenAway(connections: Connections, { key, token }: Watched, ended: AbortSignal): Promise<void> {
   const sending = { within: WATCH_MS + connections.answerWithin, background: true };
-  let connection: Connection | undefined;
+  let connection: Link | undefined;
   try {
     connection = await connections.forWait(ended);
     let reply = null;

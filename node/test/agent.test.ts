@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Connection } from '../src/connection.js';
 import { Connections } from '../src/connections.js';
 import { NoQuorum, Palisade } from '../src/index.js';
 import { Agent, type Node } from './server.js';
@@ -75,7 +76,7 @@ describe('behind an agent', () => {
   it('an agent is told from a node', async () => {
     using agent = await new Agent().start();
     for (const { url } of [agent, ...agent.nodes]) {
-      const connections = new Connections({ url }, url, 3_000);
+      const connections = new Connections((within) => Connection.open({ url }, url, within), url, 3_000);
       assert.equal(await connections.isAgent(), url === agent.url);
       await connections.close();
     }

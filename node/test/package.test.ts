@@ -27,6 +27,8 @@ export async function work(locks: Palisade, signal: AbortSignal): Promise<number
   for await (const leader of locks.election('e').observe()) console.log(leader?.value.toString());
   const permit = await locks.semaphore(new Uint8Array(2), 3).tryAcquire();
   const reason: string = (await lock.lost).reason;
+  const fake: Palisade = new FakeServer().locks({ ttl: 100 });
+  await fake.close();
   return lock.token + (permit?.number ?? 0) + reason.length + (ran.ran ? ran.value.length : 0);
 }
 // @ts-expect-error what is internal is no part of the types
@@ -94,6 +96,9 @@ onNode('the package', (bench) => {
     const text = `import * as esm from 'palisade-client';
       import { createRequire } from 'node:module';
       const cjs = createRequire(import.meta.url)('palisade-client');
+      const { FakeServer } = createRequire(import.meta.url)('palisade-client/testing');
+      if (FakeServer !== (await import('palisade-client/testing')).FakeServer) throw new Error('two fakes');
+      if (!(new FakeServer().locks() instanceof esm.Palisade)) throw new Error('another Palisade');
       const names = Object.keys(cjs).filter((name) => name !== '__esModule');
       console.log(names.length > 10 && names.every((name) => esm[name] === cjs[name]));`;
     await writeFile(join(folder, 'c.mjs'), text);
@@ -102,7 +107,8 @@ onNode('the package', (bench) => {
   });
 
   it('has types, however modules are meant', async () => {
-    const imports = `import { type Lock, type Once, Palisade } from 'palisade-client';`;
+    const imports = `import { type Lock, type Once, Palisade } from 'palisade-client';
+      import { FakeServer } from 'palisade-client/testing';`;
     const tsc = join(PACKAGE, 'node_modules', 'typescript', 'bin', 'tsc');
     const check = async (names: string[], ...modules: string[]) => {
       for (const name of names) await writeFile(join(folder, name), imports + TYPED);

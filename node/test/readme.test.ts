@@ -22,6 +22,6 @@ onNode('the README', (bench) => {
       await writeFile(file, here.replace('redis://localhost:6379', bench.url));
       wrote.push((await promisify(execFile)('node', [file])).stdout);
     }
-    assert.match(wrote.join(''), /^paid with token \d{16}\n\{ state: 'paid', before: 'new' \}\n$/);
+    assert.match(wrote.join(''), /^paid with token \d{16}\n\{ state: 'paid', before: 'new' \}\ntaken-away\n$/);
   });
 });

@@ -70,7 +70,7 @@ def test_the_examples_of_the_readme_run_in_a_clean_environment(python: Path, a_n
         file.write_text(example.replace("redis://localhost:6379", a_node.url))
         wrote += run(python, "-W", "error", file)
     expected = r"pay with token \d{16}\nOnce\(ran=True, value='done'\) Once\(ran=False, value=None\)\nworked\n"
-    expected += r"\{'state': 'paid', 'before': 'new'\}\n"
+    expected += r"\{'state': 'paid', 'before': 'new'\}\ntaken-away\n"
     assert re.fullmatch(expected, wrote), wrote
 
 

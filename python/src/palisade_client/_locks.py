@@ -116,6 +116,10 @@ class Locks:
         max_hold = self.defaults.get("max_hold", math.inf)
         return await self.take(replace(wanted, options={"max_hold": max_hold, **wanted.options}))
 
+    def held_of(self, key: bytes) -> list[Held]:
+        """Returns what is held of this name."""
+        return [held for held in self._held if held.acquisition.key == key]
+
     async def close(self) -> None:
         """Releases all held locks, ends all waits, and closes the connections once the server has answered."""
         if self._closing is None:

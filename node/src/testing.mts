@@ -1,0 +1,2 @@
+// The same classes for `import` and `require`.
+export * from './testing.js';
