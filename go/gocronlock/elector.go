@@ -3,6 +3,7 @@ package gocronlock
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -14,45 +15,42 @@ import (
 // ErrNotLeader says that another host leads, or that nobody does yet.
 var ErrNotLeader = errors.New("this host does not lead")
 
-const (
-	// A leader leads for as long as it lives.
-	always = 100 * 365 * 24 * time.Hour
-	// The pause after a campaign that failed.
-	campaignAgain = time.Second
-)
+// The pause after a campaign that failed.
+const campaignAgain = time.Second
 
-// An Elector makes one host run all jobs: the one that holds the lock of its name. The next in the queue takes over when that
+// An Elector makes one host run all jobs: the leader of the election of its name. The next in the queue takes over when that
 // host ends, or does not extend its lease.
 type Elector struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 
-	mu   sync.Mutex
-	lock *locks.Lock
-	err  error
+	mu         sync.Mutex
+	leadership *locks.Leadership
+	err        error
 }
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an elector, which waits in the background until this host leads. Close it at the end.
+// NewElector returns an elector, which waits in the background until this host leads, and proclaims its name then: who leads
+// is told by [locks.Election.Leader]. Close it at the end.
 func NewElector(client *locks.Client, name string, options ...locks.Option) *Elector {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Elector{cancel: cancel, ended: make(chan struct{})}
-	options = append([]locks.Option{locks.MaxHold(always)}, options...)
 	go func() {
 		defer close(e.ended)
 		for ctx.Err() == nil {
-			e.lead(ctx, client, name, options)
+			e.lead(ctx, client.Election(name), options)
 		}
 	}()
 	return e
 }
 
 // lead waits until this host leads, and leads until the lock is lost or ctx ends.
-func (e *Elector) lead(ctx context.Context, client *locks.Client, name string, options []locks.Option) {
-	lock, err := client.Lock(ctx, name, options...)
+func (e *Elector) lead(ctx context.Context, election *locks.Election, options []locks.Option) {
+	host, _ := os.Hostname()
+	leadership, err := election.Campaign(ctx, host, options...)
 	e.mu.Lock()
-	e.lock, e.err = lock, err
+	e.leadership, e.err = leadership, err
 	e.mu.Unlock()
 	if err != nil {
 		select {
@@ -62,9 +60,9 @@ func (e *Elector) lead(ctx context.Context, client *locks.Client, name string, o
 		return
 	}
 	select {
-	case <-lock.Context().Done():
+	case <-leadership.Context().Done():
 	case <-ctx.Done():
-		lock.Unlock(context.Background())
+		leadership.Unlock(context.Background())
 	}
 }
 
@@ -72,7 +70,7 @@ func (e *Elector) lead(ctx context.Context, client *locks.Client, name string, o
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lock != nil && e.lock.IsValid() {
+	if e.leadership != nil && e.leadership.IsValid() {
 		return nil
 	}
 	return errors.Join(ErrNotLeader, e.err)

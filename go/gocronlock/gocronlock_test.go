@@ -3,6 +3,7 @@ package gocronlock_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,6 +93,11 @@ func TestTheNextHostLeadsAfterTheFirst(t *testing.T) {
 	first := gocronlock.NewElector(server.Client(), "cron")
 	defer first.Close()
 	servers.Eventually(t, "the first leads", func() bool { return first.IsLeader(ctx) == nil })
+	host, _ := os.Hostname()
+	leader, err := server.Client().Election("cron").Leader(ctx)
+	if err != nil || leader == nil || leader.Value != host {
+		t.Fatal(leader, err)
+	}
 	second := gocronlock.NewElector(server.Client(), "cron")
 	defer second.Close()
 	servers.Eventually(t, "the second waits", func() bool { return server.Waiting("cron") == 1 })
