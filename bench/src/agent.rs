@@ -79,7 +79,7 @@ impl Drop for Agent {
     }
 }
 
-/// A taker of locks.
+/// A client that takes locks.
 #[derive(Clone)]
 enum Taker {
     Client(Client),
@@ -148,7 +148,7 @@ pub async fn run(start: impl Fn() -> Server, options: &Options) -> Outcome {
 
 /// Measures one lock after another. Returns the table, and the time that the agent adds to taking a lock at p50.
 async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table, f64) {
-    // On the runtime's own threads, where an application's tasks run.
+    // The measurement runs on the runtime's own threads, like an application's tasks.
     let measured = tokio::spawn(async move {
         let mut times = [(); 4].map(|()| histogram());
         let mut failed = [0_u64; 2];
@@ -163,7 +163,7 @@ async fn latency(mut client: Taker, mut through: Taker, rounds: usize) -> (Table
                         None => failed[kind] += 1,
                     }
                 }
-                // Releases in the background must not count for the other kind.
+                // Releases that are still running in the background must not count for the other kind.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

@@ -87,7 +87,7 @@ struct Turn {
 /// The client and the tasks of one kind of turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    /// True for our client, false for redis-rs with SET and DEL.
+    /// True for the Palisade client, false for redis-rs with SET and DEL.
     is_ours: bool,
     /// True if the number of tasks is per master, false if it is in total.
     is_for_each: bool,
@@ -129,7 +129,7 @@ pub async fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
             cluster.idle.push(idle);
         }
         for n in 0..clusters.len() * KINDS.len() {
-            // Each round begins with a different one.
+            // Each round begins with a different cluster.
             let n = n + round;
             let kind = n / clusters.len() % KINDS.len();
             let at = n % clusters.len();
@@ -172,13 +172,13 @@ impl Sharded {
                 assert!(begun.elapsed() < PATIENCE, "a cluster of {masters} does not come about: {told}");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            // The cluster is new: nobody holds anything in it.
+            // The cluster is new, so no lock is held in it.
             cmd("LOCK.GUARD").arg("LIFT").query_async::<Value>(connection).await.unwrap();
         }
         let address = format!("127.0.0.1:{}", servers[0].port());
         let client = Client::builder().cluster([&address]).build().unwrap();
         client.connect().await.unwrap();
-        // As in our client.
+        // The Palisade client sets the same option.
         let nodelay = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let sets = ClusterClient::builder([format!("redis://{address}")]).tcp_settings(nodelay).build().unwrap();
         let sets = sets.get_async_connection().await.unwrap();
@@ -202,7 +202,7 @@ impl Sharded {
         let taker = &self.takers[usize::from(!kind.is_ours)];
         let tasks = options.tasks * if kind.is_for_each { self.servers.len() } else { 1 };
         let length = Duration::from_millis(options.turn_ms);
-        // Connections and the table of tasks exist before the measurement.
+        // This first run makes the connections and the table of tasks, so that the measurement does not include them.
         together(taker, tasks, length / 10).await;
         let (requests, reads) = self.requests_and_reads().await;
         let (before, start) = (self.cpu(), Instant::now());
@@ -260,7 +260,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantiles::median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-/// Returns the median, over the rounds, of this cluster's figure divided by the first cluster's.
+/// Returns the median, over the rounds, of the figure of this cluster divided by that of the first.
 fn beside_first(clusters: &[Sharded], at: usize, kind: usize, of: impl Fn(&Turn) -> f64) -> f64 {
     let pairs = clusters[at].turns[kind].iter().zip(&clusters[0].turns[kind]);
     median(pairs.map(|(turn, first)| of(turn) / of(first)))

@@ -19,13 +19,13 @@ use crate::workloads::script;
 /// A lease that outlasts the measurement.
 const TTL_MS: &str = "3600000";
 
-/// The rest of the server before and after a turn, so that no turn pays for the previous one.
+/// The pause before and after a turn, so that no turn pays for the previous one.
 const REST: Duration = Duration::from_millis(100);
 
-/// The event that thousands wait for.
+/// The event for which thousands of clients wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// A release by the writer ahead of the readers.
+    /// The release of a lock by a writer, for which readers wait.
     Readers,
     /// An entry of a stream, with XREAD BLOCK.
     Stream,
@@ -47,8 +47,8 @@ impl Way {
         }
     }
 
-    /// Returns the number of lines that each client receives first: token and wait; stream, entry and fields; kind,
-    /// channel and message.
+    /// Returns the number of lines of the first answer to each client. It has a token and a wait; or a stream, an entry
+    /// and its fields; or a kind, a channel and a message.
     fn lines(self) -> usize {
         match self {
             Self::Readers => 3,
@@ -162,7 +162,7 @@ impl Crowd {
         Self { server, waiting, one, unlock, lock }
     }
 
-    /// Makes all wait for `way`.
+    /// Makes all clients wait in this way.
     fn queue(&mut self, way: Way) {
         match way {
             Way::Readers => drop(self.one.ask(&format!("LOCK.ACQUIRE crowd writer {TTL_MS}"))),
@@ -197,7 +197,7 @@ impl Crowd {
         }
     }
 
-    /// Ends all waits, and removes everything left behind.
+    /// Ends all waits, and removes everything that they left behind.
     fn tidy(&mut self, way: Way) {
         self.one.answer();
         if matches!(way, Way::Message | Way::Redisson) {

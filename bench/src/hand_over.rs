@@ -52,7 +52,7 @@ struct Measured {
     turns_each: f64,
     commands: f64,
     bytes: f64,
-    /// The shares of one CPU that the server uses while all wait, and while they are only connected.
+    /// The shares of one CPU that the server uses while all clients wait, and while they are only connected.
     waiting_cpu: f64,
     connected_cpu: f64,
 }
@@ -151,7 +151,7 @@ struct Shared {
     measuring: AtomicBool,
     done: AtomicBool,
     delays: Mutex<Histogram<u64>>,
-    /// The turns of each client, while measured.
+    /// The turns of each client, counted only during the measurement.
     turns: Vec<AtomicU64>,
 }
 
@@ -188,10 +188,10 @@ async fn measure(server: &Server, way: Way, waiters: usize, length: Duration) ->
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-    // All wait: the server's cost of that.
+    // All clients wait now; the next figure is the server's cost of that.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let waiting_cpu = cpu_share(server, CPU_WATCHED).await;
-    // Now they take turns.
+    // From here on, the clients take turns.
     shared.measuring.store(true, Ordering::Relaxed);
     let commands = info(&mut holder, "total_commands_processed").await;
     let bytes = info(&mut holder, "total_net_output_bytes").await;
@@ -236,7 +236,7 @@ async fn client(mut connection: MultiplexedConnection, way: Way, key: String, n:
         shared.released.store(shared.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         release(&mut connection, way, &key, &owner).await;
         if let Way::Polling = way {
-            // Otherwise it would take the lock again itself, and nothing would be handed over.
+            // Without a pause, this client would take the lock again itself, and nothing would be handed over.
             tokio::time::sleep(POLL).await;
         }
     }

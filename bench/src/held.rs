@@ -133,7 +133,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     for way in &WAYS {
         table = table.numbers(way.name, "us", 2).numbers("beside the fewest", "times", 2);
     }
-    // Within a round, where both were measured.
+    // The ratio is taken within a round, in which both were measured.
     let ratio = |many: &Held, few: &Held| {
         let ratios: Vec<f64> = many.pair_us.iter().zip(&few.pair_us).map(|(many, few)| many / few).collect();
         median(&ratios).filter(|ratio| ratio.is_finite())

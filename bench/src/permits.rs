@@ -74,7 +74,7 @@ pub async fn measure(server: &Server, length: Duration) -> (Table, Vec<Budget>) 
         let pings = Arc::new(Mutex::new(Histogram::<u64>::new(3).unwrap()));
         tasks.push(tokio::spawn(ping(connect(server.port()).await, held, Arc::clone(&pings), Arc::clone(&shared))));
         let mut one = server.connect().await;
-        // All have queued, and have had their first turns.
+        // By now, all clients have queued and have had their first turns.
         tokio::time::sleep(length / 2).await;
         let names = ["total_commands_processed", "total_net_output_bytes", "lock_hand_overs"];
         let before = fields(&mut one, names).await;

@@ -101,7 +101,7 @@ pub fn run(server: &Path, module: &Path, options: &Options) -> Outcome {
     };
     let mut budget = |series: &[Series], name: &str, peer: &str, aof: &str, limit| {
         let ratio = ratios(series, name, peer).as_deref().map(median);
-        // Not a number if the kernel does not count.
+        // The figure is not a number if the kernel does not count.
         if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) {
             outcome.budgets.push(Budget::at_most(format!("{name}, server CPU{aof} / {peer}"), ratio, limit));
         }
@@ -143,7 +143,7 @@ impl Setting {
     /// Runs a turn for each operation.
     fn round(&mut self, round: usize, turn_ms: u64) {
         for n in 0..self.workloads.len() {
-            // Each round begins with a different one.
+            // Each round begins with a different operation.
             let n = (n + round) % self.workloads.len();
             let length = Duration::from_millis(turn_ms);
             self.series[n].turns.push(turn(&self.server, &mut self.connections, self.workloads[n], length));

@@ -28,13 +28,13 @@ const IDLE: Duration = Duration::from_secs(7);
 /// A way to wait, over a connection per waiter except for the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Does not wait: has sent one request and received the answer.
+    /// Does not wait: the client has sent one request and received the answer.
     Connected,
     /// Waits for an entry of a list.
     List,
     /// Waits for a module that forgets it.
     Blocked,
-    /// Waits for the lock.
+    /// Waits for a command of a module that keeps nothing about the client.
     Lock,
     /// Waits for a turn, which is announced to a listener.
     Heard,

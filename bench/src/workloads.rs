@@ -375,7 +375,7 @@ impl Workload {
             rising: vec![],
             lines: 0,
             keys: String::new(),
-            // One for all connections.
+            // One connection has the waiter for all.
             waiter: (self.beside_waiter && n == 0).then(|| Waiter::begin(connection)),
         };
         for operation in 0..pipeline.operations {

@@ -1,8 +1,8 @@
 //! Hand-over: from a release to the next holder's answer, for every way to wait for a lock.
 //!
-//! One client holds the lock and all others wait for it; then it goes round. The time is from just before the release
-//! is sent until the next holder has its answer. A client that releases queues again only once the next one has the
-//! lock: a way that lets the last holder overtake waiters is not penalized for it here.
+//! One client holds the lock and all others wait for it; then the lock goes round. The time is from just before the
+//! release is sent until the next holder has its answer. A client that released the lock queues again only once the
+//! next one has it. A way that lets the last holder overtake waiters has no disadvantage from that here.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use crate::server::{Server, cpu_of_process};
 /// The time for which the server's CPU time is measured while all wait.
 const WAITING: Duration = Duration::from_millis(500);
 
-/// The time after which all clients of a way that the server does not show have tried once.
+/// The time after which all clients have tried once, for ways of waiting that the server does not show.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// The share of a CPU below which etcd has set up its waiters.
@@ -121,7 +121,7 @@ impl Place<'_> {
         let _: Value = cmd("DEL").arg(key).query_async(&mut self.control).await.unwrap();
     }
 
-    /// Waits until all wait.
+    /// Waits until all clients wait.
     async fn settle(&mut self, how: &WaitMethod, key: &str, waiters: usize) {
         loop {
             let waiting = match how {
@@ -137,7 +137,7 @@ impl Place<'_> {
                 }
                 WaitMethod::Etcd(n) => {
                     let queue = self.etcds[*n].1.client().await.repeating().queue(key).await.unwrap();
-                    // Its holder is in the queue, too.
+                    // The holder is in etcd's queue too, and is not counted.
                     queue.max(1) as u64 - 1
                 }
                 WaitMethod::Redis(Way::Polling { .. } | Way::Rslock { .. }) | WaitMethod::RedisPy { .. } => {

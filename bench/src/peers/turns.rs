@@ -1,6 +1,7 @@
 //! The results of one way to wait for a lock, while the lock went round.
 
-/// The least average number of turns for fairness; with fewer, it only shows who happened to be first.
+/// The least average number of turns for a figure of fairness. With fewer turns, the figure only shows which clients
+/// were first by chance.
 pub const TURNS_MIN: u64 = 2;
 
 /// The results of one way in one turn.

@@ -45,8 +45,8 @@ struct Taken {
 
 const ALONE: Taken = Taken { name: "alone", shared: false, held: Duration::ZERO };
 
-/// The readers: those that leave at once make the key free from time to time; of the others, somebody is always
-/// reading.
+/// The readers. If all leave at once, the key becomes free from time to time. If they stay for a while, there is always
+/// a reader.
 const READERS: [Taken; 2] = [
     Taken { name: "shared", shared: true, held: Duration::ZERO },
     Taken { name: "shared, for 20 ms", shared: true, held: Duration::from_millis(20) },

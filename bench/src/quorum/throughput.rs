@@ -14,7 +14,7 @@ use crate::server::{Server, cpu_of_process};
 /// The number of nodes.
 pub const NODES: usize = 5;
 
-/// The number of rounds: short turns of both, so that disturbances of the machine affect both alike.
+/// The number of rounds. Each has a short turn of both kinds, so that disturbances of the machine affect both alike.
 const ROUNDS: usize = 8;
 
 /// The results of some tasks, in one turn or in all.

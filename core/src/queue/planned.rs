@@ -28,7 +28,8 @@ const KIND_WORDS: usize = 16;
 const NAMES_OF_KINDS_MAX: usize = KIND_WORDS * 64 / 2;
 
 impl Kinds {
-    /// Returns the place of a name's bit. The hash is over the end of the name, where names with counters differ.
+    /// Returns the word and the bit of the filter for a name. The hash is of the end of the name, since names that
+    /// contain a counter differ there.
     #[inline]
     fn bit(name: &[u8]) -> (usize, u64) {
         let end = match name.last_chunk::<8>() {

@@ -76,9 +76,9 @@ pub struct Taker {
 enum Place {
     /// No place: the caller does not wait.
     None,
-    /// Has not entered the line.
+    /// The caller waits, but has not yet entered the line of its process.
     BeforeLine,
-    /// In line, or first in line.
+    /// The caller is in the line, or is the first in it.
     InLine,
 }
 

@@ -402,7 +402,7 @@ impl Client {
     }
 }
 
-/// Returns the bytes by which nodes know `who`.
+/// Returns the owner's bytes, by which nodes know the acquisition `who`.
 pub fn owner(who: Holder, without: Without) -> [u8; 8] {
     let acquisition = if without.is(Rule::OwnerOfItsOwn) { 0 } else { who.acquisition };
     let mut bytes = [0; 8];
