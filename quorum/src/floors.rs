@@ -186,9 +186,10 @@ mod tests {
         assert!(is_kept(|seen, kind, token| seen.pass(kind, token).is_ok()));
     }
 
-    /// Each of these weaker rules is one that a resource could easily implement instead.
+    /// Rules that a resource could easily implement in place of the right one. Each lets some late access pass, or
+    /// refuses some present one.
     #[test]
-    fn no_weaker_rule_does() {
+    fn no_other_simple_rule_does() {
         fn accept(seen: &mut Floors, kind: Kind, token: u64, floor: u64) -> bool {
             if token >= floor {
                 seen.add(kind, token);

@@ -70,8 +70,8 @@ fn break_lock(call: Call) -> Result<Work, Refused> {
     ))
 }
 
-/// Returns the lock's fields in the form of a node: with several grants, those of the oldest; for a free lock, empty
-/// texts and zeros.
+/// Returns the lock's fields as a node's reply to LOCK.INFO has them: with several grants, those of the oldest; for a
+/// free lock, empty texts and zeros.
 fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     let first = shown.grants.first();
     let number = |of: fn(&ShownGrant) -> u64| Reply::Integer(first.map_or(0, of));
@@ -93,7 +93,7 @@ fn fields(shown: &Shown) -> Vec<(&'static str, Reply)> {
     ]
 }
 
-/// Returns one of several holders, in the form of a node.
+/// Returns one of several holders, with the fields of a node's reply to LOCK.INFO.
 fn grant(grant: &ShownGrant) -> Reply {
     let (number, limit) = match grant.mode {
         Mode::Permit(permit) => (permit.number(), permit.limit()),
@@ -116,7 +116,7 @@ fn grant(grant: &ShownGrant) -> Reply {
     ])
 }
 
-/// Returns one waiter, in the form of a node.
+/// Returns one waiter, with the fields of a node's reply to LOCK.INFO.
 fn waiter(waiter: &ShownWaiter) -> Reply {
     Reply::Map(vec![
         ("owner", Reply::Bytes(waiter.owner.clone())),

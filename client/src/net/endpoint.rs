@@ -147,7 +147,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends the bytes of a command about `key` if possible at once. See [`Node::send_now`].
+    /// Sends the bytes of a command about `key`, but only if that is possible at once. Returns whether it was. See
+    /// [`Node::send_now`].
     pub fn send_now(
         &self,
         (key, packed): (&[u8], &[u8]),

@@ -115,7 +115,7 @@ impl Ttl {
 pub struct Level(u32);
 
 impl Level {
-    /// Creates this number of holds.
+    /// Creates this number of holds. `None` stands for a word that is no number.
     pub fn new(holds: Option<u64>) -> Result<Self, Refusal> {
         match holds.and_then(|holds| u32::try_from(holds).ok()) {
             Some(holds) if (1..=HOLDS_MAX).contains(&holds) => Ok(Self(holds)),

@@ -31,7 +31,7 @@ pub struct Guarded {
     pub reason: String,
 }
 
-/// All guards that were observed.
+/// The times during which nodes were observed to be guarded.
 #[derive(Clone, Debug, Default)]
 pub struct Guards(Arc<Mutex<Vec<Guarded>>>);
 
