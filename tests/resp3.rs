@@ -35,6 +35,25 @@ impl Raw {
     }
 }
 
+/// Regression: Valkey 9.1 gives no handle for a subscribed client that is to be blocked, and the server crashed.
+#[test]
+fn a_subscriber_may_ask_for_what_waits() {
+    let server = Server::start();
+    assert!(server.client().say("LOCK.ACQUIRE k me 60000").as_int() > 0);
+    for subscribes in ["SUBSCRIBE channel", "PSUBSCRIBE c*", "SSUBSCRIBE channel"] {
+        for (waits, answer) in [
+            ("LOCK.ACQUIRE k you 1000 WAIT 20", "_"),
+            ("LOCK.WAIT k you 20", ":0"),
+            ("LOCK.WATCH free 20", "_"),
+            ("LOCK.HEAR drawn-at-random-1 20", "*0"),
+        ] {
+            let mut raw = Raw::new(&server);
+            assert!(raw.say(subscribes).starts_with('>'));
+            assert_eq!(raw.say(waits), format!("{answer}\r\n"), "{subscribes}, {waits}");
+        }
+    }
+}
+
 #[test]
 fn every_reply_has_its_own_kind() {
     let server = Server::start();

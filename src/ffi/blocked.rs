@@ -47,8 +47,8 @@ impl Blocked {
         unsafe {
             let raw =
                 api!(RedisModule_BlockClient(ctx.raw(), Some(on_reply), Some(on_unblocked::<C>), Some(free_answer), 0));
+            let handle = NonNull::new(raw).expect("the server makes a handle for every client that may be blocked");
             api!(RedisModule_SetDisconnectCallback(raw, Some(on_gone::<C>)));
-            let handle = NonNull::new(raw).expect("the server makes a handle for every client");
             Self { handle, user: User::of_client(ctx), command }
         }
     }

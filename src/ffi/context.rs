@@ -25,6 +25,9 @@ pub(super) fn set_master(is_master: bool) {
 /// True in a cluster. Stored at the load: it never changes while a server runs.
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 
+/// True on a Valkey. Stored at the load.
+static IS_VALKEY: AtomicBool = AtomicBool::new(false);
+
 /// A context that outlives calls, for callbacks that are not given one.
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 
@@ -32,6 +35,7 @@ static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 pub(super) fn look_at_server(ctx: Context<'_>) {
     set_master(ctx.has(raw::REDISMODULE_CTX_FLAGS_MASTER));
     IS_CLUSTER.store(ctx.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER), Ordering::Relaxed);
+    IS_VALKEY.store(ctx.is_valkey(), Ordering::Relaxed);
 }
 
 /// Creates the detached context, at the end of the module's load.
@@ -123,13 +127,24 @@ impl<'a> Context<'a> {
     }
 
     /// Returns whether the client of this command may be blocked: it is in no transaction or script, and blocking is
-    /// not denied.
+    /// not denied. Valkey 9.1 gives no handle for a client that is subscribed to a channel.
     pub fn may_block(self) -> bool {
-        !self.has(
-            raw::REDISMODULE_CTX_FLAGS_MULTI
-                | raw::REDISMODULE_CTX_FLAGS_LUA
-                | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING,
-        )
+        let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        !(self.has(denied) || IS_VALKEY.load(Ordering::Relaxed) && self.is_subscriber())
+    }
+
+    /// Returns whether the client of this command is subscribed to a channel.
+    fn is_subscriber(self) -> bool {
+        // SAFETY: the context is live for 'a; the server fills the structure of this version, for which zeros are valid.
+        unsafe {
+            let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
+            info.version = 1;
+            let client = api!(RedisModule_GetClientId(self.raw));
+            let told = api!(RedisModule_GetClientInfoById((&raw mut info).cast(), client));
+            told == raw::REDISMODULE_OK as c_int && info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB) != 0
+        }
     }
 
     /// Returns the connection that sent this command, if there is one: a script's commands have none. (Valkey names the
